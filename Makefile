@@ -1,0 +1,64 @@
+# Everything a newcomer needs: `make up` (run), `make test` (check). Nothing has to be installed by hand but Python 3.11+ and make.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PEERS_CACHE ?= $(HOME)/.cache/muster/peers
+export PEERS_CACHE
+# Tests use both cores of a small machine; files stay together so that one server serves a whole file.
+PYTEST := $(BIN)/python -m pytest
+XDIST ?= -n 2 --dist loadfile
+
+.PHONY: help setup lock up test test-kube test-interop bench lint format peers clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+$(VENV)/.installed: requirements/bootstrap.lock requirements/dev.lock pyproject.toml
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
+	  echo "python3-venv is missing; installing it"; \
+	  apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
+	$(BIN)/pip install -q --require-hashes -r requirements/bootstrap.lock
+	$(BIN)/uv pip sync -q --require-hashes requirements/dev.lock
+	$(BIN)/uv pip install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(VENV)/.installed ## create .venv with locked dependencies, muster and clusteradm
+
+lock: setup ## resolve dependencies anew into requirements/*.lock
+	@for target in runtime dev; do \
+	  group=""; [ $$target = dev ] && group="--group dev"; \
+	  $(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --no-annotate \
+	    --no-emit-index-url --no-emit-find-links pyproject.toml --extra postgres $$group -o requirements/$$target.lock; \
+	done
+
+up: setup ## start a control plane with a hub and two managed clusters on this machine
+	$(BIN)/muster apiserver --data-dir .muster --cluster hub --cluster cluster1 --cluster cluster2
+
+test: setup lint ## unit and end-to-end tests on the embedded control plane
+	$(PYTEST) $(XDIST) tests/unit tests/e2e
+
+peers: ## build the real kube-apiserver, etcd and the other Go peers (cached outside the tree)
+	$(MAKE) --no-print-directory -C peers
+
+test-kube: setup peers ## the same end-to-end tests on a real kube-apiserver, and the differential suite
+	MUSTER_E2E=kube $(PYTEST) tests/e2e tests/differential
+
+test-interop: setup peers ## upstream's Go programs against ours
+	$(PYTEST) tests/interop
+
+bench: setup peers ## ours and the peers side by side; results to docs/benchmarks.md
+	$(BIN)/python -m bench
+
+lint: setup ## ruff, formatting, types, import contract
+	$(BIN)/ruff check src tests bench tools
+	$(BIN)/ruff format --check src tests bench tools
+	$(BIN)/mypy
+	$(BIN)/lint-imports --config .importlinter
+
+format: setup ## apply ruff's fixes and formatting
+	$(BIN)/ruff check --fix src tests bench tools
+	$(BIN)/ruff format src tests bench tools
+
+clean: ## remove the environment and local state
+	rm -rf $(VENV) .muster .mypy_cache .ruff_cache .pytest_cache

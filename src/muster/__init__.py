@@ -1,0 +1,1 @@
+"""Muster: Open Cluster Management in Python."""

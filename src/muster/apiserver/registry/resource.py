@@ -1,0 +1,148 @@
+"""The row type of the registry. Every served resource, built-in or custom, is one `Resource`; the request pipeline reads rows and
+knows no kinds. Special behaviour of a kind is a named hook on its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from muster.kube.fielderrors import FieldError
+from muster.kube.schema import Schema
+
+Object = dict[str, Any]
+"""A decoded API object."""
+
+
+class HookContext(Protocol):
+    """What a hook may ask of the request it runs in."""
+
+    @property
+    def verb(self) -> str: ...
+    @property
+    def subresource(self) -> str: ...
+    @property
+    def username(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+
+    def now(self) -> str:
+        """The server's clock as RFC 3339 seconds."""
+
+    def read(self, resource: str, key: str) -> Object | None:
+        """Another object of the same cluster, e.g. read("/namespaces", "default")."""
+
+
+Prepare = Callable[[HookContext, Object, Object | None], None]
+"""Adjust the new object before validation (old is None on create): reset fields, allocate, normalise."""
+Validate = Callable[[HookContext, Object, Object | None], list[FieldError]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One Table column. `path` is a JSONPath without braces (".spec.replicas"); `render` overrides it where a cell is computed."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+    path: str = ""
+    render: Callable[[Object], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """`name` as in the URL (`status`, `scale`, `token`). `kind`/`group`/`version` differ from the parent's for scale, token …
+    `storage` tells whether it reads and writes the parent object (status, approval, finalize) or is answered by the
+    handler registered under the same name."""
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+    storage: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """JSONPaths of a scale subresource."""
+
+    replicas: str = ".spec.replicas"
+    status_replicas: str = ".status.replicas"
+    selector: str = ""
+
+
+@dataclass(slots=True)
+class Resource:
+    """One served group/version/resource."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    schema: Schema
+    singular: str = ""
+    list_kind: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = (
+        "create",
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "update",
+        "watch",
+    )
+    subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    storage: str = ""
+    """Resource name in the store, `group/plural`; two versions of one kind (and the two Event groups) share it."""
+    storage_version: str = ""
+    """apiVersion objects are stored under; others are converted with `from_storage`/`to_storage`."""
+    tracks_generation: bool = False
+    needs_resource_version: bool = False
+    """A PUT without resourceVersion is refused (422) instead of overwriting."""
+    create_on_update: bool = False
+    """A PUT on a missing object creates it."""
+    default: Callable[[Object], None] | None = None
+    """Fills defaults in place; idempotent."""
+    columns: tuple[Column, ...] = ()
+    selectable: Mapping[str, Callable[[Object], str]] = field(default_factory=dict)
+    """Field selectors beyond metadata.name/namespace."""
+    scale: Scale | None = None
+    prepare: Prepare | None = None
+    validate: Validate | None = None
+    to_storage: Callable[[Object], Object] | None = None
+    from_storage: Callable[[Object], Object] | None = None
+    custom: Any = None
+    """The compiled CustomResourceDefinition version for custom resources, None for built-ins."""
+    name_rule: str = "dns-subdomain"
+    """How metadata.name is checked: dns-subdomain, dns-label, dns-1035-label, path-segment, …"""
+
+    def __post_init__(self) -> None:
+        self.singular = self.singular or self.kind.lower()
+        self.list_kind = self.list_kind or self.kind + "List"
+        self.storage = self.storage or f"{self.group}/{self.plural}"
+        self.storage_version = self.storage_version or self.api_version
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_resource(self) -> str:
+        """How messages name the resource: `deployments.apps`, `pods`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def group_kind(self) -> str:
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    @property
+    def has_status(self) -> bool:
+        return "status" in self.subresources

@@ -1,0 +1,105 @@
+"""Validation errors that point at a field, and their texts, which are part of the API (clients and people match on them).
+
+A validator returns a list of `FieldError`; the server turns it into a 422 Status with one cause each.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+REQUIRED: Final = "FieldValueRequired"
+INVALID: Final = "FieldValueInvalid"
+NOT_SUPPORTED: Final = "FieldValueNotSupported"
+FORBIDDEN: Final = "FieldValueForbidden"
+DUPLICATE: Final = "FieldValueDuplicate"
+NOT_FOUND: Final = "FieldValueNotFound"
+TOO_LONG: Final = "FieldValueTooLong"
+TOO_MANY: Final = "FieldValueTooMany"
+TYPE_INVALID: Final = "FieldValueTypeInvalid"
+INTERNAL: Final = "InternalError"
+
+_PHRASE: Final = {
+    REQUIRED: "Required value",
+    INVALID: "Invalid value",
+    NOT_SUPPORTED: "Unsupported value",
+    FORBIDDEN: "Forbidden",
+    DUPLICATE: "Duplicate value",
+    NOT_FOUND: "Not found",
+    TOO_LONG: "Too long",
+    TOO_MANY: "Too many",
+    TYPE_INVALID: "Invalid value",
+    INTERNAL: "Internal error",
+}
+_WITHOUT_VALUE: Final = frozenset({REQUIRED, FORBIDDEN, TOO_LONG, INTERNAL})
+
+
+def quote(text: str) -> str:
+    """A string as Go's %q prints it for ordinary text."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, int):
+        return str(value)
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One problem: `reason` is the cause's reason, `field` a path such as `spec.containers[0].name`."""
+
+    reason: str
+    field: str
+    value: Any = None
+    detail: str = ""
+
+    @property
+    def body(self) -> str:
+        """The cause's message: the error without the field."""
+        text = _PHRASE[self.reason]
+        if self.reason not in _WITHOUT_VALUE:
+            text = f"{text}: {_shown(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body}" if self.field else self.body
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    return FieldError(REQUIRED, field, None, detail)
+
+
+def invalid(field: str, value: Any, detail: str) -> FieldError:
+    return FieldError(INVALID, field, value, detail)
+
+
+def not_supported(field: str, value: Any, supported: list[str]) -> FieldError:
+    return FieldError(NOT_SUPPORTED, field, value, "supported values: " + ", ".join(quote(s) for s in supported))
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    return FieldError(FORBIDDEN, field, None, detail)
+
+
+def duplicate(field: str, value: Any) -> FieldError:
+    return FieldError(DUPLICATE, field, value)
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    return FieldError(TOO_LONG, field, None, f"may not be more than {limit} bytes")
+
+
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    return FieldError(TOO_MANY, field, count, f"must have at most {limit} items")

@@ -1,0 +1,1 @@
+"""Ordered, revisioned object log behind one interface (`api.Store`): memory, SQLite, PostgreSQL."""
