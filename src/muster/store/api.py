@@ -151,9 +151,7 @@ class Store(Protocol):
         the DELETED event carries. Raises Conflict at once if the head's revision is not `expect` (with delete: also if
         absent), Unavailable if the medium fails."""
 
-    def subscribe(
-        self, cluster: str | None, resource: str | None, from_revision: int | None, listener: Listener
-    ) -> Subscription:
+    def subscribe(self, cluster: str | None, resource: str | None, from_revision: int | None, listener: Listener) -> Subscription:
         """Deliver events of one cluster (None: all) and resource (None: all) after `from_revision` (None: from now on).
         Retained past events are delivered synchronously, before this returns; raises Compacted if they are gone."""
 
