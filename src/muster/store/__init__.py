@@ -1,1 +1,55 @@
-"""Ordered, revisioned object log behind one interface (`api.Store`): memory, SQLite, PostgreSQL."""
+"""Ordered, revisioned storage of keyed bytes for many logical clusters; `api.Store` says what it promises.
+
+`open_store("memory")`, `open_store("sqlite", data_dir)` and `open_store("postgresql://…")` give the three backends; `start()`
+the result before use. They share their reads, history and watches (`resident`, `buckets`) and differ in the medium only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from muster.store.api import (
+    ABSENT,
+    ANY_REVISION,
+    BaseLayer,
+    Compacted,
+    Conflict,
+    EncodeAt,
+    Entry,
+    Event,
+    Listener,
+    Lost,
+    Store,
+    StoreError,
+    Subscription,
+    Unavailable,
+)
+from muster.store.memory import MemoryStore
+from muster.store.resident import Retention
+
+__all__ = [
+    "ABSENT",
+    "ANY_REVISION",
+    "BaseLayer",
+    "Compacted",
+    "Conflict",
+    "EncodeAt",
+    "Entry",
+    "Event",
+    "Listener",
+    "Lost",
+    "MemoryStore",
+    "Retention",
+    "Store",
+    "StoreError",
+    "Subscription",
+    "Unavailable",
+    "open_store",
+]
+
+
+def open_store(spec: str, data_dir: Path | None = None) -> Store:
+    """A store, not yet started, for `memory`, `sqlite` (kept in data_dir) or a `postgresql://` address."""
+    if spec == "memory":
+        return MemoryStore()
+    raise StoreError(f"unknown store {spec!r}: expected memory")

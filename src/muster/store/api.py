@@ -77,7 +77,11 @@ class Event:
 EncodeAt = Callable[[int], bytes]
 """Gives the bytes to store once the revision is known (objects carry their own resourceVersion)."""
 Listener = Callable[[Sequence[Event]], None]
-"""Called on the event loop with a non-empty batch of committed events in revision order; must not block or raise."""
+"""Called on the event loop with a non-empty batch of committed events in revision order; must not block or raise. The batch is
+shared with other listeners: do not change it."""
+Lost = Callable[[], None]
+"""Called on the event loop, once, when a subscription ends from the store's side: its cluster was dropped, or this server fell
+behind the retained history of a shared database. The subscription is closed by then; list and subscribe again."""
 
 
 class BaseLayer(Protocol):

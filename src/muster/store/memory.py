@@ -1,0 +1,47 @@
+"""A store without a medium, for tests and throw-away clusters: a write is "durable" the moment it is made.
+
+It keeps the same order of things as the durable backends: the write becomes visible, watchers hear of it, the writer goes on.
+"""
+
+from __future__ import annotations
+
+from muster.store.api import ANY_REVISION, EncodeAt, Entry, StoreError
+from muster.store.buckets import BURY, DELETE, DROP, PUT
+from muster.store.resident import Change, ResidentStore
+
+
+class MemoryStore(ResidentStore):
+    _closed = False
+
+    async def start(self) -> None:
+        return
+
+    async def close(self) -> None:
+        self._closed = True
+
+    async def synced(self) -> None:
+        return
+
+    async def commit(
+        self, cluster: str, resource: str, key: str, encode: EncodeAt, expect: int = ANY_REVISION, delete: bool = False
+    ) -> Entry:
+        self._require_open()
+        bucket = self._bucket(self._writable(cluster), resource)
+        self._require_head(key, bucket.get(key), expect, delete)
+        revision = self._revision + 1
+        entry = Entry(key, revision, encode(revision))
+        op = PUT if not delete else BURY if bucket.has_base(key) else DELETE
+        self.publish([Change(cluster, resource, entry, op)])
+        return entry
+
+    async def drop_cluster(self, cluster: str) -> None:
+        self._require_open()
+        if cluster in self._clusters:
+            self.publish([Change(cluster, "", Entry("", self._revision + 1, b""), DROP)])
+
+    async def compact(self, keep_after: int) -> None:
+        self._discard_history(keep_after)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed")
