@@ -1,0 +1,85 @@
+"""Child processes of a test: started with a log file, stopped by their own id, never left behind.
+
+A server that dies while somebody waits for it is reported at once with the end of its log, so a broken flag costs
+milliseconds and not the full timeout.
+"""
+
+import atexit
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+
+class ServerFailed(RuntimeError):
+    """A server ended or did not become ready; the message carries the end of its log."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Distinct free loopback ports, held open together so that none is given twice."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def tail(path: Path, lines: int = 40) -> str:
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 64 * 1024))
+        return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+
+
+class Server:
+    """One server process. Its log is appended to, so a restart keeps what came before."""
+
+    def __init__(self, name: str, command: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.command = [str(part) for part in command]
+        self.log = log
+        self.environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise ServerFailed(f"{self.name} is not running")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=self.environment
+            )
+        atexit.register(self.stop, kill=True)
+
+    def wait_until(self, ready: Callable[[], bool], timeout: float = 60, poll: float = 0.05) -> None:
+        deadline = time.monotonic() + timeout
+        while not ready():
+            if not self.running:
+                raise ServerFailed(f"{self.name} ended before it was ready\n{tail(self.log)}")
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"{self.name} was not ready after {timeout:g} s\n{tail(self.log)}")
+            time.sleep(poll)
+
+    def stop(self, *, kill: bool = False, timeout: float = 20) -> None:
+        process, self._process = self._process, None
+        atexit.unregister(self.stop)
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
