@@ -52,4 +52,10 @@ def open_store(spec: str, data_dir: Path | None = None) -> Store:
     """A store, not yet started, for `memory`, `sqlite` (kept in data_dir) or a `postgresql://` address."""
     if spec == "memory":
         return MemoryStore()
-    raise StoreError(f"unknown store {spec!r}: expected memory")
+    if spec == "sqlite":
+        if data_dir is None:
+            raise StoreError("the sqlite store needs a data directory")
+        from muster.store.sqlite import SQLiteStore
+
+        return SQLiteStore(data_dir / "muster.db")
+    raise StoreError(f"unknown store {spec!r}: expected memory or sqlite")
