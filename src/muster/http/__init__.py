@@ -1,1 +1,39 @@
-"""HTTP/1.1 server and streaming relay on asyncio protocols and httptools; knows nothing of Kubernetes."""
+"""HTTP/1.1 server and streaming relay on asyncio protocols and httptools; knows nothing of Kubernetes.
+
+`HttpServer` serves a handler; the handler's answers are `Response`, `StreamResponse` or `Takeover`. `relay` forwards a
+request to another server, upgrades included. `server_context` makes a TLS context that asks for client certificates.
+"""
+
+from muster.http.message import (
+    Answer,
+    Connection,
+    Handler,
+    HeaderFields,
+    Headers,
+    Request,
+    Response,
+    StreamResponse,
+    Takeover,
+    frame,
+)
+from muster.http.server import HttpServer
+from muster.http.stream import BodyStream, RawConnection, StreamWriter
+from muster.http.tls import server_context
+
+__all__ = [
+    "Answer",
+    "BodyStream",
+    "Connection",
+    "Handler",
+    "HeaderFields",
+    "Headers",
+    "HttpServer",
+    "RawConnection",
+    "Request",
+    "Response",
+    "StreamResponse",
+    "StreamWriter",
+    "Takeover",
+    "frame",
+    "server_context",
+]

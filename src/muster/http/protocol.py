@@ -1,0 +1,549 @@
+"""One server connection: requests in, answers out, in order, one at a time.
+
+The first complete request is served within the call that delivered its bytes; a further pipelined one waits for the next
+loop turn, so that no client gets more than one request per turn. Bytes beyond the request being served are kept unparsed up
+to a bound, then the socket is no longer read. Large bodies leave in slices, one per turn and only while the client takes
+them. Deadlines are plain numbers that the server's sweep compares, not timers: `_phase` says what the connection waits for.
+A lost connection cancels the task that works for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from muster.http.message import Answer, Connection, Request, Response, StreamResponse, Takeover, encode_head
+from muster.http.reader import Rejection, RequestReader
+from muster.http.stepping import begin
+from muster.http.stream import READ_AHEAD, BodyStream, RawConnection, StreamWriter
+
+if TYPE_CHECKING:
+    from muster.http.server import HttpServer
+
+SLICE = 256 * 1024
+"""The most one connection writes in one loop turn; up to this a head and its body leave in one write."""
+LINGER = 2.0
+TAKEOVER_LINGER = 5.0
+NEVER = float("inf")
+
+IDLE, HEAD, BODY, BUSY, SENDING, CLOSING = range(6)
+
+
+class ServerConnection(asyncio.Protocol):
+    __slots__ = (
+        "_close_after",
+        "_current",
+        "_lingering",
+        "_mark",
+        "_out",
+        "_phase",
+        "_reading_paused",
+        "_takeover",
+        "_task",
+        "_transport",
+        "_unfed",
+        "_writable",
+        "_write_paused",
+        "_writer",
+        "deadline",
+        "info",
+        "loop",
+        "lost",
+        "reader",
+        "server",
+    )
+
+    def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop) -> None:
+        self.server = server
+        self.loop = loop
+        self.info: Connection
+        self.reader: RequestReader
+        self.lost = False
+        self.deadline = NEVER
+        self._transport: Any = None
+        self._current: Request | Rejection | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._writer: StreamWriter | None = None
+        self._takeover: RawConnection | None = None
+        self._out: Iterator[bytes] | None = None
+        self._close_after = False
+        self._unfed = b""
+        self._phase = IDLE
+        self._mark = 0
+        self._lingering = False
+        self._reading_paused = False
+        self._write_paused = False
+        self._writable: asyncio.Future[None] | None = None
+
+    # Transport callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self.info = self.server.describe(transport)
+        limits = self.server
+        self.reader = RequestReader(
+            self.info,
+            self._open_body,
+            max_body=limits.max_body,
+            max_head=limits.max_header_bytes,
+            max_headers=limits.max_headers,
+        )
+        if not self.server.admit(self):
+            self.abort()
+            return
+        self._wait_in(HEAD, self.server.header_timeout)
+
+    def data_received(self, data: bytes) -> None:
+        if self._takeover is not None:
+            self._takeover.feed(data)
+        elif self._lingering:
+            return
+        elif self._unfed or (self._current is not None and self.reader.receiving is None):
+            self._unfed += data
+            if len(self._unfed) > READ_AHEAD:
+                self.pause_reading()
+        else:
+            self._feed(data)
+
+    def eof_received(self) -> bool | None:
+        half_open = self.info.scheme == "http"
+        if self._takeover is not None:
+            self._takeover.feed_eof()
+            return half_open
+        if self._out is not None and half_open:
+            self._close_after = True
+            return True
+        return None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+        self.deadline = NEVER
+        self.server.forget(self)
+        if self.reader.receiving is not None and self.reader.receiving.body_stream is not None:
+            self.reader.receiving.body_stream.tear()
+        self.reader.drop()
+        self._unfed = b""
+        self._out = None
+        if self._writer is not None:
+            self._writer.lost()
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        if self._takeover is not None:
+            self._takeover.feed_eof()
+            if self._task is not None:
+                self.loop.call_later(TAKEOVER_LINGER, self._task.cancel)
+        elif self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        if self._out is not None:
+            self.loop.call_soon(self._pump)
+        elif self._current is None and self._phase == SENDING:
+            self._ready_for_next()
+
+    # Reading
+
+    def _feed(self, data: bytes) -> None:
+        reader = self.reader
+        rest = reader.feed(data)
+        if self._current is None and reader.ready:
+            self._unfed = rest
+            self._start(reader.ready.pop(0))
+            if self._unfed and reader.receiving is not None and self._takeover is None:
+                rest, self._unfed = self._unfed, b""
+                self._feed(rest)
+            return
+        self._unfed = rest
+        if self._current is None or reader.receiving is not None:
+            self._wait_for_input()
+        elif self._phase == BODY:
+            self._phase, self.deadline = BUSY, NEVER
+
+    def _wait_for_input(self) -> None:
+        """Set the deadline for what is still to come; one that runs already is not renewed by a trickle of bytes."""
+        reader = self.reader
+        if reader.receiving is not None:
+            if reader.expects_continue and self._current is None:
+                reader.expects_continue = False
+                self.send_continue()
+            if self._phase != BODY:
+                self._mark = 0
+                self._wait_in(BODY, self.server.body_timeout)
+        elif reader.has_partial_head():
+            if self._phase != HEAD:
+                self._wait_in(HEAD, self.server.header_timeout)
+        else:
+            self._wait_in(IDLE, self.server.idle_timeout)
+
+    def _next(self) -> None:
+        """Serve the next pipelined request, or go on reading; runs once per loop turn."""
+        if self.lost or self._lingering or self._current is not None:
+            return
+        reader = self.reader
+        if reader.ready:
+            self._start(reader.ready.pop(0))
+            return
+        data, self._unfed = self._unfed, b""
+        self.resume_reading()
+        if data:
+            self._feed(data)
+
+    def _open_body(self, request: Request, length: int | None, expects_continue: bool) -> BodyStream | None:
+        if not self.server.stream_body(request):
+            return None
+        return BodyStream(self, length, expects_continue=expects_continue)
+
+    def pause_reading(self) -> None:
+        if not self._reading_paused and not self._transport.is_closing():
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._reading_paused and not self._transport.is_closing():
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    def send_continue(self) -> None:
+        if not self.lost:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # Handling
+
+    def _start(self, item: Request | Rejection) -> None:
+        self._current = item
+        self._phase, self.deadline = BUSY, NEVER
+        if isinstance(item, Rejection):
+            self._send(item.request, self.server.rejection_response(item), keep=False)
+            return
+        try:
+            task, answer = begin(self.loop, self.server.handler(item))
+        except Exception as error:
+            self._send(item, self.server.error_response(item, error), keep=True)
+        except asyncio.CancelledError:
+            self.abort()
+        else:
+            if task is None:
+                self._answer(item, answer)
+            else:
+                self._task = task
+                task.add_done_callback(self._handled)
+                if self.reader.receiving is not None:
+                    self._mark = 0
+                    self._wait_in(BODY, self.server.body_timeout)
+
+    def _handled(self, task: asyncio.Task[Answer]) -> None:
+        self._task = None
+        if task.cancelled():
+            self.abort()
+            return
+        error = task.exception()
+        request = self._current if isinstance(self._current, Request) else None
+        if self.lost:
+            if error is None:
+                _discard(task.result())
+        elif error is None:
+            self._answer(request, task.result())
+        else:
+            self._send(request, self.server.error_response(request, error), keep=True)
+
+    def _answer(self, request: Any, answer: Answer | None) -> None:
+        if type(answer) is Response:
+            self._send(request, answer, keep=True)
+        elif isinstance(answer, StreamResponse):
+            self._stream(request, answer)
+        elif isinstance(answer, Takeover) and request.upgrade:
+            self._take_over(answer)
+        elif isinstance(answer, Response):
+            self._send(request, answer, keep=True)
+        else:
+            _discard(answer)
+            error = TypeError(f"the handler answered {request.method} with {type(answer).__name__}")
+            self._send(request, self.server.error_response(request, error), keep=True)
+
+    def _keeps_alive(self, request: Request) -> bool:
+        body = request.body_stream
+        return request.keep_alive and not self.server.stopping and (body is None or body.complete)
+
+    def _tail(self, request: Request | None, framing: str, keep: bool) -> str:
+        connection = "" if keep else "Connection: close\r\n"
+        if keep and request is not None and request.version == "1.0":
+            connection = "Connection: keep-alive\r\n"
+        return f"{self.server.date}{framing}{connection}\r\n"
+
+    def _send(self, request: Request | None, response: Response, *, keep: bool) -> None:
+        """Write a complete answer and go on to the next request."""
+        keep = keep and request is not None and self._keeps_alive(request)
+        status, body = response.status, response.body
+        size = len(body) if isinstance(body, bytes) else sum(map(len, body))
+        framing = f"Content-Length: {size}\r\n"
+        bodiless = status == 204 or status == 304 or (request is not None and request.method == "HEAD")
+        if bodiless and (status == 204 or status == 304 or _has_length(response)):
+            framing = ""
+        try:
+            head = encode_head(status, response.headers, response.content_type, self._tail(request, framing, keep))
+        except ValueError as error:
+            failure = self.server.error_response(request, error)
+            tail = self._tail(request, f"Content-Length: {len(failure.body)}\r\n", keep)
+            head, body, size = encode_head(500, (), None, tail), failure.body, len(failure.body)
+        if bodiless:
+            self._transport.write(head)
+        elif size <= SLICE:
+            self._transport.write(head + body if isinstance(body, bytes) else b"".join((head, *body)))
+        else:
+            self._out = _slices(head, body)
+            self._close_after = not keep
+            self._pump()
+            return
+        self._finished(keep)
+
+    def _pump(self) -> None:
+        """Write one slice of a large body; the next one in a later turn, once the client has taken enough."""
+        if self.lost or self._out is None:
+            return
+        if self._write_paused:
+            self._mark = self.write_backlog()
+            self._wait_in(SENDING, self.server.send_timeout)
+            return
+        piece = next(self._out, None)
+        if piece is None:
+            self._out = None
+            self._finished(not self._close_after)
+            return
+        self._transport.write(piece)
+        self.loop.call_soon(self._pump)
+
+    def _finished(self, keep: bool) -> None:
+        self._current = None
+        self._writer = None
+        if not keep or self.server.stopping:
+            self._close_gently()
+        elif self._write_paused:
+            self._mark = self.write_backlog()
+            self._wait_in(SENDING, self.server.send_timeout)
+        else:
+            self._ready_for_next()
+
+    def _ready_for_next(self) -> None:
+        self._wait_for_input()
+        if self.reader.ready or self._unfed or self._reading_paused:
+            self.loop.call_soon(self._next)
+
+    # Streams and takeovers
+
+    def _stream(self, request: Request, answer: StreamResponse) -> None:
+        keep = self._keeps_alive(request)
+        chunked = answer.length is None and request.version == "1.1"
+        if answer.length is not None:
+            framing = f"Content-Length: {answer.length}\r\n"
+        elif chunked:
+            framing = "Transfer-Encoding: chunked\r\n"
+        else:
+            framing, keep = "", False
+        try:
+            head = encode_head(answer.status, answer.headers, None, self._tail(request, framing, keep))
+        except ValueError as error:
+            _discard(answer)
+            self._send(request, self.server.error_response(request, error), keep=keep)
+            return
+        self._transport.write(head)
+        if request.method == "HEAD":
+            _discard(answer)
+            self._finished(keep)
+            return
+        self._close_after = not keep
+        self._writer = writer = StreamWriter(self, chunked=chunked, length=answer.length)
+        try:
+            task, _ = begin(self.loop, answer.run(writer))
+        except (Exception, asyncio.CancelledError) as error:
+            self._stream_ended(error)
+        else:
+            if task is None:
+                self._stream_ended(None)
+            else:
+                self._task = task
+                task.add_done_callback(self._stream_done)
+
+    def _stream_done(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        self._stream_ended(asyncio.CancelledError() if task.cancelled() else task.exception())
+
+    def _stream_ended(self, error: BaseException | None) -> None:
+        writer, request = self._writer, self._current
+        if self.lost or writer is None or not isinstance(request, Request):
+            return
+        if error is not None:
+            if isinstance(error, Exception):
+                self.server.error_response(request, error)
+            self.abort()
+        elif not writer.finish():
+            self.abort()
+        else:
+            self._finished(not self._close_after and self._keeps_alive(request))
+
+    def _take_over(self, answer: Takeover) -> None:
+        initial, self._unfed = self._unfed, b""
+        self.reader.ended = True
+        self._takeover = raw = RawConnection(self, initial)
+        self.resume_reading()
+        try:
+            task, _ = begin(self.loop, answer.run(raw))
+        except (Exception, asyncio.CancelledError) as error:
+            self._taken_over(error)
+        else:
+            if task is None:
+                self.close()
+            else:
+                self._task = task
+                task.add_done_callback(self._takeover_done)
+
+    def _takeover_done(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        self._taken_over(asyncio.CancelledError() if task.cancelled() else task.exception())
+
+    def _taken_over(self, error: BaseException | None) -> None:
+        if error is None:
+            self.close()
+            return
+        if isinstance(error, Exception) and not (self.lost and isinstance(error, ConnectionError)):
+            self.server.error_response(self._current, error)
+        self.abort()
+
+    # Writing, for streams and takeovers
+
+    def write_raw(self, data: bytes) -> None:
+        if not self.lost and data:
+            self._transport.write(data)
+
+    def write_stream(self, data: bytes) -> None:
+        self._transport.write(data)
+        if self._write_paused and self.write_backlog() > self.server.max_stream_buffer:
+            self.abort()
+
+    def write_backlog(self) -> int:
+        return 0 if self.lost else int(self._transport.get_write_buffer_size())
+
+    def write_eof(self) -> None:
+        if not self.lost and self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    async def writable(self) -> None:
+        while self._write_paused and not self.lost:
+            if self._writable is None or self._writable.done():
+                self._writable = self.loop.create_future()
+            await asyncio.shield(self._writable)
+        if self.lost:
+            raise ConnectionResetError("the client went away")
+
+    # Ending
+
+    def shut_down(self) -> None:
+        """The server is stopping: go at once if idle, else when the request at hand is answered."""
+        if self._writer is not None:
+            self._writer.announce_end()
+        elif self._current is None and not self._lingering:
+            self.close()
+
+    def cancel(self) -> None:
+        """The server's grace is over."""
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self.abort()
+
+    def close(self) -> None:
+        if not self.lost:
+            self._mark = self.write_backlog()
+            self._wait_in(CLOSING, self.server.send_timeout)
+            self._transport.close()
+
+    def _close_gently(self) -> None:
+        """Close so that the client can still read the answer: unread input would make the kernel reset the connection."""
+        if self.reader.receiving is None and not self._unfed and not self.reader.rejected:
+            self.close()
+            return
+        self._lingering = True
+        self._unfed = b""
+        self.resume_reading()
+        self.write_eof()
+        self._mark = self.write_backlog()
+        self._wait_in(CLOSING, LINGER)
+
+    def abort(self) -> None:
+        if self._writer is not None:
+            self._writer.lost()
+        self._transport.abort()
+
+    def _wait_in(self, phase: int, seconds: float) -> None:
+        self._phase = phase
+        self.deadline = time.monotonic() + seconds
+
+    def expire(self) -> None:
+        """The deadline has passed: renew it if there was progress, else end the wait."""
+        if self._phase in (SENDING, CLOSING):
+            backlog = self.write_backlog()
+            if 0 < backlog < self._mark:
+                self._mark = backlog
+                self._wait_in(self._phase, self.server.send_timeout)
+            else:
+                self.abort()
+        elif self._phase == BODY:
+            received = self.reader.body_bytes
+            if received - self._mark >= self.server.min_body_progress or self._held_back():
+                self._mark = received
+                self._wait_in(BODY, self.server.body_timeout)
+            elif self._current is not None:
+                self.abort()
+            else:
+                self._time_out("the request body came too slowly")
+        elif self._phase == HEAD and self.reader.has_partial_head():
+            self._time_out("the request head came too slowly")
+        else:
+            self.close()
+
+    def _held_back(self) -> bool:
+        """The body stands still because we have not asked for more of it."""
+        request = self.reader.receiving
+        body = None if request is None else request.body_stream
+        return self._reading_paused or (body is not None and body.awaits_continue)
+
+    def _time_out(self, message: str) -> None:
+        self.reader.reject(408, message)
+        self._start(self.reader.ready.pop(0))
+
+
+def _has_length(response: Response) -> bool:
+    return any(name.lower() == "content-length" for name, _ in response.headers)
+
+
+def _discard(answer: Any) -> None:
+    """Tell an answer whose `run` will never be called."""
+    if isinstance(answer, StreamResponse | Takeover) and answer.discard is not None:
+        answer.discard()
+
+
+def _slices(head: bytes, body: Any) -> Iterator[bytes]:
+    """Head and body in pieces of about SLICE bytes; small parts are joined, large ones cut without copying."""
+    gathered: list[bytes | memoryview] = [head]
+    size = len(head)
+    for part in (body,) if isinstance(body, bytes) else body:
+        view = memoryview(part)
+        while size + len(view) >= SLICE:
+            room = SLICE - size
+            gathered.append(view[:room])
+            yield b"".join(gathered)
+            view = view[room:]
+            gathered.clear()
+            size = 0
+        if view:
+            gathered.append(view)
+            size += len(view)
+    if gathered:
+        yield b"".join(gathered)

@@ -1,0 +1,265 @@
+"""From bytes to requests: the parsing half of a server connection, with its limits.
+
+llhttp (httptools) parses without a way to pause, so bytes are fed in small slices and feeding stops as soon as a request
+is ready: a client that pipelines thousands of requests costs one slice per turn, not all of them. Whatever cannot become
+a request becomes a `Rejection` in the same queue, so answers keep their order; after one nothing more is read. An
+Upgrade request that carries a body is treated as an ordinary request (a server may ignore Upgrade), because llhttp would
+otherwise take the body for bytes of the new protocol.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import httptools
+
+from muster.http.message import Connection, Headers, Request
+
+if TYPE_CHECKING:
+    from muster.http.stream import BodyStream
+
+HEAD_SLICE = 8 * 1024
+BODY_SLICE = 64 * 1024
+CHUNK_OVERHEAD = 8
+"""Bytes of chunk framing tolerated per byte of body (a one-byte chunk has five)."""
+
+_METHODS: dict[bytes, str] = {}
+
+
+class Rejection:
+    """A message that cannot be served: the status to answer with, and the request as far as it is known."""
+
+    __slots__ = ("message", "request", "status")
+
+    def __init__(self, status: int, message: str, request: Request | None = None) -> None:
+        self.status = status
+        self.message = message
+        self.request = request
+
+
+class _RejectedError(Exception):
+    """Stops the parser from within a callback; what to answer is in `ready` already."""
+
+
+class RequestReader:
+    __slots__ = (
+        "_carried",
+        "_connection",
+        "_fields",
+        "_max_body",
+        "_max_head",
+        "_max_headers",
+        "_open_body",
+        "_parser",
+        "_parts",
+        "_raw_bytes",
+        "_target",
+        "body_bytes",
+        "ended",
+        "expects_continue",
+        "ready",
+        "receiving",
+        "rejected",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        open_body: Callable[[Request, int | None, bool], BodyStream | None],
+        *,
+        max_body: int,
+        max_head: int,
+        max_headers: int,
+    ) -> None:
+        self._connection = connection
+        self._open_body = open_body
+        self._max_body = max_body
+        self._max_head = max_head
+        self._max_headers = max_headers
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._target = b""
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._parts: list[bytes] = []
+        self._carried: Request | None = None
+        self._raw_bytes = 0
+        self.body_bytes = 0
+        self.ready: list[Request | Rejection] = []
+        self.receiving: Request | None = None
+        """The request whose body is still on its way (already handed out if its body is streamed)."""
+        self.expects_continue = False
+        self.ended = False
+        """No further request is read from this connection."""
+        self.rejected = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Parse until something is ready or the data are used up; gives back what was not used."""
+        position, size = 0, len(data)
+        while position < size and not self.ready and not self.ended:
+            end = min(size, position + (HEAD_SLICE if self.receiving is None else BODY_SLICE))
+            piece = data if end - position == size else memoryview(data)[position:end]
+            self._raw_bytes += end - position
+            try:
+                self._parser.feed_data(piece)
+            except httptools.HttpParserUpgrade as upgrade:
+                end = position + upgrade.args[0]
+                self._after_upgrade()
+            except httptools.HttpParserError as error:
+                self._failed(error)
+            position = end
+            self._check_overhead()
+        return data[position:] if position else data
+
+    def _check_overhead(self) -> None:
+        if self.ended or self.ready:
+            return
+        if self.receiving is None:
+            if self._raw_bytes > self._max_head:
+                self.reject(431, "the request head is too large")
+        elif self._raw_bytes > self._max_head + CHUNK_OVERHEAD * self.body_bytes + BODY_SLICE:
+            self.reject(400, "too much chunk framing for the amount of body", self.receiving)
+
+    def reject(self, status: int, message: str, request: Request | None = None) -> None:
+        self.ended = self.rejected = True
+        if self.receiving is not None and self.receiving.body_stream is not None:
+            self.receiving.body_stream.tear()
+        self.receiving = None
+        self.ready.append(Rejection(status, message, request))
+
+    def _failed(self, error: Exception) -> None:
+        # After a request that announced `close`, llhttp calls further data an error; they are to be ignored.
+        if not self.ended:
+            status = 501 if isinstance(error, httptools.HttpParserInvalidMethodError) else 400
+            self.reject(status, f"malformed request: {error}", self.receiving)
+
+    def _after_upgrade(self) -> None:
+        request = self._carried
+        if request is None:
+            return
+        self._parser = httptools.HttpRequestParser(self)
+        framing = (
+            b"transfer-encoding: chunked"
+            if "transfer-encoding" in request.headers
+            else b"content-length: %b" % (request.headers.get("content-length") or "0").encode()
+        )
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n")
+
+    # Callbacks of the parser
+
+    def on_url(self, target: bytes) -> None:
+        self._target += target
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        fields, self._fields = self._fields, []
+        target, self._target = self._target, b""
+        self._raw_bytes = 0
+        if self._carried is not None:
+            self._carried = None
+            return
+        parser = self._parser
+        raw_method = parser.get_method()
+        method = _METHODS.get(raw_method)
+        if method is None:
+            method = _METHODS[raw_method] = raw_method.decode("ascii")
+        headers = Headers(fields)
+        version = parser.get_http_version()
+        try:
+            request = Request(
+                method,
+                target.decode("ascii"),
+                headers,
+                self._connection,
+                received=time.monotonic(),
+                version=version,
+                keep_alive=parser.should_keep_alive(),
+                upgrade=parser.should_upgrade(),
+            )
+        except ValueError as error:
+            self.reject(400, f"malformed request target: {error}")
+            raise _RejectedError from None
+        self._admit(request)
+
+    def _admit(self, request: Request) -> None:
+        headers = request.headers
+        if len(headers) > self._max_headers:
+            self._refuse(431, "too many header fields", request)
+        if request.version == "1.1":
+            host = headers.get("host")
+            if host is None or "," in host:
+                self._refuse(400, "exactly one Host field is required", request)
+        elif request.version != "1.0":
+            self._refuse(505, "only HTTP/1.0 and HTTP/1.1 are served", request)
+        if "#" in request.target:
+            self._refuse(400, "malformed request target: it has a fragment", request)
+        self.body_bytes = 0
+        self.receiving = request
+        coding = headers.get("transfer-encoding")
+        announced = headers.get("content-length")
+        if coding is None and (announced is None or announced == "0"):
+            return
+        if coding is not None and coding.lower() != "chunked":
+            self._refuse(501, "only the chunked transfer coding is understood", request)
+        if request.upgrade:
+            request.upgrade = False
+            self._carried = request
+        expect = headers.get("expect") if request.version == "1.1" else None
+        if expect is not None and expect.lower() != "100-continue":
+            self._refuse(417, "the only expectation understood is 100-continue", request)
+        length = None if coding is not None or announced is None else int(announced)
+        request.body_stream = self._open_body(request, length, expect is not None)
+        if request.body_stream is not None:
+            self.ready.append(request)
+        elif length is not None and length > self._max_body:
+            self._refuse(413, "the request body is too large", request)
+        else:
+            self.expects_continue = expect is not None
+
+    def _refuse(self, status: int, message: str, request: Request) -> None:
+        self.reject(status, message, request)
+        raise _RejectedError
+
+    def on_body(self, data: bytes) -> None:
+        request = self.receiving
+        if request is None:
+            return
+        self.body_bytes += len(data)
+        if request.body_stream is not None:
+            request.body_stream.feed(data)
+            return
+        if self.body_bytes > self._max_body:
+            self._refuse(413, "the request body is too large", request)
+        self._parts.append(data)
+
+    def on_message_complete(self) -> None:
+        if self._carried is not None:
+            return
+        request, self.receiving = self.receiving, None
+        self._raw_bytes = 0
+        self._fields.clear()
+        if request is None:
+            return
+        self.expects_continue = False
+        if not request.keep_alive:
+            self.ended = True
+        if request.body_stream is not None:
+            request.body_stream.end()
+            return
+        parts = self._parts
+        if parts:
+            request.body = parts[0] if len(parts) == 1 else b"".join(parts)
+            parts.clear()
+        self.ready.append(request)
+
+    def has_partial_head(self) -> bool:
+        return self._raw_bytes > 0 and self.receiving is None
+
+    def drop(self) -> None:
+        """Break the cycle with the parser, so that a closed connection is freed at once."""
+        self._parser = None
+        self.ended = True
+        self.ready.clear()
+        self._parts.clear()

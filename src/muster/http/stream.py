@@ -1,0 +1,243 @@
+"""The handler's ends of a live connection: chunks out (`StreamWriter`), a body in (`BodyStream`), raw bytes (`RawConnection`).
+
+Writes are gathered and leave in one transport write per connection and loop turn, because the event loop makes a system
+call (and a TLS record) of each. Nothing here blocks a broadcaster: writing never waits, `buffered` tells how far behind
+the client is, and a stream that falls behind by more than the server's bound is cut. Incoming bytes are bounded the other
+way round: reading from the socket pauses while the handler has not taken what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from muster.http.message import frame, unframe
+
+if TYPE_CHECKING:
+    from muster.http.protocol import ServerConnection
+
+READ_AHEAD = 64 * 1024
+
+
+class StreamWriter:
+    """The body of one StreamResponse."""
+
+    __slots__ = ("_chunked", "_closed", "_connection", "_expected", "_gathered", "_gathered_bytes", "is_closed")
+
+    def __init__(self, connection: ServerConnection, *, chunked: bool, length: int | None) -> None:
+        self._connection = connection
+        self._chunked = chunked
+        self._expected = length
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._closed: asyncio.Future[None] | None = None
+        self.is_closed = False
+
+    def write(self, payload: bytes) -> None:
+        """Send `payload`, as one chunk where the chunked coding is used. Ignored once closed."""
+        if not payload or self.is_closed:
+            return
+        if self._expected is not None:
+            self._expected -= len(payload)
+            if self._expected < 0:
+                raise ValueError("more was written than the announced length")
+        self._gather(frame(payload) if self._chunked else payload)
+
+    def write_framed(self, framed: bytes) -> None:
+        """Send chunks made by `frame` before, shared by many connections."""
+        if self._chunked:
+            if not self.is_closed:
+                self._gather(framed)
+        else:
+            self.write(unframe(framed))
+
+    def _gather(self, data: bytes) -> None:
+        gathered = self._gathered
+        if not gathered:
+            self._connection.server.flush_soon(self)
+        gathered.append(data)
+        self._gathered_bytes += len(data)
+
+    def flush(self) -> None:
+        """Hand over what was gathered; the server does this once per loop turn."""
+        gathered = self._gathered
+        if not gathered:
+            return
+        data = gathered[0] if len(gathered) == 1 else b"".join(gathered)
+        gathered.clear()
+        self._gathered_bytes = 0
+        if not self.is_closed:
+            self._connection.write_stream(data)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes the kernel has not taken yet (under TLS up to one socket buffer of 64 KiB more is out of sight)."""
+        return self._gathered_bytes + self._connection.write_backlog()
+
+    async def drain(self) -> None:
+        """Wait until the client has taken enough that more may be written."""
+        self.flush()
+        await self._connection.writable()
+
+    @property
+    def closed(self) -> asyncio.Future[None]:
+        """Resolves when the client has gone or the server is about to stop; then `run` should return."""
+        if self._closed is None or self._closed.cancelled():
+            self._closed = self._connection.loop.create_future()
+            if self.is_closed or self._connection.server.stopping:
+                self._closed.set_result(None)
+        return self._closed
+
+    def abort(self) -> None:
+        """Cut the connection at once and drop what is buffered: the end of a slow consumer."""
+        self._connection.abort()
+
+    def announce_end(self) -> None:
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+
+    def lost(self) -> None:
+        self.is_closed = True
+        self._gathered.clear()
+        self._gathered_bytes = 0
+        self.announce_end()
+
+    def finish(self) -> bool:
+        """Send the end marker; False if less was written than announced."""
+        if self._chunked:
+            self._gather(b"0\r\n\r\n")
+        self.flush()
+        self.is_closed = True
+        return not self._expected
+
+
+class _Inbox:
+    """Bytes on their way from the socket to one reader, with the socket paused while too many wait."""
+
+    __slots__ = ("_connection", "_ended", "_held", "_parts", "_waiter")
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._ended = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def feed(self, data: bytes) -> None:
+        if not data:
+            return
+        self._parts.append(data)
+        self._held += len(data)
+        if self._held > READ_AHEAD:
+            self._connection.pause_reading()
+        self._wake()
+
+    def feed_eof(self) -> None:
+        self._ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def take(self) -> bytes:
+        """All bytes that are here, after waiting for some; empty at the end."""
+        while not self._parts and not self._ended:
+            self._waiter = self._connection.loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        self._held = 0
+        if not self._ended:
+            self._connection.resume_reading()
+        return data
+
+
+class BodyStream(_Inbox):
+    """A request body as it arrives, for requests the server's `stream_body` chose."""
+
+    __slots__ = ("_torn", "awaits_continue", "complete", "length")
+
+    def __init__(self, connection: ServerConnection, length: int | None, *, expects_continue: bool) -> None:
+        super().__init__(connection)
+        self.length = length
+        """The announced length; None for a chunked body."""
+        self.complete = False
+        self._torn = False
+        self.awaits_continue = expects_continue
+
+    async def read(self) -> bytes:
+        """The next bytes; empty at the end. A client that waits for `100 Continue` is told on the first call."""
+        if self.awaits_continue:
+            self.awaits_continue = False
+            self._connection.send_continue()
+        data = await self.take()
+        if not data and self._torn:
+            raise ConnectionResetError("the client went away in the middle of its request body")
+        return data
+
+    def __aiter__(self) -> BodyStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        data = await self.read()
+        if not data:
+            raise StopAsyncIteration
+        return data
+
+    @property
+    def consumed(self) -> bool:
+        return self.complete and not self._parts
+
+    def end(self) -> None:
+        self.complete = True
+        self.feed_eof()
+
+    def tear(self) -> None:
+        self._torn = not self.complete
+        self.feed_eof()
+
+
+class RawConnection:
+    """The socket of a Takeover. `initial` holds what the client sent after its request head."""
+
+    __slots__ = ("_connection", "_inbox", "initial")
+
+    def __init__(self, connection: ServerConnection, initial: bytes) -> None:
+        self._connection = connection
+        self._inbox = _Inbox(connection)
+        self.initial = initial
+
+    async def read(self) -> bytes:
+        """What arrived since; empty when the client has ended its direction or is gone."""
+        return await self._inbox.take()
+
+    def write(self, data: bytes) -> None:
+        self._connection.write_raw(data)
+
+    async def drain(self) -> None:
+        await self._connection.writable()
+
+    def write_eof(self) -> None:
+        """End our direction only; where the transport cannot (TLS), nothing happens until `close`."""
+        self._connection.write_eof()
+
+    def close(self) -> None:
+        """Close after what was written has been sent."""
+        self._connection.close()
+
+    def abort(self) -> None:
+        self._connection.abort()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._connection.lost
+
+    def feed(self, data: bytes) -> None:
+        self._inbox.feed(data)
+
+    def feed_eof(self) -> None:
+        self._inbox.feed_eof()

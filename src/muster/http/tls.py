@@ -1,0 +1,109 @@
+"""TLS for servers that ask for a client certificate without insisting on one, and change their certificates while serving.
+
+kube-apiserver asks for a certificate, takes any, and answers 401 later if it does not chain to a client CA. Python's ssl
+verifies inside the handshake: a client that presents nothing is served, one that presents a certificate of a foreign
+CA gets a TLS alert. The validity period alone is left to us (an expired certificate passes the handshake and is
+reported as foreign), so that a client whose credential has run out hears 401, as from kube-apiserver, and not an alert.
+
+Sessions are never resumed: a resumed one would carry an identity past the removal of its CA.
+"""
+
+from __future__ import annotations
+
+import asyncio.sslproto
+import ssl
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NO_CHECK_TIME = 0x200000
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not name."""
+TLS_BUFFER = 16 * 1024
+
+Pem = bytes | str | Path
+"""PEM text as bytes, or the path of a PEM file."""
+
+
+def server_context(cert: Pem, key: Pem, client_cas: Pem | None = None) -> ssl.SSLContext:
+    """A server context: TLS 1.2+, ALPN http/1.1, a client certificate asked for if `client_cas` are given."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    _load_chain(context, cert, key)
+    if client_cas is not None:
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.verify_flags |= ssl.VerifyFlags(NO_CHECK_TIME)
+        context.load_verify_locations(cadata=_text(client_cas))
+    return context
+
+
+def _text(pem: Pem) -> str:
+    return pem.decode("ascii") if isinstance(pem, bytes) else Path(pem).read_text("ascii")
+
+
+def _load_chain(context: ssl.SSLContext, cert: Pem, key: Pem) -> None:
+    # OpenSSL's Python binding reads a key pair from files only.
+    with tempfile.TemporaryDirectory(prefix="muster-tls-") as directory:
+        cert_file, key_file = Path(directory, "tls.crt"), Path(directory, "tls.key")
+        cert_file.write_text(_text(cert))
+        key_file.touch(mode=0o600)
+        key_file.write_text(_text(key))
+        context.load_cert_chain(cert_file, key_file)
+
+
+class SwappableContext:
+    """One listening context that hands each new handshake to the context that is current."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.listening = context
+        self._current = context
+
+    def replace(self, context: ssl.SSLContext) -> None:
+        if context.verify_mode != self.listening.verify_mode:
+            # OpenSSL takes the mode from the listening context when the connection is made.
+            raise ValueError("a replaced context must ask for client certificates exactly as the first one did")
+        self._current = context
+        self.listening.sni_callback = self._select
+
+    def _select(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        connection.context = self._current
+
+
+class PeerCertificates(NamedTuple):
+    """What a client presented: `verified` is an identity, `foreign` is not."""
+
+    verified: bytes | None
+    chain: tuple[bytes, ...]
+    foreign: bytes | None
+
+    @classmethod
+    def of(cls, connection: ssl.SSLObject) -> PeerCertificates:
+        if connection.context.verify_mode == ssl.CERT_NONE:
+            return cls(None, (), None)
+        leaf = connection.getpeercert(binary_form=True)
+        if leaf is None:
+            return cls(None, (), None)
+        if not _in_its_time(connection):
+            return cls(None, (), leaf)
+        return cls(leaf, _verified_chain(connection) or (leaf,), None)
+
+
+def _in_its_time(connection: ssl.SSLObject) -> bool:
+    described: Any = connection.getpeercert()
+    now = time.time()
+    return bool(ssl.cert_time_to_seconds(described["notBefore"]) <= now <= ssl.cert_time_to_seconds(described["notAfter"]))
+
+
+def _verified_chain(connection: Any) -> tuple[bytes, ...]:
+    if hasattr(connection, "get_verified_chain"):
+        return tuple(connection.get_verified_chain())
+    der = 2  # _ssl.ENCODING_DER; the method is public only from Python 3.13 on
+    return tuple(certificate.public_bytes(der) for certificate in connection._sslobj.get_verified_chain() or ())
+
+
+def shrink_tls_buffers() -> None:
+    """Plain asyncio keeps a 256 KiB buffer per TLS connection; a record has 16 KiB. uvloop needs no such care."""
+    asyncio.sslproto.SSLProtocol.max_size = min(asyncio.sslproto.SSLProtocol.max_size, TLS_BUFFER)
