@@ -1,0 +1,67 @@
+"""JSON values as Go's formatting verbs and encoders print them.
+
+Messages of patches and of server-side apply quote values the way the Go server does; clients and people compare those texts.
+`text` is `%v`, `syntax` is `%#v`, `type_name` is `%T`, and `encode_json` is encoding/json with its HTML escaping and sorted keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def number(value: float) -> str:
+    """A float as `%v` prints it: shortest form, exponent from 1e21 on."""
+    if value == int(value) and abs(value) < 1e21:
+        return str(int(value))
+    mantissa, _, exponent = repr(value).partition("e")
+    if not exponent:
+        return mantissa
+    return f"{mantissa.removesuffix('.0')}e{exponent[0] if exponent[0] in '+-' else '+'}{exponent.lstrip('+-').zfill(2)}"
+
+
+def text(value: Any) -> str:
+    if value is None:
+        return "<nil>"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{text(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(text(item) for item in value) + "]"
+    return str(value)
+
+
+def quoted(value: str) -> str:
+    return orjson.dumps(value).decode()
+
+
+def syntax(value: Any) -> str:
+    if value is None:
+        return "interface {}(nil)"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, dict):
+        return "map[string]interface {}{" + ", ".join(f"{quoted(key)}:{syntax(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(syntax(item) for item in value) + "}"
+    return text(value)
+
+
+_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", dict: "map[string]interface {}", list: "[]interface {}"}
+
+
+def type_name(value: Any) -> str:
+    return _TYPES.get(type(value), "<nil>")
+
+
+def encode_json(value: Any) -> str:
+    """Compact JSON with sorted keys and `<`, `>`, `&` escaped inside strings (nothing else in JSON can contain them)."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode().translate(_HTML)

@@ -1,0 +1,205 @@
+"""YAML with the meaning Kubernetes gives it: a notation for JSON, nothing more.
+
+Compared with YAML 1.1 as PyYAML reads it: dates and base-60 numbers stay strings, `1e3` is the number 1000, `y` and `n` are
+booleans, binary and the other exotic tags are refused, map keys are strings, duplicate keys are an error (or collected, for strict
+decoding that reports all of them), and documents whose aliases multiply into something huge are refused before they are built.
+`dump` writes block style with sorted keys, as kubectl does. libyaml's C parser does the scanning.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import yaml as pyyaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+MAX_NODES: Final = 2_000_000
+MAX_DEPTH: Final = 500
+_ALIAS_ALLOWANCE: Final = 10_000
+
+_STR, _NULL, _BOOL, _INT, _FLOAT, _MERGE = (
+    f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float", "merge")
+)
+_RESOLVERS: Final = (
+    (_NULL, re.compile(r"~|null|Null|NULL|"), "~nN\0"),
+    (_BOOL, re.compile("true|True|TRUE|false|False|FALSE|y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF"), "tTfFyYnNoO"),
+    (_INT, re.compile(r"[-+]?(?:0b[01_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)"), "-+0123456789"),
+    (
+        _FLOAT,
+        re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"),
+        "-+0123456789.",
+    ),
+    (_MERGE, re.compile("<<"), "<"),
+)
+
+
+class YAMLError(ValueError):
+    """The text is not YAML, or not a JSON-like document."""
+
+
+class _Loader(pyyaml.CSafeLoader):
+    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012
+
+
+for _tag, _pattern, _first in _RESOLVERS:
+    anchored = re.compile(f"(?:{_pattern.pattern})\\Z")
+    _Loader.add_implicit_resolver(_tag, anchored, ["" if mark == "\0" else mark for mark in _first])
+
+
+def _integer(text: str) -> int | float | str:
+    plain = text.replace("_", "")
+    sign = -1 if plain.startswith("-") else 1
+    digits = plain.lstrip("+-")
+    if digits[:2] in ("0x", "0o", "0b"):
+        return sign * int(digits[2:], {"x": 16, "o": 8, "b": 2}[digits[1]])
+    if len(digits) > 1 and digits[0] == "0":
+        return sign * int(digits, 8) if all(d in "01234567" for d in digits) else float(plain)
+    value = sign * int(digits) if len(digits) < 4300 else sign * math.inf
+    return value if -(2**63) <= value < 2**64 else float(value)
+
+
+_SPECIAL: Final = {".inf": math.inf, "-.inf": -math.inf, "+.inf": math.inf, ".nan": math.nan}
+
+
+class _Builder:
+    """Turns a node graph into plain values, counting what it builds and noting duplicate keys."""
+
+    def __init__(self, budget: int, duplicates: list[str] | None) -> None:
+        self.budget = budget
+        self.duplicates = duplicates
+
+    def build(self, node: Node, path: str, depth: int = 0) -> Any:
+        self.budget -= 1
+        if self.budget < 0:
+            raise YAMLError("document contains excessive aliasing")
+        if depth > MAX_DEPTH:
+            raise YAMLError("exceeded max depth")
+        if isinstance(node, ScalarNode):
+            return self.scalar(node)
+        if isinstance(node, SequenceNode):
+            return [self.build(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(node.value)]
+        assert isinstance(node, MappingNode)
+        return self.mapping(node, path, depth)
+
+    def mapping(self, node: MappingNode, path: str, depth: int) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        merged: list[Node] = []
+        for key_node, value_node in node.value:
+            if key_node.tag == _MERGE and isinstance(key_node, ScalarNode):
+                merged += value_node.value if isinstance(value_node, SequenceNode) else [value_node]
+                continue
+            key = self.key(key_node)
+            where = f"{path}.{key}" if path else key
+            if key in made:
+                if self.duplicates is None:
+                    raise YAMLError(f'line {key_node.start_mark.line + 1}: key "{key}" already set in map')
+                self.duplicates.append(where)
+            made[key] = self.build(value_node, where, depth + 1)
+        for source in merged:
+            if not isinstance(source, MappingNode):
+                raise YAMLError("map merge requires map or sequence of maps as the value")
+            for key, value in self.mapping(source, path, depth + 1).items():
+                made.setdefault(key, value)
+        return made
+
+    def key(self, node: Node) -> str:
+        if not isinstance(node, ScalarNode):
+            raise YAMLError(f"line {node.start_mark.line + 1}: map keys must be scalars")
+        value = self.scalar(node)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return "null" if value is None else str(value)
+
+    def scalar(self, node: ScalarNode) -> Any:
+        tag, text = node.tag, node.value
+        if tag in (_STR, _MERGE):
+            return text
+        if tag == _NULL:
+            return None
+        if tag == _BOOL:
+            return text.lower() in ("true", "yes", "on", "y")
+        try:
+            if tag == _INT:
+                return _integer(text)
+            if tag == _FLOAT:
+                special = _SPECIAL.get(text.lower())
+                value = special if special is not None else float(text)
+                if math.isinf(value) or math.isnan(value):
+                    raise YAMLError(f"line {node.start_mark.line + 1}: json: unsupported value: {text}")
+                return int(value) if value.is_integer() and -(2**63) <= value < 2**63 else value
+        except (ValueError, OverflowError) as problem:
+            if isinstance(problem, YAMLError):
+                raise
+            raise YAMLError(f"line {node.start_mark.line + 1}: cannot decode {text!r}") from problem
+        raise YAMLError(f"line {node.start_mark.line + 1}: tag {tag} is not supported")
+
+
+def load_all(text: str | bytes, duplicates: list[str] | None = None) -> Iterator[Any]:
+    """Every document of a stream (empty ones as None). With `duplicates`, paths of repeated keys are collected there instead of
+    being an error, and the last value wins. Raises YAMLError."""
+    budget = min(MAX_NODES, len(text) + _ALIAS_ALLOWANCE)
+    try:
+        loader = _Loader(text)
+        try:
+            while loader.check_node():
+                node = loader.get_node()
+                yield None if node is None else _Builder(budget, duplicates).build(node, "")
+        finally:
+            loader.dispose()
+    except (pyyaml.YAMLError, UnicodeError) as problem:
+        raise YAMLError(_describe(problem)) from problem
+    except RecursionError:
+        raise YAMLError("exceeded max depth") from None
+
+
+def load(text: str | bytes, duplicates: list[str] | None = None) -> Any:
+    """The first document of a stream, or None where there is none."""
+    for document in load_all(text, duplicates):
+        return document
+    return None
+
+
+def _describe(problem: Exception) -> str:
+    mark = getattr(problem, "problem_mark", None)
+    detail = getattr(problem, "problem", None)
+    return f"yaml: line {mark.line + 1}: {detail}" if mark is not None and detail else f"yaml: {problem}"
+
+
+class _Dumper(pyyaml.CSafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_BASE_60: Final = r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?"
+_DATE: Final = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ].*)?"
+_LOOKS_TYPED: Final = re.compile("(?:" + "|".join([pattern.pattern for _, pattern, _ in _RESOLVERS] + [_BASE_60, _DATE]) + r")\Z")
+
+
+def _write_string(dumper: _Dumper, value: str) -> ScalarNode:
+    if "\n" in value:
+        return dumper.represent_scalar(_STR, value, style="|")
+    return dumper.represent_scalar(_STR, value, style='"' if _LOOKS_TYPED.match(value) else None)
+
+
+def _write_list(dumper: _Dumper, value: list[Any]) -> SequenceNode:
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=not value)
+
+
+_Dumper.add_representer(str, _write_string)
+_Dumper.add_representer(list, _write_list)
+
+
+def dump(value: Any) -> str:
+    """Block style, keys sorted, lists level with their key, text that could be mistaken for another type quoted."""
+    text: str = pyyaml.dump(value, Dumper=_Dumper, default_flow_style=False, sort_keys=True, allow_unicode=True, width=2**31 - 1)
+    return text.removesuffix("...\n")
+
+
+def dump_all(values: Iterable[Any]) -> str:
+    """Documents separated by `---`."""
+    return "---\n".join(dump(value) for value in values)
