@@ -1,0 +1,5 @@
+"""Request bodies to objects: JSON with strict checks, Kubernetes protobuf, and the typed decode both end in."""
+
+from .errors import DecodeError
+
+__all__ = ["DecodeError"]

@@ -1,0 +1,277 @@
+"""Request bodies as JSON: parsing, duplicate keys, and the typed decode of built-ins with the real server's words for each problem.
+
+The fast path is one orjson parse and one pass of compiled closures (`typed`). Only when that pass meets a surprise does a slower
+walk over the same layouts look for paths: it prunes and names unknown fields in document order, or finds the first value of a wrong
+type and says what Go would say. Duplicate keys need a second parse with pair hooks, so callers ask for it only under strict
+validation, or when `may_have_duplicates` says that a cheap count of keys does not add up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from muster.kube.schema import Schema
+
+from . import quantities, scalars, typed
+from .errors import DecodeError
+from .layouts import Layout, TypeExpr, has_layout, layout
+
+Object = dict[str, Any]
+_LIMIT = 100
+"""How many problems of each sort are reported."""
+
+
+def parse(body: bytes) -> Any:
+    """Any JSON document."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise DecodeError(_syntax_error(body, error)) from error
+
+
+def _syntax_error(body: bytes, error: orjson.JSONDecodeError) -> str:
+    text = body.decode("utf-8", "replace")
+    if not text.strip():
+        return "unexpected end of JSON input"
+    if error.pos >= len(text):
+        return "unexpected end of JSON input"
+    character = text[error.pos]
+    return f"invalid character {_go_rune(character)} looking for beginning of value"
+
+
+def _go_rune(character: str) -> str:
+    return {"'": "'\\''", '"': "'\"'", "\n": "'\\n'", "\t": "'\\t'"}.get(character, f"'{character}'")
+
+
+def decode_json(body: bytes, find_duplicates: bool = False) -> tuple[Object, list[str]]:
+    """(object, paths of duplicate fields). The last of two duplicates wins, as in Go."""
+    value = parse(body)
+    if not isinstance(value, dict):
+        raise DecodeError(
+            f"json: cannot unmarshal {_json_kind(value)} into Go value of type struct {{ APIVersion string; Kind string }}"
+        )
+    return value, (duplicates(body) if find_duplicates and may_have_duplicates(body, value) else [])
+
+
+def may_have_duplicates(body: bytes, value: Any) -> bool:
+    """False when there cannot be a duplicate key: a compact re-encoding is as long as a compact body. True means: look."""
+    return len(orjson.dumps(value)) != len(body) or b" " in body or b"\n" in body
+
+
+def duplicates(body: bytes) -> list[str]:
+    """Paths of keys that occur twice in their object, in document order of the second occurrence."""
+    found: list[str] = []
+    _collect_duplicates(json.loads(body, object_pairs_hook=_Pairs), "", found)
+    return list(dict.fromkeys(found))[:_LIMIT]
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as its pairs."""
+
+
+def _collect_duplicates(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, item in value:
+            here = f"{path}.{key}" if path else key
+            if key in seen:
+                found.append(here)
+            seen.add(key)
+            _collect_duplicates(item, here, found)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _collect_duplicates(item, f"{path}[{index}]", found)
+
+
+def normalize(obj: Object, schema: Schema) -> Object:
+    """The object as the built-in type shows it; unknown fields are dropped. DecodeError when a value does not fit. In place."""
+    return decode_typed(obj, schema)[0]
+
+
+def decode_typed(obj: Object, schema: Schema) -> tuple[Object, list[str]]:
+    """(object as the built-in type shows it, paths of the unknown fields that were dropped). Works in place. Types without a
+    struct layout (custom resources) are returned as they are."""
+    if not has_layout(schema.name):
+        return obj, []
+    convert = typed.struct(schema.name)
+    unknown: list[str] = []
+    try:
+        try:
+            return convert(obj), unknown
+        except typed.UnknownField:
+            unknown = _prune(obj, layout(schema.name), "")
+            return convert(obj), unknown
+    except typed.WrongType:
+        raise DecodeError(_mismatch(obj, layout(schema.name))) from None
+
+
+def unknown_fields(obj: Object, schema: Schema) -> list[str]:
+    """Paths of fields the built-in type lacks, in document order; the object keeps them."""
+    return _unknown(obj, layout(schema.name), "", False)[:_LIMIT] if has_layout(schema.name) else []
+
+
+def _prune(obj: Object, of: Layout, path: str) -> list[str]:
+    return _unknown(obj, of, path, True)[:_LIMIT]
+
+
+def _unknown(value: Any, of: Layout, path: str, drop: bool) -> list[str]:
+    found: list[str] = []
+    if not isinstance(value, dict):
+        return found
+    strangers: list[str] = []
+    for key, item in value.items():
+        here = f"{path}.{key}" if path else key
+        field = of.json_fields.get(key)
+        if field is None:
+            found.append(here)
+            strangers.append(key)
+        else:
+            found += _unknown_in(item, field.type, here, drop)
+    if drop:
+        for key in strangers:
+            del value[key]
+    return found
+
+
+_NESTED_PROPS = frozenset({"JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray"})
+
+
+def _unknown_in(value: Any, expr: TypeExpr, path: str, drop: bool) -> list[str]:
+    if expr.kind == "struct":
+        return _unknown(value, layout(expr.name), path, drop)
+    if expr.kind == "list" and expr.item is not None and isinstance(value, list):
+        return [field for index, item in enumerate(value) for field in _unknown_in(item, expr.item, f"{path}[{index}]", drop)]
+    if expr.kind == "map" and expr.item is not None and isinstance(value, dict):
+        return [field for key, item in value.items() for field in _unknown_in(item, expr.item, f"{path}.{key}", drop)]
+    if expr.kind == "special" and expr.name.rsplit(".", 1)[-1] in _NESTED_PROPS:
+        # These types decode their own JSON without strictness, so what they drop is never reported.
+        props = layout(expr.name.rsplit(".", 1)[0] + ".JSONSchemaProps")
+        for item in value if isinstance(value, list) else [value]:
+            _unknown(item, props, path, drop)
+    return []
+
+
+def _json_kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "array"
+    return "object" if isinstance(value, dict) else "number"
+
+
+def _mismatch(obj: Object, of: Layout) -> str:
+    return _mismatch_in_struct(obj, of, of.go, "") or "json: cannot unmarshal the object"
+
+
+def _mismatch_in_struct(value: Any, of: Layout, struct: str, path: str) -> str | None:
+    for key, item in value.items():
+        field = of.json_fields.get(key)
+        if field is not None and item is not None:
+            here = f"{path}.{key}" if path else key
+            problem = _mismatch_in(item, field.type, of.go.rpartition(".")[2], here)
+            if problem:
+                return problem
+    return None
+
+
+_FITS: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "bool": (bool,),
+    "bytes": (str,),
+    "list": (list,),
+    "map": (dict,),
+    "struct": (dict,),
+    "float64": (int, float),
+}
+_BITS = {"int": 64, "int32": 32, "int64": 64}
+_SPECIAL_FITS: dict[str, tuple[type, ...]] = {
+    "Time": (str,),
+    "MicroTime": (str,),
+    "Duration": (str,),
+    "ExtraValue": (list,),
+    "Verbs": (list,),
+    "FieldsV1": (dict,),
+    "IntOrString": (str,),
+}
+
+
+def _mismatch_in(value: Any, expr: TypeExpr, struct: str, path: str) -> str | None:
+    if value is None:
+        return None
+    if expr.kind == "special":
+        return _special_mismatch(value, expr, struct, path)
+    problem = f"json: cannot unmarshal {{}} into Go struct field {struct}.{path} of type {expr.go}"
+    if expr.kind in _BITS:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return problem.format(_json_kind(value))
+        limit = 1 << (_BITS[expr.kind] - 1)
+        fits = isinstance(value, int) and -limit <= value < limit
+        return None if fits else problem.format(f"number {typed.number_text(value) if isinstance(value, int) else value!r}")
+    if not isinstance(value, _FITS[expr.kind]) or (expr.kind == "float64" and isinstance(value, bool)):
+        return problem.format(_json_kind(value))
+    if expr.kind == "struct":
+        return _mismatch_in_struct(value, layout(expr.name), struct, path)
+    if expr.item is not None:
+        for item in _items_of(value):
+            nested = _mismatch_in(item, expr.item, struct, path)
+            if nested:
+                return nested
+    return None
+
+
+def _items_of(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
+
+
+def _special_mismatch(value: Any, expr: TypeExpr, struct: str, path: str) -> str | None:
+    """Special types unmarshal themselves, so Go's message knows the value only."""
+    name = expr.name.rsplit(".", 1)[-1]
+    if name == "IntOrString" and isinstance(value, int) and not isinstance(value, bool):
+        return None if -(1 << 31) <= value < 1 << 31 else f"json: cannot unmarshal number {value} into Go value of type int32"
+    if name in _SPECIAL_FITS and not isinstance(value, _SPECIAL_FITS[name]):
+        wanted = {"IntOrString": "int32", "ExtraValue": expr.go, "Verbs": expr.go}.get(name, "string")
+        if name in ("ExtraValue", "Verbs"):
+            return f"json: cannot unmarshal {_json_kind(value)} into Go struct field {struct}.{path} of type {expr.go}"
+        return f"json: cannot unmarshal {_json_kind(value)} into Go value of type {wanted}"
+    if name in ("ExtraValue", "Verbs"):
+        for item in value:
+            if not isinstance(item, str):
+                return f"json: cannot unmarshal {_json_kind(item)} into Go struct field {struct}.{path} of type string"
+    return None
+
+
+def refusal(kind: str, version: str, problem: str) -> str:
+    """The message of the 400 answer."""
+    return f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}'
+
+
+def strict_refusal(kind: str, version: str, unknown: list[str], duplicate: list[str]) -> str:
+    """The message of the 400 answer under strict validation."""
+    return refusal(kind, version, "strict decoding error: " + ", ".join(strict_warnings(unknown, duplicate)))
+
+
+def strict_warnings(unknown: list[str], duplicate: list[str]) -> list[str]:
+    return [f'unknown field "{path}"' for path in unknown] + [f'duplicate field "{path}"' for path in duplicate]
+
+
+__all__ = [
+    "DecodeError",
+    "decode_json",
+    "decode_typed",
+    "duplicates",
+    "may_have_duplicates",
+    "normalize",
+    "parse",
+    "quantities",
+    "refusal",
+    "scalars",
+    "strict_refusal",
+    "strict_warnings",
+    "unknown_fields",
+]
