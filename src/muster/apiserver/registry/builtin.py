@@ -1,0 +1,153 @@
+"""The rows of all built-in resources. Discovery facts (names, verbs, scope, subresources) are generated data; the tables here add
+what discovery does not say: which kinds count generations, insist on a resourceVersion, may be created by PUT, how they are named,
+defaulted, printed and checked. Rows are made once per process and shared by all logical clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from muster.apiserver.decode.layouts import definition_of
+from muster.apiserver.registry import catalog
+from muster.apiserver.registry.resource import Resource, Scale, Subresource
+from muster.apiserver.registry.selectable import SELECTABLE
+
+_ADMISSION = "admissionregistration.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
+_STORAGE = "storage.k8s.io"
+_FLOW = "flowcontrol.apiserver.k8s.io"
+
+TRACKS_GENERATION: Final = frozenset(
+    {
+        ("", "pods"),
+        ("", "podtemplates"),
+        ("", "replicationcontrollers"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("apps", "daemonsets"),
+        ("apps", "deployments"),
+        ("apps", "replicasets"),
+        ("apps", "statefulsets"),
+        ("batch", "cronjobs"),
+        ("batch", "jobs"),
+        ("discovery.k8s.io", "endpointslices"),
+        ("networking.k8s.io", "ingressclasses"),
+        ("networking.k8s.io", "ingresses"),
+        ("networking.k8s.io", "networkpolicies"),
+        ("policy", "poddisruptionbudgets"),
+        ("scheduling.k8s.io", "priorityclasses"),
+        (_FLOW, "flowschemas"),
+        (_FLOW, "prioritylevelconfigurations"),
+        (_ADMISSION, "mutatingwebhookconfigurations"),
+        (_ADMISSION, "validatingwebhookconfigurations"),
+        (_ADMISSION, "validatingadmissionpolicies"),
+        (_ADMISSION, "validatingadmissionpolicybindings"),
+    }
+)
+NEEDS_RESOURCE_VERSION: Final = frozenset(
+    {
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("apiregistration.k8s.io", "apiservices"),
+        ("coordination.k8s.io", "leases"),
+        ("node.k8s.io", "runtimeclasses"),
+        ("policy", "poddisruptionbudgets"),
+        (_STORAGE, "csidrivers"),
+        (_STORAGE, "csinodes"),
+        (_STORAGE, "csistoragecapacities"),
+        (_STORAGE, "volumeattachments"),
+        (_ADMISSION, "mutatingwebhookconfigurations"),
+        (_ADMISSION, "validatingwebhookconfigurations"),
+        (_ADMISSION, "validatingadmissionpolicies"),
+        (_ADMISSION, "validatingadmissionpolicybindings"),
+    }
+)
+CREATE_ON_UPDATE: Final = frozenset(
+    {
+        ("", "endpoints"),
+        ("", "events"),
+        ("", "limitranges"),
+        ("", "services"),
+        ("coordination.k8s.io", "leases"),
+        ("events.k8s.io", "events"),
+        ("node.k8s.io", "runtimeclasses"),
+        (_RBAC, "clusterrolebindings"),
+        (_RBAC, "clusterroles"),
+        (_RBAC, "rolebindings"),
+        (_RBAC, "roles"),
+    }
+)
+NAME_RULES: Final[Mapping[tuple[str, str], str]] = {
+    ("", "namespaces"): "dns-label",
+    ("", "services"): "dns-1035-label",
+    ("apps", "statefulsets"): "dns-label",
+    ("apiregistration.k8s.io", "apiservices"): "path-segment",
+    ("certificates.k8s.io", "certificatesigningrequests"): "any",
+    ("networking.k8s.io", "ipaddresses"): "any",
+    (_RBAC, "clusterrolebindings"): "path-segment",
+    (_RBAC, "clusterroles"): "path-segment",
+    (_RBAC, "rolebindings"): "path-segment",
+    (_RBAC, "roles"): "path-segment",
+}
+SCALES: Final[Mapping[tuple[str, str], Scale]] = {
+    ("", "replicationcontrollers"): Scale(selector=".spec.selector"),
+    ("apps", "deployments"): Scale(selector=".spec.selector"),
+    ("apps", "replicasets"): Scale(selector=".spec.selector"),
+    ("apps", "statefulsets"): Scale(selector=".spec.selector"),
+}
+ANSWERED_ELSEWHERE: Final = frozenset({"scale", "token", "binding", "eviction"})
+"""Subresources that do not read and write the parent object as such."""
+STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
+    ("autoscaling", "horizontalpodautoscalers"): ("autoscaling/horizontalpodautoscalers", "autoscaling/v2"),
+    ("events.k8s.io", "events"): ("/events", "v1"),
+}
+
+
+@cache
+def builtin_resources() -> tuple[Resource, ...]:
+    """Every built-in row, in discovery order."""
+    return tuple(_row(facts) for facts in catalog.discovery_rows())
+
+
+def _row(facts: Mapping[str, Any]) -> Resource:
+    group, version, kind = facts["group"], facts["version"], facts["kind"]
+    key = (group, facts["plural"])
+    definition = definition_of(group, version, kind)
+    if definition is None:
+        raise LookupError(f"no struct layout for {group}/{version} {kind}")
+    storage, storage_version = STORED_AS.get(key, ("", ""))
+    return Resource(
+        group=group,
+        version=version,
+        plural=facts["plural"],
+        kind=kind,
+        namespaced=facts["namespaced"],
+        schema=catalog.definitions()[definition],
+        singular=facts["singular"],
+        short_names=tuple(facts.get("short_names", ())),
+        categories=tuple(facts.get("categories", ())),
+        verbs=tuple(facts["verbs"]),
+        subresources=_subresources(facts),
+        storage=storage,
+        storage_version=storage_version,
+        tracks_generation=key in TRACKS_GENERATION,
+        needs_resource_version=key in NEEDS_RESOURCE_VERSION,
+        create_on_update=key in CREATE_ON_UPDATE,
+        selectable=SELECTABLE.get(key, {}),
+        scale=SCALES.get(key),
+        name_rule=NAME_RULES.get(key, "dns-subdomain"),
+    )
+
+
+def _subresources(facts: Mapping[str, Any]) -> dict[str, Subresource]:
+    return {
+        name: Subresource(
+            name=name,
+            kind=sub["kind"],
+            verbs=tuple(sub["verbs"]),
+            group=sub.get("group", ""),
+            version=sub.get("version", ""),
+            storage=name not in ANSWERED_ELSEWHERE,
+        )
+        for name, sub in facts.get("subresources", {}).items()
+    }
