@@ -58,4 +58,8 @@ def open_store(spec: str, data_dir: Path | None = None) -> Store:
         from muster.store.sqlite import SQLiteStore
 
         return SQLiteStore(data_dir / "muster.db")
-    raise StoreError(f"unknown store {spec!r}: expected memory or sqlite")
+    if spec.startswith(("postgresql://", "postgres://")):
+        from muster.store.postgres import PostgresStore
+
+        return PostgresStore(spec)
+    raise StoreError(f"unknown store {spec.split('://')[0]!r}: expected memory, sqlite or postgresql://host/database")

@@ -123,13 +123,13 @@ class Bucket:
     def get(self, key: str) -> Entry | None:
         entry = self.entries.get(key)
         if entry is None and self.templates is not None:
-            return self._from_base(key)
+            return self.from_base(key)
         return entry
 
     def has_base(self, key: str) -> bool:
         return self.templates is not None and key in self.templates
 
-    def _from_base(self, key: str) -> Entry | None:
+    def from_base(self, key: str) -> Entry | None:
         assert self.templates is not None
         template = self.templates.get(key)
         if template is None or (self.hidden is not None and key in self.hidden):

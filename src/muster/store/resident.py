@@ -111,6 +111,7 @@ class ResidentStore:
         self.retention = retention or Retention()
         self._revision = BASE_REVISION
         self._floor = 0
+        self._reset_at = 0
         self._clusters: dict[str, Cluster] = {}
         self._dropped: dict[str, int] = {}
         self._bases: dict[int, BaseIndex] = {}
@@ -195,7 +196,7 @@ class ResidentStore:
 
     def generation(self, cluster: str, resource: str) -> int:
         bucket = self._readable(cluster, resource)
-        return max(bucket.generation if bucket is not None else 0, self._dropped.get(cluster, 0))
+        return max(bucket.generation if bucket is not None else 0, self._dropped.get(cluster, 0), self._reset_at)
 
     def resources(self, cluster: str) -> Iterable[str]:
         known = self._clusters.get(cluster)
@@ -350,6 +351,23 @@ class ResidentStore:
 
     # Loading
 
+    def _reset(self) -> None:
+        """Forget everything but which clusters there are and what they stand on, to adopt the medium's state anew."""
+        known, self._clusters = self._clusters, {}
+        for cluster in known.values():
+            self._renderings.forget(cluster)
+            self._clusters[cluster.name] = fresh = Cluster(cluster.name, cluster.base)
+            fresh.dropping = cluster.dropping
+        self._dropped = {}
+        self._order.clear()
+        self._retained = self._retained_bytes = 0
+
+    def _lose_watches(self) -> None:
+        self._reset_at = self._revision
+        for watches in [*self._watches.values()]:
+            for watch in tuple(watches):
+                watch.lose()
+
     def _adopt(self, objects: Iterable[ObjectRow], log: Iterable[LogRow], revision: int, floor: int) -> None:
         """Fill an empty state from the medium. `log` comes newest first: it holds what each write replaced, so walking back
         from the present gives every event its new and its previous version. Reading stops where retention ends."""
@@ -369,8 +387,8 @@ class ResidentStore:
         history: list[tuple[Bucket, Event]] = []
         versions: dict[tuple[Bucket, str], Entry | None] = {}
         size = 0
-        for written, cluster, resource, key, op, previous_revision, previous_value, value in log:
-            if len(history) >= self.retention.events or size > self.retention.bytes:
+        for read, (written, cluster, resource, key, op, previous_revision, previous_value, value) in enumerate(log):
+            if read >= self.retention.events or size > self.retention.bytes:
                 self._floor = max(floor, written)
                 break
             if op == DROP:

@@ -1,0 +1,514 @@
+"""A durable store for several servers: one PostgreSQL database, the state of it in the memory of each.
+
+Writing: what piled up while the last group committed becomes the next group, one transaction. It locks the revision counter
+first, so groups of all servers commit one after the other and revisions show up in order without holes; expectations are
+checked against the rows under that lock, and only then is the revision known and the object encoded. Hence the head of a key
+is its visible version here, and writers of one key on several servers meet in the database.
+
+Reading: one task follows the log. A notification (or, if those fail, a poll) makes it fetch everything after the newest visible
+revision and publish it; the own writes are published directly when nothing lies between. As revisions have no holes, a
+missing one means that this server slept longer than history is kept: it loads everything anew and ends its subscriptions
+(`on_lost`). `synced` asks the database for the counter, one question for all who wait, and waits until it is visible.
+
+A commit whose answer was lost is looked up by its `origin` before the writer is told anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import ModuleType
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from muster.store import database
+from muster.store.api import ANY_REVISION, BaseLayer, Conflict, EncodeAt, Entry, StoreError, Unavailable
+from muster.store.buckets import BASE_REVISION, BURY, DELETE, DROP, PUT
+from muster.store.resident import Change, ResidentStore, Retention
+
+logger = logging.getLogger(__name__)
+
+_GROUP: Final = 512
+_FAR_BEHIND: Final = 10_000
+"""Loading anew is cheaper than following so many revisions."""
+_PATIENCE_SECONDS: Final = 10.0
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 5.0
+_MARKS_PER_AGE: Final = 20
+
+
+class _Request:
+    """A write (or, without `encode`, the drop of a cluster) waiting for its transaction."""
+
+    __slots__ = ("cluster", "delete", "done", "encode", "expect", "key", "resource")
+
+    def __init__(
+        self,
+        cluster: str,
+        resource: str,
+        key: str,
+        encode: EncodeAt | None,
+        expect: int,
+        delete: bool,
+        done: asyncio.Future[Entry],
+    ) -> None:
+        self.cluster = cluster
+        self.resource = resource
+        self.key = key
+        self.encode = encode
+        self.expect = expect
+        self.delete = delete
+        self.done = done
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class _Outcome:
+    """What a group's transaction decided: the changes with their requests, and the requests that lost."""
+
+    __slots__ = ("bases", "changes", "conflicts", "requests", "revision")
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self.changes: list[Change] = []
+        self.bases: list[bytes | None] = []
+        self.requests: list[_Request] = []
+        self.conflicts: list[_Request] = []
+
+
+class PostgresStore(ResidentStore):
+    def __init__(
+        self,
+        dsn: str,
+        retention: Retention | None = None,
+        poll_seconds: float = 2.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(retention)
+        self._asyncpg = _import_asyncpg()
+        self._failures = (self._asyncpg.PostgresError, self._asyncpg.InterfaceError, OSError, TimeoutError)
+        self._dsn = dsn
+        self.name = f"PostgreSQL {urlsplit(dsn).hostname or 'local'} {urlsplit(dsn).path.lstrip('/')}".strip()
+        self._poll_seconds = poll_seconds
+        self._clock = clock
+        self._pool: Any = None
+        self._requests: deque[_Request] = deque()
+        self._work = asyncio.Event()
+        self._news = asyncio.Event()
+        self._questions: list[asyncio.Future[int]] = []
+        self._asked = asyncio.Event()
+        self._expecting: list[tuple[int, asyncio.Future[None]]] = []
+        self._log_floor = 0
+        self._writer: asyncio.Task[None] | None = None
+        self._others: list[asyncio.Task[None]] = []
+        self._compaction: asyncio.Task[None] | None = None
+        self._open = False
+
+    # Life
+
+    async def start(self) -> None:
+        if self._open:
+            return
+        if self._pool is not None:
+            raise StoreError("a closed store is not opened again; make a new one")
+        try:
+            self._pool = await self._asyncpg.create_pool(
+                self._dsn,
+                min_size=1,
+                max_size=4,
+                command_timeout=30.0,
+                timeout=_PATIENCE_SECONDS,
+                reset=_leave_as_is,
+                **self._settings(),
+            )
+            async with self._pool.acquire() as connection:
+                await database.migrate(connection)
+                await self._load(connection)
+        except StoreError:
+            self._pool.terminate()
+            raise
+        except self._failures as error:
+            raise Unavailable(f"{self.name}: {error or type(error).__name__}") from error
+        self._open = True
+        self._writer = asyncio.create_task(self._write_forever())
+        self._others = [asyncio.create_task(work()) for work in (self._follow, self._answer_forever, self._compact_by_age)]
+
+    def _settings(self) -> dict[str, Any]:
+        # A server that hangs inside its transaction must not keep the counter locked for the others.
+        return {"server_settings": {"application_name": "muster", "idle_in_transaction_session_timeout": "15000"}}
+
+    async def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._work.set()
+        if self._writer is not None:
+            await self._writer
+        await self._settle_expectations()
+        if self._compaction is not None:
+            self._others.append(self._compaction)
+        for task in self._others:
+            task.cancel()
+        await asyncio.gather(*self._others, return_exceptions=True)
+        try:
+            await asyncio.wait_for(self._pool.close(), _PATIENCE_SECONDS)
+        except TimeoutError:
+            self._pool.terminate()
+
+    async def _settle_expectations(self) -> None:
+        """Writes that are durable but not yet visible here get a moment to become so; they are answered in any case."""
+        expected = [future for _, future in self._expecting]
+        if expected:
+            await asyncio.wait(expected, timeout=_PATIENCE_SECONDS)
+        for future in expected:
+            if not future.done():
+                future.set_result(None)
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise StoreError("the store is not open")
+
+    async def _load(self, connection: Any, back_in_time: bool = False) -> None:
+        objects, log, revision, compacted = await database.load(connection, self.retention.events)
+        while revision < self._revision and not back_in_time:
+            # Own writes became visible meanwhile; what was acknowledged must not vanish again.
+            objects, log, revision, compacted = await database.load(connection, self.retention.events)
+        self._reset()
+        self._adopt(objects, log, revision, compacted)
+        self._log_floor = compacted
+
+    # Writing
+
+    def add_cluster(self, cluster: str, base: BaseLayer | None = None) -> None:
+        known = self._clusters.get(cluster)
+        if known is not None and known.dropping:
+            raise StoreError(f"cluster {cluster} is being dropped; add it again after that")
+        super().add_cluster(cluster, base)
+
+    async def commit(
+        self, cluster: str, resource: str, key: str, encode: EncodeAt, expect: int = ANY_REVISION, delete: bool = False
+    ) -> Entry:
+        self._require_open()
+        self._writable(cluster)
+        return await self._request(cluster, resource, key, encode, expect, delete)
+
+    async def drop_cluster(self, cluster: str) -> None:
+        self._require_open()
+        known = self._clusters.get(cluster)
+        if known is None:
+            return
+        if known.dropping:
+            raise StoreError(f"cluster {cluster} is already being dropped")
+        known.dropping = True
+        try:
+            await self._request(cluster, "", "", None, ANY_REVISION, True)
+        except Unavailable:
+            known.dropping = False
+            raise
+
+    def _request(
+        self, cluster: str, resource: str, key: str, encode: EncodeAt | None, expect: int, delete: bool
+    ) -> asyncio.Future[Entry]:
+        done: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
+        self._requests.append(_Request(cluster, resource, key, encode, expect, delete, done))
+        self._work.set()
+        return done
+
+    async def _write_forever(self) -> None:
+        while self._open or self._requests:
+            if not self._requests:
+                self._work.clear()
+                await self._work.wait()
+                continue
+            group = self._next_group()
+            try:
+                await self._commit_group(group)
+            except Exception as error:
+                logger.error("%d writes failed: %s: %r", len(group), self.name, error)
+                for request in group:
+                    request.fail(Unavailable(f"{self.name}: {error or type(error).__name__}"))
+
+    def _next_group(self) -> Sequence[_Request]:
+        """The oldest requests, each key once (a second write of a key waits for the next group); a drop goes alone."""
+        group: list[_Request] = []
+        places: set[tuple[str, str, str]] = set()
+        waiting: list[_Request] = []
+        while self._requests and len(group) < _GROUP:
+            request = self._requests[0]
+            if request.encode is None and (group or waiting):
+                break
+            self._requests.popleft()
+            place = (request.cluster, request.resource, request.key)
+            if place in places:
+                waiting.append(request)
+                continue
+            places.add(place)
+            group.append(request)
+            if request.encode is None:
+                break
+        self._requests.extendleft(reversed(waiting))
+        return group
+
+    async def _commit_group(self, group: Sequence[_Request]) -> None:
+        origin = secrets.randbits(63)
+        outcome: _Outcome | None = None
+        try:
+            async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
+                transaction = connection.transaction()
+                await transaction.start()
+                try:
+                    decided = await self._decide(connection, group, origin)
+                    outcome = decided
+                except BaseException:
+                    await transaction.rollback()
+                    raise
+                await transaction.commit()
+        except self._failures as error:
+            if outcome is None or not await self._took_effect(outcome, origin, error):
+                raise
+        assert outcome is not None
+        self._settle(outcome)
+
+    async def _decide(self, connection: Any, group: Sequence[_Request], origin: int) -> _Outcome:
+        """Lock the counter, check every expectation, and write what may be written."""
+        outcome = _Outcome(await database.lock_counter(connection))
+        if group[0].encode is None:
+            change = Change(group[0].cluster, "", Entry("", outcome.revision + 1, b""), DROP)
+            outcome.changes.append(change)
+            outcome.requests.append(group[0])
+            await database.drop(connection, change.cluster, change.entry.revision, origin)
+            return outcome
+        found = await database.heads(connection, [(r.cluster, r.resource, r.key) for r in group])
+        for request, (revision, buried) in zip(group, found, strict=True):
+            self._consider(request, revision, buried, outcome)
+        if outcome.changes:
+            await database.write(connection, outcome.changes, outcome.bases, origin)
+        return outcome
+
+    def _consider(self, request: _Request, revision: int | None, buried: bool, outcome: _Outcome) -> None:
+        try:
+            bucket = self._bucket(self._writable(request.cluster), request.resource)
+        except StoreError as error:
+            request.fail(error)
+            return
+        has_base = bucket.has_base(request.key)
+        base = bucket.from_base(request.key) if has_base and revision is None else None
+        head = BASE_REVISION if base is not None else revision if revision is not None and not buried else 0
+        if (request.delete and not head) or request.expect not in (ANY_REVISION, head):
+            outcome.conflicts.append(request)
+            return
+        following = outcome.revision + len(outcome.changes) + 1
+        assert request.encode is not None
+        try:
+            entry = Entry(request.key, following, request.encode(following))
+        except Exception as error:
+            request.fail(error)
+            return
+        op = PUT if not request.delete else BURY if has_base else DELETE
+        outcome.changes.append(Change(request.cluster, bucket.resource, entry, op))
+        outcome.bases.append(base.value if base is not None else None)
+        outcome.requests.append(request)
+
+    async def _took_effect(self, outcome: _Outcome, origin: int, error: BaseException) -> bool:
+        if not outcome.changes:
+            return False
+        logger.warning("%s: the end of a transaction was not heard of (%r), looking it up", self.name, error)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
+                    return await database.was_written(connection, outcome.changes[0].entry.revision, origin)
+            except self._failures as again:
+                if time.monotonic() > deadline:
+                    raise Unavailable(f"{self.name}: whether the write took effect is not known: {again}") from again
+                await asyncio.sleep(_FIRST_PAUSE_SECONDS)
+
+    def _settle(self, outcome: _Outcome) -> None:
+        """Make a committed group visible, and answer its requests once it is."""
+        if outcome.changes and self._revision == outcome.revision:
+            self._show(outcome.changes)
+        for request, change in zip(outcome.requests, outcome.changes, strict=True):
+            self._when_visible(change.entry.revision, _answer(request, change.entry))
+        for request in outcome.conflicts:
+            self._when_visible(outcome.revision, self._refuse(request))
+        if self._revision - self._log_floor > self.retention.log_rows * 5 // 4 and (
+            self._compaction is None or self._compaction.done()
+        ):
+            self._compaction = asyncio.create_task(self._compact_quietly(self._revision - self.retention.log_rows))
+
+    def _refuse(self, request: _Request) -> Callable[[], None]:
+        return lambda: request.fail(Conflict(request.key, self.get(request.cluster, request.resource, request.key)))
+
+    # Reading
+
+    def _show(self, changes: Sequence[Change]) -> None:
+        self.publish(changes)
+        self._fulfil()
+
+    def _fulfil(self) -> None:
+        ready = [future for revision, future in self._expecting if revision <= self._revision]
+        if ready:
+            self._expecting = [expected for expected in self._expecting if expected[0] > self._revision]
+        for future in ready:
+            if not future.done():
+                future.set_result(None)
+
+    def _visible(self, revision: int) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if revision <= self._revision:
+            future.set_result(None)
+        else:
+            self._expecting.append((revision, future))
+            self._news.set()
+        return future
+
+    def _when_visible(self, revision: int, then: Callable[[], None]) -> None:
+        if revision <= self._revision:
+            then()
+        else:
+            self._visible(revision).add_done_callback(lambda future: then())
+
+    async def synced(self) -> None:
+        self._require_open()
+        question: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._questions.append(question)
+        self._asked.set()
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                newest = await question
+                await self._visible(newest)
+                if self._revision < newest:
+                    raise StoreError("the store was closed")
+        except TimeoutError as error:
+            raise Unavailable(f"{self.name}: the newest state could not be read in time") from error
+
+    async def _answer_forever(self) -> None:
+        """One read of the counter serves all who asked before it began."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            questions, self._questions = self._questions, []
+            try:
+                async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
+                    revision = await database.counter(connection)
+            except self._failures as error:
+                for question in questions:
+                    if not question.done():
+                        question.set_exception(Unavailable(f"{self.name}: {error or type(error).__name__}"))
+                continue
+            for question in questions:
+                if not question.done():
+                    question.set_result(revision)
+
+    async def _follow(self) -> None:
+        """Keep up with the log over one connection after another, forever."""
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            connection = None
+            try:
+                connection = await self._asyncpg.connect(self._dsn, timeout=_PATIENCE_SECONDS, **self._settings())
+                connection.add_termination_listener(lambda _: self._news.set())
+                await connection.add_listener(database.CHANNEL, self._notified)
+                if await database.counter(connection) < self._revision:
+                    await self._load_anew(connection, "the database went back in time", back_in_time=True)
+                while True:
+                    self._news.clear()
+                    await self._catch_up(connection)
+                    pause = _FIRST_PAUSE_SECONDS
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._news.wait(), self._poll_seconds)
+            except self._failures as error:
+                logger.warning("%s: lost the connection that follows the log (%r), trying again", self.name, error)
+            finally:
+                if connection is not None:
+                    connection.terminate()
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    def _notified(self, connection: Any, pid: int, channel: str, payload: str) -> None:
+        if int(payload) > self._revision:
+            self._news.set()
+
+    async def _catch_up(self, connection: Any) -> None:
+        newest = await database.counter(connection)
+        if newest - self._revision > _FAR_BEHIND:
+            await self._load_anew(connection, f"this server is {newest - self._revision} revisions behind")
+            return
+        if newest <= self._revision:
+            return
+        after = self._revision
+        first, changes = await database.tail(connection, after, _PATIENCE_SECONDS)
+        if first != after + 1:
+            await self._load_anew(connection, f"history after revision {after} is gone")
+            return
+        # Own writes may have been published while the question was on its way.
+        fresh = [change for change in changes if change.entry.revision > self._revision]
+        if fresh:
+            self._show(fresh)
+
+    async def _load_anew(self, connection: Any, why: str, back_in_time: bool = False) -> None:
+        logger.warning("%s: %s; loading everything anew and ending all subscriptions", self.name, why)
+        await self._load(connection, back_in_time)
+        self._lose_watches()
+        self._fulfil()
+
+    # Compaction
+
+    async def compact(self, keep_after: int) -> None:
+        self._require_open()
+        keep_after = min(keep_after, self._revision)
+        try:
+            async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
+                await database.compact(connection, keep_after)
+        except self._failures as error:
+            raise Unavailable(f"{self.name}: {error or type(error).__name__}") from error
+        self._log_floor = max(self._log_floor, keep_after)
+        self._discard_history(keep_after)
+
+    async def _compact_quietly(self, keep_after: int) -> None:
+        try:
+            await self.compact(keep_after)
+        except StoreError as error:
+            logger.warning("compaction failed, it will be tried again: %s", error)
+
+    async def _compact_by_age(self) -> None:
+        """What was current `age_seconds` ago marks the history to drop."""
+        marks: deque[tuple[float, int]] = deque()
+        while True:
+            now = self._clock()
+            marks.append((now, self._revision))
+            old = None
+            while marks and marks[0][0] <= now - self.retention.age_seconds:
+                old = marks.popleft()[1]
+            if old is not None and old > self._log_floor:
+                await self._compact_quietly(old)
+            await asyncio.sleep(self.retention.age_seconds / _MARKS_PER_AGE)
+
+
+def _answer(request: _Request, entry: Entry) -> Callable[[], None]:
+    def answer() -> None:
+        if not request.done.done():
+            request.done.set_result(entry)
+
+    return answer
+
+
+async def _leave_as_is(connection: Any) -> None:
+    """Our transactions leave nothing behind on a connection, so its return to the pool needs no round trip."""
+
+
+def _import_asyncpg() -> ModuleType:
+    try:
+        import asyncpg
+    except ImportError as error:
+        raise StoreError("PostgreSQL needs the asyncpg package: install muster[postgres]") from error
+    module: ModuleType = asyncpg
+    return module
