@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SLICE = 256 * 1024
 """The most one connection writes in one loop turn; up to this a head and its body leave in one write."""
-LINGER = 2.0
+LINGER = 1.0
 TAKEOVER_LINGER = 5.0
 NEVER = float("inf")
 

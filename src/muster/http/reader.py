@@ -151,6 +151,8 @@ class RequestReader:
         self._target += target
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if value[-1:] in (b" ", b"\t"):
+            value = value.rstrip(b" \t")
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:

@@ -1,0 +1,89 @@
+"""Servers on real sockets, on both event loops, in the clear and under TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+from muster.http import Handler, HttpServer, server_context
+
+from .pki import Authority, client_context
+from .wire import Peer
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(scope="session")
+def server_ca() -> Authority:
+    return Authority("server-ca")
+
+
+@pytest.fixture(scope="session")
+def client_ca() -> Authority:
+    return Authority("client-ca")
+
+
+@pytest.fixture(scope="session")
+def client_tls(server_ca: Authority) -> ssl.SSLContext:
+    return client_context(server_ca)
+
+
+@pytest.fixture
+def server_tls(server_ca: Authority, client_ca: Authority) -> ssl.SSLContext:
+    cert, key, _ = server_ca.issue("server", client=False)
+    return server_context(cert, key, client_ca.pem)
+
+
+class Site:
+    """A running server and the peers a test connected to it."""
+
+    def __init__(self, server: HttpServer, context: ssl.SSLContext | None) -> None:
+        self.server = server
+        self._context = context
+        self._peers: list[Peer] = []
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    async def peer(self, context: ssl.SSLContext | None = None) -> Peer:
+        peer = await Peer.connect(self.port, context or self._context)
+        self._peers.append(peer)
+        return peer
+
+    async def end(self) -> None:
+        for peer in self._peers:
+            peer.close()
+        await self.server.stop(0.2)
+
+
+Serve = Callable[..., Awaitable[Site]]
+
+
+@pytest.fixture(params=["http", "https"])
+def scheme(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def serve(scheme: str, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> AsyncIterator[Serve]:
+    sites: list[Site] = []
+
+    async def start(handler: Handler, **options: Any) -> Site:
+        secure = options.pop("scheme", scheme) == "https"
+        server = HttpServer(handler, tls=server_tls if secure else None, **options)
+        await server.start("127.0.0.1", 0)
+        site = Site(server, client_tls if secure else None)
+        sites.append(site)
+        return site
+
+    yield start
+    for site in reversed(sites):
+        await site.end()
