@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.registry import catalog
-from muster.apiserver.registry.resource import Resource, Scale, Subresource
+from muster.apiserver.registry.columns import DEFAULT, builtin_columns
+from muster.apiserver.registry.resource import Column, Resource, Scale, Subresource
 from muster.apiserver.registry.selectable import SELECTABLE
 
 _ADMISSION = "admissionregistration.k8s.io"
@@ -106,10 +107,11 @@ STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 @cache
 def builtin_resources() -> tuple[Resource, ...]:
     """Every built-in row, in discovery order."""
-    return tuple(_row(facts) for facts in catalog.discovery_rows())
+    columns = builtin_columns()
+    return tuple(_row(facts, columns.get(facts["kind"], columns[DEFAULT])) for facts in catalog.discovery_rows())
 
 
-def _row(facts: Mapping[str, Any]) -> Resource:
+def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> Resource:
     group, version, kind = facts["group"], facts["version"], facts["kind"]
     key = (group, facts["plural"])
     definition = definition_of(group, version, kind)
@@ -133,6 +135,7 @@ def _row(facts: Mapping[str, Any]) -> Resource:
         tracks_generation=key in TRACKS_GENERATION,
         needs_resource_version=key in NEEDS_RESOURCE_VERSION,
         create_on_update=key in CREATE_ON_UPDATE,
+        columns=columns,
         selectable=SELECTABLE.get(key, {}),
         scale=SCALES.get(key),
         name_rule=NAME_RULES.get(key, "dns-subdomain"),
