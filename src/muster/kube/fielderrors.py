@@ -5,11 +5,10 @@ A validator returns a list of `FieldError`; the server turns it into a 422 Statu
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
+from muster.kube import gotext
 
 REQUIRED: Final = "FieldValueRequired"
 INVALID: Final = "FieldValueInvalid"
@@ -37,9 +36,37 @@ _PHRASE: Final = {
 _WITHOUT_VALUE: Final = frozenset({REQUIRED, FORBIDDEN, TOO_LONG, INTERNAL})
 
 
+_ESCAPES: Final = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
+
+
+class Omitted:
+    """The value of an error whose text does not show one (rules on whole objects)."""
+
+
+OMITTED: Final = Omitted()
+
+
 def quote(text: str) -> str:
-    """A string as Go's %q prints it for ordinary text."""
-    return json.dumps(text, ensure_ascii=False)
+    """A string as Go's %q prints it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else _escaped(ord(c))) for c in text) + '"'
+
+
+def _escaped(code: int) -> str:
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _shown(value: Any) -> str:
@@ -50,10 +77,10 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return f"{value:g}"
+        return gotext.number(value)
     if isinstance(value, int):
         return str(value)
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    return gotext.encode_json(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +96,7 @@ class FieldError:
     def body(self) -> str:
         """The cause's message: the error without the field."""
         text = _PHRASE[self.reason]
-        if self.reason not in _WITHOUT_VALUE:
+        if self.reason not in _WITHOUT_VALUE and self.value is not OMITTED:
             text = f"{text}: {_shown(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 
@@ -98,8 +125,8 @@ def duplicate(field: str, value: Any) -> FieldError:
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    return FieldError(TOO_LONG, field, None, f"may not be more than {limit} bytes")
+    return FieldError(TOO_LONG, field, None, f"may not be more than {limit} {'byte' if limit == 1 else 'bytes'}")
 
 
 def too_many(field: str, count: int, limit: int) -> FieldError:
-    return FieldError(TOO_MANY, field, count, f"must have at most {limit} items")
+    return FieldError(TOO_MANY, field, count, f"must have at most {limit} {'item' if limit == 1 else 'items'}")

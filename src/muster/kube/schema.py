@@ -38,6 +38,8 @@ class Schema:
         self.raw = raw
         self.definitions = definitions
         self.name = name
+        self.memo: dict[str, Any] = {}
+        """What walkers compiled for this node, by walker; lives and dies with the node."""
 
     def _child(self, raw: Mapping[str, Any]) -> Schema:
         """The node for a nested schema. Built-in documents write `{allOf: [{$ref: X}], default: …}`: the reference is

@@ -1,0 +1,63 @@
+"""Regular expressions of schemas, in the dialect the API promises: RE2, unanchored search, linear time.
+
+Compiled patterns are kept (bounded), because every compiled schema asks for its patterns again. A pattern that does not parse is
+reported with the wording of Go's regexp package, which is what people see when a CustomResourceDefinition carries one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+import re2
+
+_GO_WORDING: Final = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+
+
+class BadPattern(ValueError):
+    """A pattern that is not RE2 syntax; the text is Go's."""
+
+
+def _options() -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    return options
+
+
+_OPTIONS: Final = _options()
+
+
+@lru_cache(maxsize=4096)
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether the pattern occurs anywhere in a text. A set of one pattern is asked first, as it answers without building spans;
+    it can run out of its memory budget, so only its yes counts."""
+    try:
+        search = re2.compile(pattern, _OPTIONS).search
+    except re2.error as problem:
+        raise BadPattern(_in_go_words(problem)) from None
+    quick = re2.Set.SearchSet(_OPTIONS)
+    try:
+        quick.Add(pattern)
+        quick.Compile()
+    except re2.error:
+        return lambda text: search(text) is not None
+    match = quick.Match
+    return lambda text: match(text) is not None or search(text) is not None
+
+
+def _in_go_words(problem: Exception) -> str:
+    raw = problem.args[0]
+    text = raw.decode() if isinstance(raw, bytes) else str(raw)
+    phrase, _, argument = text.partition(": ")
+    wording = _GO_WORDING.get(phrase, phrase)
+    return f"error parsing regexp: {wording}" + (f": `{argument}`" if argument else "")
