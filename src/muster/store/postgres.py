@@ -133,7 +133,8 @@ class PostgresStore(ResidentStore):
                 await database.migrate(connection)
                 await self._load(connection)
         except StoreError:
-            self._pool.terminate()
+            if self._pool is not None:
+                self._pool.terminate()
             raise
         except self._failures as error:
             raise Unavailable(f"{self.name}: {error or type(error).__name__}") from error
