@@ -1,0 +1,62 @@
+"""What the compiler produces: a closure over a frame, with the cost that is known in advance.
+
+A frame is a list: slot 0 holds the remaining cost, then come the variables and the loop variables. Costs that every
+evaluation of an expression pays are summed at compile time and paid at once where control enters: at the start, at a
+branch taken, per loop iteration. Only what depends on values is paid on the spot. Loops and value-dependent costs check
+the remainder; straight-line code need not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from muster.cel.errors import CostExceeded
+from muster.cel.values import MISSING
+from muster.cel.views import Declaration
+
+Frame = list[Any]
+Run = Callable[[Frame], Any]
+COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
+
+
+class Code:
+    """`run` computes the value, `cost` is its fixed cost; `constant` is set when the value is known already."""
+
+    __slots__ = ("constant", "cost", "run")
+
+    def __init__(self, run: Run, cost: int, constant: Any = MISSING) -> None:
+        self.run = run
+        self.cost = cost
+        self.constant = constant
+
+
+class RawCode:
+    """Computes JSON that no one has adapted yet, together with the declaration that would adapt it."""
+
+    __slots__ = ("cost", "declaration", "run")
+
+    def __init__(self, run: Run, cost: int, declaration: Declaration) -> None:
+        self.run = run
+        self.cost = cost
+        self.declaration = declaration
+
+
+class Slot:
+    """Where a variable lives; with a declaration its value is JSON still to be adapted."""
+
+    __slots__ = ("declaration", "index")
+
+    def __init__(self, index: int, declaration: Declaration | None) -> None:
+        self.index = index
+        self.declaration = declaration
+
+
+def constant(value: Any) -> Code:
+    return Code(lambda frame: value, 0, value)
+
+
+def spend(frame: Frame, amount: int) -> None:
+    frame[0] -= amount
+    if frame[0] < 0:
+        raise CostExceeded(COST_EXCEEDED)

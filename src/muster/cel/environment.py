@@ -1,0 +1,187 @@
+"""Environments and programs: the package's front door.
+
+An environment knows variables, functions and types; it turns text into programs. Compiling is the expensive part, so
+an environment remembers the programs it made. A program is immutable and may be evaluated from anywhere; each
+evaluation has a frame of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from muster.cel.ast import Node
+from muster.cel.calls import InstantiationFailed
+from muster.cel.checker import TYPE_NAMES, check
+from muster.cel.code import COST_EXCEEDED, Code
+from muster.cel.compiler import Compiler
+from muster.cel.errors import CompileError, CostExceeded, EvaluationError, Issue
+from muster.cel.library.registry import Function, Library
+from muster.cel.macros import MacroTable
+from muster.cel.parser import parse
+from muster.cel.schema import declaration_of
+from muster.cel.types import Type, type_type
+from muster.cel.validators import validate_literals
+from muster.cel.values import MISSING
+from muster.cel.views import Declaration
+
+PER_CALL_LIMIT = 1_000_000
+"""The cost one evaluation may reach, about a tenth of a second in the reference."""
+RUNTIME_COST_BUDGET = 10_000_000
+"""The cost all rules of one custom resource, or of one policy binding, may reach together."""
+MATCH_CONDITIONS_COST_BUDGET = 2_500_000
+"""The cost all match conditions of one webhook may reach together."""
+_REMEMBERED = 512
+
+
+class InstantiationError(CompileError):
+    """The expression is well typed, but a constant part of it has no value; `str(error)` says which."""
+
+    def __init__(self, source: str, message: str) -> None:
+        super().__init__(source, [Issue(-1, message)])
+        self.args = (message,)
+
+
+class CostBudget:
+    """What is left for a series of evaluations; each takes its actual cost from it."""
+
+    __slots__ = ("remaining",)
+
+    def __init__(self, remaining: int = RUNTIME_COST_BUDGET) -> None:
+        self.remaining = remaining
+
+
+class Program:
+    """A compiled expression. `type` is its result type, `references` the variables it reads."""
+
+    __slots__ = ("_code", "_names", "_slots", "references", "text", "tree", "type")
+
+    def __init__(self, text: str, tree: Node, type_: Type, code: Code, compiler: Compiler) -> None:
+        self.text = text
+        self.tree = tree
+        self.type = type_
+        self._code = code
+        self._names = [(name, slot.index) for name, slot in compiler.used.items()]
+        self._slots = compiler.slots
+        self.references = frozenset(compiler.used)
+
+    def evaluate(self, variables: Mapping[str, Any], budget: CostBudget | int = PER_CALL_LIMIT) -> Any:
+        """The value for these variables; raises EvaluationError or CostExceeded.
+
+        An int limits this evaluation. A CostBudget limits the series as well: it is charged what the evaluation cost.
+        """
+        return self.evaluate_with_cost(variables, budget)[0]
+
+    def evaluate_with_cost(self, variables: Mapping[str, Any], budget: CostBudget | int = PER_CALL_LIMIT) -> tuple[Any, int]:
+        limit = budget if budget.__class__ is int else min(PER_CALL_LIMIT, budget.remaining)  # type: ignore[union-attr]
+        frame: list[Any] = [0] * self._slots
+        for name, index in self._names:
+            value = variables.get(name, MISSING)
+            if value is MISSING:
+                raise EvaluationError(f"no such attribute(s): {name}")
+            frame[index] = value
+        code = self._code
+        frame[0] = limit - code.cost  # type: ignore[operator]
+        try:
+            result = code.run(frame)
+        except RecursionError:
+            raise EvaluationError("evaluation is nested too deeply") from None
+        finally:
+            cost = limit - frame[0]  # type: ignore[operator]
+            if budget.__class__ is CostBudget:
+                budget.remaining -= cost  # type: ignore[union-attr]
+        if frame[0] < 0:
+            raise CostExceeded(COST_EXCEEDED)
+        return result, cost
+
+    def __repr__(self) -> str:
+        return f"<Program {self.text!r}: {self.type}>"
+
+
+class Environment:
+    """Declarations under which expressions are compiled.
+
+    `variables` maps names to types or schema declarations, `structs` names to struct types that expressions may construct.
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, Type | Declaration] | None = None,
+        libraries: Sequence[Library] | None = None,
+        structs: Mapping[str, Type] | None = None,
+    ) -> None:
+        if libraries is None:
+            from muster.cel.library.kubernetes import KUBERNETES
+
+            libraries = KUBERNETES
+        self._shared = _declarations(tuple(libraries))
+        self._variables = {name: declaration_of(spec) for name, spec in (variables or {}).items()}
+        self._structs = dict(structs or {})
+        self._idents = {
+            **self._shared.idents,
+            **{name: declared.type for name, declared in self._variables.items()},
+            **{name: type_type(struct) for name, struct in self._structs.items()},
+        }
+        self._programs: dict[tuple[str, Type | None], Program] = {}
+
+    def compile(self, text: str, result: Type | None = None) -> Program:
+        """The program for an expression; raises CompileError. With `result`, its type must be that one."""
+        known = self._programs.get((text, result))
+        if known is not None:
+            return known
+        tree = parse(text, self._shared.macros)
+        type_ = check(text, tree, self._idents, self._shared.functions, self._structs)
+        validate_literals(text, tree)
+        if result is not None and type_ != result:
+            raise ResultTypeError(text, result, type_)
+        compiler = Compiler(self._variables, {**self._shared.types, **self._structs})
+        try:
+            code = compiler.compile(tree)
+        except InstantiationFailed as error:
+            raise InstantiationError(text, str(error)) from None
+        except RecursionError:
+            raise CompileError(text, [Issue(-1, "expression recursion limit exceeded: 250")]) from None
+        program = Program(text, tree, type_, code, compiler)
+        if len(self._programs) >= _REMEMBERED:
+            self._programs.pop(next(iter(self._programs)))
+        self._programs[text, result] = program
+        return program
+
+
+class ResultTypeError(CompileError):
+    """The expression has another type than the one asked for."""
+
+    def __init__(self, source: str, expected: Type, found: Type) -> None:
+        self.expected, self.found = expected, found
+        super().__init__(source, [])
+        self.args = (f"expected type '{expected}' but found '{found}'",)
+
+
+class _Declarations:
+    """What libraries declare, merged."""
+
+    def __init__(self, libraries: tuple[Library, ...]) -> None:
+        self.functions: dict[str, Function] = {}
+        self.macros: MacroTable = {}
+        self.types: dict[str, Type] = dict(TYPE_NAMES)
+        for library in libraries:
+            for name, overload in library.overloads:
+                function = self.functions.get(name)
+                if function is None:
+                    function = self.functions[name] = Function(name)
+                function.overloads.append(overload)
+            self.macros.update(library.macros)
+            self.types.update(library.types)
+        self.idents = {name: type_type(type_) for name, type_ in self.types.items()}
+
+
+_known: dict[tuple[int, ...], tuple[tuple[Library, ...], _Declarations]] = {}
+
+
+def _declarations(libraries: tuple[Library, ...]) -> _Declarations:
+    """Libraries are few and shared by thousands of environments: merge each set once."""
+    key = tuple(id(library) for library in libraries)
+    found = _known.get(key)
+    if found is None:
+        found = _known[key] = (libraries, _Declarations(libraries))
+    return found[1]

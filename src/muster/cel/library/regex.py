@@ -1,0 +1,72 @@
+"""Regular expressions: RE2, as in the reference, so that no pattern can run away.
+
+`find` and `findAll` are Kubernetes' additions to the language's `matches`. Patterns are compiled once and cached.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from muster.cel.errors import EvaluationError
+from muster.cel.library import costs
+from muster.cel.library.registry import Library, method
+from muster.cel.types import INT, STRING, list_type
+
+
+@lru_cache(maxsize=512)
+def compile_pattern(pattern: str) -> Any:
+    """The compiled pattern; raises ValueError with RE2's reason."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        reason = error.args[0] if error.args else error
+        raise ValueError(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
+
+
+def search(text: str, pattern: str) -> bool:
+    try:
+        compiled = compile_pattern(pattern)
+    except ValueError as error:
+        raise EvaluationError(f"error parsing regexp: {error}") from None
+    return compiled.search(text) is not None
+
+
+def _compiled(pattern: str) -> Any:
+    try:
+        return compile_pattern(pattern)
+    except ValueError as error:
+        raise EvaluationError(f"Illegal regex: error parsing regexp: {error}") from None
+
+
+def find(text: str, pattern: str) -> str:
+    found = _compiled(pattern).search(text)
+    return "" if found is None else str(found.group())
+
+
+def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    matches: list[str] = []
+    if limit == 0:
+        return matches
+    for found in _compiled(pattern).finditer(text):
+        matches.append(found.group())
+        if len(matches) == limit:
+            break
+    return matches
+
+
+REGEX = Library(
+    "kubernetes.regex",
+    overloads=(
+        ("find", method("string_find_string", (STRING, STRING), STRING, find, costs.regex)),
+        ("findAll", method("string_find_all_string", (STRING, STRING), list_type(STRING), find_all, costs.regex)),
+        (
+            "findAll",
+            method("string_find_all_string_int", (STRING, STRING, INT), list_type(STRING), find_all, costs.regex),
+        ),
+    ),
+)

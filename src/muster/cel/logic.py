@@ -1,0 +1,99 @@
+"""`&&`, `||` and `?:`: the operators that decide what is evaluated.
+
+`&&` and `||` absorb errors: an operand that decides the result wins over one that failed, wherever it stands. When none
+decides, the first error is the result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muster.cel.ast import Call
+from muster.cel.code import Code, Run
+from muster.cel.errors import EvaluationError, no_such_overload
+from muster.cel.types import BOOL
+
+if TYPE_CHECKING:
+    from muster.cel.compiler import Compiler
+
+
+def compile_logical(compiler: Compiler, node: Call) -> Code:
+    deciding = node.name == "_||_"
+    codes = [compiler.compile(argument) for argument in node.args]
+    if len(codes) == 2 and all(argument.type == BOOL for argument in node.args):
+        build = _either if deciding else _both
+        return Code(build(codes[0].run, codes[1].run, codes[1].cost), codes[0].cost)
+    terms = [(code.run, code.cost if index else 0) for index, code in enumerate(codes)]
+
+    def run(frame: list[Any]) -> bool:
+        error: EvaluationError | None = None
+        for term, cost in terms:
+            frame[0] -= cost
+            try:
+                value = term(frame)
+            except EvaluationError as raised:
+                error = error or raised
+                continue
+            if value is deciding:
+                return deciding
+            if value.__class__ is not bool:
+                error = error or no_such_overload()
+        if error is not None:
+            raise error
+        return not deciding
+
+    return Code(run, codes[0].cost)
+
+
+def _both(left: Run, right: Run, cost: int) -> Run:
+    def run(frame: list[Any]) -> Any:
+        try:
+            if not left(frame):
+                return False
+        except EvaluationError as error:
+            return _after_error(frame, error, right, cost, False)
+        frame[0] -= cost
+        return right(frame)
+
+    return run
+
+
+def _either(left: Run, right: Run, cost: int) -> Run:
+    def run(frame: list[Any]) -> Any:
+        try:
+            if left(frame):
+                return True
+        except EvaluationError as error:
+            return _after_error(frame, error, right, cost, True)
+        frame[0] -= cost
+        return right(frame)
+
+    return run
+
+
+def _after_error(frame: list[Any], error: EvaluationError, right: Run, cost: int, deciding: bool) -> bool:
+    frame[0] -= cost
+    try:
+        if right(frame) is deciding:
+            return deciding
+    except EvaluationError:
+        raise error from None
+    raise error
+
+
+def compile_conditional(compiler: Compiler, node: Call) -> Code:
+    condition, then, otherwise = (compiler.compile(argument) for argument in node.args)
+    test, yes, no = condition.run, then.run, otherwise.run
+    yes_cost, no_cost = then.cost, otherwise.cost
+
+    def run(frame: list[Any]) -> Any:
+        chosen = test(frame)
+        if chosen is True:
+            frame[0] -= yes_cost
+            return yes(frame)
+        if chosen is False:
+            frame[0] -= no_cost
+            return no(frame)
+        raise no_such_overload()
+
+    return Code(run, condition.cost)
