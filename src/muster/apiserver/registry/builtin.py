@@ -12,6 +12,7 @@ from typing import Any, Final
 from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.registry import catalog
 from muster.apiserver.registry.columns import DEFAULT, builtin_columns
+from muster.apiserver.registry.defaults import DEFAULTS
 from muster.apiserver.registry.resource import Column, Resource, Scale, Subresource
 from muster.apiserver.registry.selectable import SELECTABLE
 
@@ -135,6 +136,7 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> Resource:
         tracks_generation=key in TRACKS_GENERATION,
         needs_resource_version=key in NEEDS_RESOURCE_VERSION,
         create_on_update=key in CREATE_ON_UPDATE,
+        default=DEFAULTS.get((group, version, kind)),
         columns=columns,
         selectable=SELECTABLE.get(key, {}),
         scale=SCALES.get(key),

@@ -1,0 +1,181 @@
+"""Defaults of pods, pod templates and the volumes, containers and probes inside them. All functions fill in place, idempotently.
+
+A Pod gets more than a template does: requests follow limits, service links are on, host ports follow container ports.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from muster.kube.quantity import Quantity, QuantityError, parse_quantity
+
+Object = dict[str, Any]
+
+_MODE: Final = 420
+_TOKEN_SECONDS: Final = 3600
+_MILLI: Final = 10**6
+_MAY_BE_FINE = re.compile(r"[nu.eE]")
+_VOLUME_DEFAULTS: Final[dict[str, Object]] = {
+    "hostPath": {"type": ""},
+    "secret": {"defaultMode": _MODE},
+    "configMap": {"defaultMode": _MODE},
+    "downwardAPI": {"defaultMode": _MODE},
+    "projected": {"defaultMode": _MODE},
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+
+
+def fill(target: Object, defaults: Object) -> None:
+    """Set what is absent."""
+    for key, value in defaults.items():
+        if key not in target:
+            target[key] = value
+
+
+def pull_policy(image: str) -> str:
+    """`Always` for images whose tag is, or is taken to be, `latest`."""
+    if not image or "@" in image:
+        return "IfNotPresent"
+    tag = image.rpartition("/")[2].partition(":")[2]
+    return "Always" if tag in ("", "latest") else "IfNotPresent"
+
+
+def round_resources(resources: Object | None) -> None:
+    """Amounts finer than a thousandth are rounded up."""
+    for key, text in (resources or {}).items():
+        if isinstance(text, str) and _MAY_BE_FINE.search(text):
+            try:
+                amount = parse_quantity(text)
+            except QuantityError:
+                continue
+            if amount.nanos % _MILLI:
+                resources[key] = str(Quantity(-(-amount.nanos // _MILLI) * _MILLI, amount.format))  # type: ignore[index]
+
+
+def _round_requirements(holder: Object) -> None:
+    resources = holder.get("resources")
+    if resources:
+        round_resources(resources.get("limits"))
+        round_resources(resources.get("requests"))
+
+
+def _field_reference(holder: Object | None) -> None:
+    if holder and holder.get("fieldRef") is not None:
+        fill(holder["fieldRef"], {"apiVersion": "v1"})
+
+
+def default_claim_spec(spec: Object) -> None:
+    fill(spec, {"volumeMode": "Filesystem"})
+    _round_requirements(spec)
+
+
+def default_volume(volume: Object) -> None:
+    sources = [key for key, value in volume.items() if key != "name" and value is not None]
+    if not sources:
+        volume["emptyDir"] = {}
+        return
+    for source in sources:
+        value = volume[source]
+        if source in _VOLUME_DEFAULTS:
+            fill(value, _VOLUME_DEFAULTS[source])
+        if source == "downwardAPI":
+            for item in value.get("items") or ():
+                _field_reference(item)
+        elif source == "projected":
+            _default_projections(value)
+        elif source == "image":
+            fill(value, {"pullPolicy": pull_policy(value.get("reference", ""))})
+        elif source == "ephemeral" and value.get("volumeClaimTemplate"):
+            default_claim_spec(value["volumeClaimTemplate"].setdefault("spec", {}))
+
+
+def _default_projections(projected: Object) -> None:
+    for source in projected.get("sources") or ():
+        for item in (source.get("downwardAPI") or {}).get("items") or ():
+            _field_reference(item)
+        if source.get("serviceAccountToken") is not None:
+            fill(source["serviceAccountToken"], {"expirationSeconds": _TOKEN_SECONDS})
+
+
+def _default_handler(handler: Object | None) -> None:
+    if handler and handler.get("httpGet") is not None:
+        fill(handler["httpGet"], {"path": "/", "scheme": "HTTP"})
+
+
+def _default_probe(probe: Object | None) -> None:
+    if probe is None:
+        return
+    fill(probe, {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3})
+    _default_handler(probe)
+    if probe.get("grpc") is not None and probe["grpc"].get("service") is None:
+        probe["grpc"]["service"] = ""
+
+
+def default_container(container: Object) -> None:
+    if "imagePullPolicy" not in container:
+        container["imagePullPolicy"] = pull_policy(container.get("image", ""))
+    fill(container, {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"})
+    for port in container.get("ports") or ():
+        fill(port, {"protocol": "TCP"})
+    for variable in container.get("env") or ():
+        source = variable.get("valueFrom")
+        _field_reference(source)
+        if source and source.get("fileKeyRef") is not None:
+            fill(source["fileKeyRef"], {"optional": False})
+    _round_requirements(container)
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        _default_probe(container.get(name))
+    lifecycle = container.get("lifecycle")
+    if lifecycle:
+        _default_handler(lifecycle.get("postStart"))
+        _default_handler(lifecycle.get("preStop"))
+
+
+def default_pod_spec(spec: Object) -> None:
+    """The spec of a pod or of a pod template."""
+    fill(spec, {"dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "terminationGracePeriodSeconds": 30})
+    fill(spec, {"schedulerName": "default-scheduler"})
+    if spec.get("securityContext") is None:
+        spec["securityContext"] = {}
+    _pair_service_account(spec)
+    for volume in spec.get("volumes") or ():
+        default_volume(volume)
+    for group in ("initContainers", "containers", "ephemeralContainers"):
+        for container in spec.get(group) or ():
+            default_container(container)
+    round_resources(spec.get("overhead"))
+
+
+def _pair_service_account(spec: Object) -> None:
+    """`serviceAccount` is the old name of `serviceAccountName`; the server always shows both alike."""
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if name:
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+
+
+def default_template(template: Object | None) -> None:
+    if template is not None:
+        default_pod_spec(template.setdefault("spec", {}))
+
+
+def default_pod(pod: Object) -> None:
+    spec = pod.setdefault("spec", {})
+    for group in ("containers", "initContainers"):
+        for container in spec.get(group) or ():
+            _requests_from_limits(container)
+            if spec.get("hostNetwork"):
+                for port in container.get("ports") or ():
+                    fill(port, {"hostPort": port.get("containerPort", 0)})
+    fill(spec, {"enableServiceLinks": True})
+    default_pod_spec(spec)
+
+
+def _requests_from_limits(container: Object) -> None:
+    resources = container.get("resources") or {}
+    limits = resources.get("limits")
+    if limits:
+        fill(resources.setdefault("requests", {}), limits)
