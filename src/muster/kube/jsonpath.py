@@ -1,0 +1,474 @@
+"""The JSONPath dialect of kubectl, printer columns and feedback rules: templates of text and `{…}` actions.
+
+A template is compiled once into segments: literal text, an action (a chain of steps, each turning a list of values into a list of
+values), or a range with its body. `find` gives the values, `render` the text kubectl prints. A column's path (`.spec.x`) is
+compiled by `compile_path`; where it only walks fields, finding is a plain loop over keys. Maps are walked in their own order. Errors
+of the template raise JSONPathError at compile time, those of the data at evaluation.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from muster.kube import gotext
+
+Values = list[Any]
+Step = Callable[[Values, bool], Values]
+"""(values, missing keys are fine) → values"""
+
+_SLICE: Final = re.compile(r"(-?\d*)(?::(-?\d*))?(?::(-?\d*))?", re.ASCII)
+_DICT_KEY: Final = re.compile(r"'([^']*)'")
+_FILTER: Final = re.compile(r"([^!<>=]+)([!<>=]+)(.+?)", re.DOTALL)
+_TERMINATORS: Final = frozenset(" \t\r\n.,[]$@{}")
+_ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
+_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})|(.))", re.DOTALL)
+_RELAXED: Final = re.compile(r"\{\.?([^{}]+)\}|\.?([^{}]+)", re.DOTALL)
+_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_MAX_DEPTH: Final = 100
+
+
+class JSONPathError(ValueError):
+    """A template that cannot be compiled, or data it does not fit."""
+
+
+# Steps -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+
+    def __call__(self, values: Values, missing: bool) -> Values:
+        if not values:
+            return []
+        name = self.name
+        found = [value[name] for value in values if isinstance(value, dict) and name in value]
+        if not found and not missing:
+            raise JSONPathError(f"{name} is not found")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Constant:
+    """Text replaces the values; a number or boolean stands once for each of them."""
+
+    value: Any
+
+    def __call__(self, values: Values, missing: bool) -> Values:
+        return [self.value] if isinstance(self.value, str) else [self.value] * len(values)
+
+
+def _children(value: Any) -> Values:
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, list | str) else []
+
+
+def _wildcard(values: Values, missing: bool) -> Values:
+    return [child for value in values for child in _children(value)]
+
+
+def _recursive(values: Values, missing: bool) -> Values:
+    return [found for value in values for found in _with_descendants(value, 0)]
+
+
+def _with_descendants(value: Any, depth: int) -> Iterator[Any]:
+    if depth > _MAX_DEPTH or not isinstance(value, dict | list) or not value:
+        return
+    yield value
+    for child in _children(value):
+        yield from _with_descendants(child, depth + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    start: int | None
+    stop: int | None
+    step: int | None
+    single: bool
+
+    def __call__(self, values: Values, missing: bool) -> Values:
+        result: Values = []
+        for value in values:
+            if value is None:
+                continue
+            if not isinstance(value, list):
+                raise JSONPathError(f"{gotext.type_name(value)} is not array or slice")
+            length = len(value)
+            start = self.start or 0
+            if self.single:
+                stop = start + 1
+            else:
+                stop = length if self.stop is None else self.stop
+            start += length if start < 0 else 0
+            stop += length if stop < 0 or (stop == 0 and self.single) else 0
+            if start == stop:
+                return result
+            if not 0 <= start < length:
+                raise JSONPathError(f"array index out of bounds: index {start}, length {length}")
+            if not 0 <= stop <= length:
+                raise JSONPathError(f"array index out of bounds: index {stop - 1}, length {length}")
+            if start > stop:
+                raise JSONPathError(f"starting index {start} is greater than ending index {stop}")
+            if self.step is not None and self.step <= 0:
+                raise JSONPathError("step must be > 0")
+            result += value[start : stop : self.step or 1]
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Union:
+    members: tuple[_Chain, ...]
+
+    def __call__(self, values: Values, missing: bool) -> Values:
+        return [found for member in self.members for found in member(values, missing)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    steps: tuple[Step, ...]
+
+    def __call__(self, values: Values, missing: bool) -> Values:
+        for step in self.steps:
+            values = step(values, missing)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    left: _Chain
+    comparison: str
+    right: _Chain
+
+    def __call__(self, values: Values, missing: bool) -> Values:
+        result: Values = []
+        for value in values:
+            if not isinstance(value, list):
+                raise JSONPathError(f"{gotext.text(value)} is not array or slice and cannot be filtered")
+            result += [item for item in value if self._keeps(item, missing)]
+        return result
+
+    def _keeps(self, item: Any, missing: bool) -> bool:
+        if not self.comparison:
+            try:
+                return bool(self.left([item], missing))
+            except JSONPathError:
+                return False
+        lefts, rights = self.left([item], missing), self.right([item], missing)
+        if not lefts or not rights:
+            return False
+        if len(lefts) > 1 or len(rights) > 1:
+            raise JSONPathError("can only compare one element at a time")
+        left, right = lefts[0], rights[0]
+        compare = _COMPARE.get(self.comparison)
+        if compare is None:
+            raise JSONPathError(f"unrecognized filter operator {self.comparison}")
+        if not isinstance(left, str | bool | int | float) or not isinstance(right, str | bool | int | float):
+            raise JSONPathError("invalid type for comparison")
+        if type(left) is not type(right) or (isinstance(left, bool) and self.comparison not in ("==", "!=")):
+            raise JSONPathError("incompatible types for comparison")
+        return compare(left, right)
+
+
+# Templates -------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    over: _Chain
+    body: tuple[_Segment, ...]
+
+
+_Segment = str | _Chain | _Range
+
+
+@dataclass(frozen=True, slots=True)
+class JSONPath:
+    """A compiled template. `keys` is set where it is a single plain path."""
+
+    segments: tuple[_Segment, ...]
+    keys: tuple[str, ...] | None = None
+
+    def find(self, document: Any, missing: bool = True) -> Values:
+        """All values the actions select, in order. With `missing`, absent keys select nothing; without, they are an error."""
+        if self.keys is not None:
+            for key in self.keys:
+                if not isinstance(document, dict) or key not in document:
+                    if missing:
+                        return []
+                    raise JSONPathError(f"{key} is not found")
+                document = document[key]
+            return [document]
+        return [value for values in self.results(document, missing) for value in values]
+
+    def results(self, document: Any, missing: bool = True) -> Iterator[Values]:
+        """The values of each segment; literal text counts as a value."""
+        yield from _results(self.segments, document, missing)
+
+    def render(self, document: Any, missing: bool = True) -> str:
+        """What kubectl prints: values of an action separated by spaces, maps and lists as JSON."""
+        return "".join(" ".join(map(_printed, values)) for values in self.results(document, missing))
+
+
+def _results(segments: tuple[_Segment, ...], document: Any, missing: bool) -> Iterator[Values]:
+    for segment in segments:
+        if isinstance(segment, str):
+            yield [segment]
+        elif isinstance(segment, _Range):
+            for value in segment.over([document], missing):
+                yield from _results(segment.body, value, missing)
+        else:
+            yield segment([document], missing)
+
+
+def _printed(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return gotext.encode_json(value)
+    return "null" if value is None else gotext.text(value)
+
+
+# Parsing ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Keyword:
+    """`range` or `end` inside an action."""
+
+    name: str
+
+
+class _ActionParser:
+    """Reads the inside of one `{…}` from `position` on; leaves `position` behind the closing brace."""
+
+    def __init__(self, text: str, position: int) -> None:
+        self.text = text
+        self.position = position
+
+    def parse(self) -> list[Step | _Keyword]:
+        steps: list[Step | _Keyword] = []
+        while True:
+            rest = self.text[self.position : self.position + 3]
+            mark = rest[:1]
+            if mark == "}":
+                self.position += 1
+                return steps
+            if rest == "[?(":
+                steps.append(self.filter())
+            elif rest[:2] == "..":
+                if steps and steps[-1] is _recursive:
+                    raise JSONPathError("invalid multiple recursive descent")
+                self.position += 2
+                steps.append(_recursive)
+                following = self.text[self.position : self.position + 1]
+                if following == "_" or following.isalnum():
+                    steps.append(self.field())
+            elif not mark or mark in "\r\n":
+                raise JSONPathError("unclosed action")
+            elif mark in " @$":
+                self.position += 1
+            elif mark == "[":
+                steps += self.brackets()
+            elif mark in "\"'":
+                steps.append(_Constant(self.quoted(mark)))
+            elif mark == ".":
+                self.position += 1
+                steps.append(self.field())
+            elif mark in "+-" or mark.isdigit():
+                steps.append(_Constant(self.number()))
+            elif mark == "_" or mark.isalnum():
+                steps.append(self.identifier())
+            else:
+                raise JSONPathError(f"unrecognized character in action: U+{ord(mark):04X} '{mark}'")
+
+    def word(self) -> str:
+        start = self.position
+        while self.position < len(self.text) and self.text[self.position] not in _TERMINATORS:
+            self.position += 2 if self.text[self.position] == "\\" else 1
+        self.position = min(self.position, len(self.text))
+        return self.text[start : self.position]
+
+    def field(self) -> Step:
+        name = self.word()
+        return _wildcard if name == "*" else _Field(name.replace("\\", ""))
+
+    def identifier(self) -> Step | _Keyword:
+        name = self.word()
+        return _Constant(name == "true") if name in ("true", "false") else _Keyword(name)
+
+    def number(self) -> int | float:
+        start = self.position
+        self.position += self.text[start] in "+-"
+        while self.text[self.position : self.position + 1].isdigit() or self.text[self.position : self.position + 1] == ".":
+            self.position += 1
+        text = self.text[start : self.position]
+        try:
+            return int(text)
+        except ValueError:
+            pass
+        try:
+            return float(text)
+        except ValueError:
+            raise JSONPathError(f"cannot parse number {text}") from None
+
+    def quoted(self, quote: str) -> str:
+        start = self.position
+        while True:
+            self.position += 1
+            mark = self.text[self.position : self.position + 1]
+            if not mark or mark == "\n":
+                raise JSONPathError("unterminated quoted string")
+            if mark == quote and self.text[self.position - 1] != "\\":
+                break
+        self.position += 1
+        return _unquoted(self.text[start : self.position])
+
+    def brackets(self) -> list[Step]:
+        end = self.text.find("]", self.position)
+        if end < 0 or "\n" in self.text[self.position : end]:
+            raise JSONPathError("unterminated array")
+        inside = self.text[self.position + 1 : end]
+        self.position = end + 1
+        if "," in inside:
+            return [_Union(tuple(_action(f"[{part.strip(' ')}]") for part in inside.split(",")))]
+        if named := _DICT_KEY.fullmatch(inside):
+            return list(_action(f".{named[1]}").steps)
+        found = _SLICE.fullmatch(":" if inside == "*" else inside)
+        if found is None:
+            raise JSONPathError(f"invalid array index {inside}")
+        start, stop, step = (int(part) if part not in (None, "", "-") else None for part in found.groups())
+        return [_Slice(start, stop, step, single=found[2] is None)]
+
+    def filter(self) -> Step:
+        start = self.position + 3
+        position, quote, closed = start, "", False
+        while True:
+            mark = self.text[position : position + 1]
+            if not mark or mark == "\n":
+                raise JSONPathError("unterminated filter")
+            if mark in "\"'":
+                if not quote:
+                    quote = mark
+                elif mark == quote and self.text[position - 1] != "\\":
+                    closed = True
+            elif mark == ")" and bool(quote) == closed:
+                break
+            position += 1
+        if self.text[position + 1 : position + 2] != "]":
+            raise JSONPathError("unclosed array expect ]")
+        inside = self.text[start:position]
+        self.position = position + 2
+        if found := _FILTER.fullmatch(inside):
+            return _Filter(_action(found[1]), found[2], _action(found[3]))
+        return _Filter(_action(inside), "", _Chain(()))
+
+
+def _unquoted(text: str) -> str:
+    quote, inside = text[0], text[1:-1]
+    if "\\" not in inside:
+        return inside
+
+    def plain(found: re.Match[str]) -> str:
+        code = found[1] or found[2] or found[3]
+        if code:
+            return chr(int(code, 16))
+        if found[4]:
+            return chr(int(found[4], 8))
+        if found[5] == quote or found[5] in _ESCAPES:
+            return _ESCAPES.get(found[5], quote)
+        raise JSONPathError(f"unquote string {text} error invalid syntax")
+
+    try:
+        return _ESCAPE.sub(plain, inside)
+    except ValueError as problem:
+        if isinstance(problem, JSONPathError):
+            raise
+        raise JSONPathError(f"unquote string {text} error invalid syntax") from None
+
+
+def _action(inside: str) -> _Chain:
+    """A part of an action that is an action of its own: a side of a filter, a member of a union."""
+    return _chain(_ActionParser(inside + "}", 0).parse())
+
+
+def _chain(steps: list[Step | _Keyword]) -> _Chain:
+    made: list[Step] = []
+    for step in steps:
+        if isinstance(step, _Keyword):
+            raise JSONPathError(f"unrecognized identifier {step.name}")
+        made.append(step)
+    return _Chain(tuple(made))
+
+
+def _parse(text: str) -> tuple[_Segment, ...]:
+    """Segments of a template; `{range}` opens a body that `{end}` closes (the end of the text closes it too)."""
+    open_bodies: list[tuple[_Chain | None, list[_Segment]]] = [(None, [])]
+    position = 0
+    while position < len(text):
+        brace = text.find("{", position)
+        if brace != position:
+            open_bodies[-1][1].append(text[position:] if brace < 0 else text[position:brace])
+        if brace < 0:
+            break
+        parser = _ActionParser(text, brace + 1)
+        steps = parser.parse()
+        position = parser.position
+        names = [step.name for step in steps if isinstance(step, _Keyword)]
+        if names == ["range"] and isinstance(steps[0], _Keyword):
+            open_bodies.append((_chain(steps[1:]), []))
+        elif names == ["end"]:
+            if len(open_bodies) == 1:
+                raise JSONPathError("not in range, nothing to end")
+            _close(open_bodies)
+        else:
+            open_bodies[-1][1].append(_chain(steps))
+    while len(open_bodies) > 1:
+        _close(open_bodies)
+    return tuple(open_bodies[0][1])
+
+
+def _close(open_bodies: list[tuple[_Chain | None, list[_Segment]]]) -> None:
+    over, body = open_bodies.pop()
+    assert over is not None
+    open_bodies[-1][1].append(_Range(over, tuple(body)))
+
+
+@lru_cache(maxsize=1024)
+def compile_template(text: str) -> JSONPath:
+    """`{.items[*].metadata.name}{"\\n"}` and the like. Raises JSONPathError."""
+    segments = _parse(text)
+    keys: tuple[str, ...] | None = None
+    if len(segments) == 1 and isinstance(segments[0], _Chain):
+        steps = segments[0].steps
+        names = [step.name for step in steps if isinstance(step, _Field) and step.name]
+        if steps and len(names) == len(steps):
+            keys = tuple(names)
+    return JSONPath(segments, keys)
+
+
+def compile_path(path: str) -> JSONPath:
+    """The path of a printer column or selectable field, without braces: `.spec.replicas`. Raises JSONPathError."""
+    return compile_template("{" + path + "}")
+
+
+def relaxed(text: str) -> str:
+    """kubectl's lenient spellings of one path (`x.y`, `.x.y`, `{x.y}`) as a template."""
+    if not text:
+        return text
+    found = _RELAXED.fullmatch(text)
+    if found is None:
+        raise JSONPathError(
+            "unexpected path string, expected a 'name1.name2' or '.name1.name2' or '{name1.name2}' or '{.name1.name2}'"
+        )
+    return "{." + (found[1] or found[2]) + "}"
