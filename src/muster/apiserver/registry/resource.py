@@ -109,6 +109,10 @@ class Resource:
     """A PUT without resourceVersion is refused (422) instead of overwriting."""
     create_on_update: bool = False
     """A PUT on a missing object creates it."""
+    drops_status_on_create: bool = True
+    """Whether a status sent on create is ignored (Nodes report theirs when they register)."""
+    returns_deleted_object: bool = False
+    """DELETE answers the deleted object instead of a Status (a few old kinds do)."""
     default: Callable[[Object], None] | None = None
     """Fills defaults in place; idempotent."""
     columns: tuple[Column, ...] = ()
@@ -123,12 +127,15 @@ class Resource:
     """The compiled CustomResourceDefinition version for custom resources, None for built-ins."""
     name_rule: str = "dns-subdomain"
     """How metadata.name is checked: dns-subdomain, dns-label, dns-1035-label, path-segment, …"""
+    type_prefix: bytes = b""
+    """How stored objects begin: kind and stored apiVersion (see `objects`)."""
 
     def __post_init__(self) -> None:
         self.singular = self.singular or self.kind.lower()
         self.list_kind = self.list_kind or self.kind + "List"
         self.storage = self.storage or f"{self.group}/{self.plural}"
         self.storage_version = self.storage_version or self.api_version
+        self.type_prefix = b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.storage_version.encode())
 
     @property
     def api_version(self) -> str:

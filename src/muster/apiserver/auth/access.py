@@ -1,0 +1,145 @@
+"""One cluster's front door: from credentials to an identity, and from an identity to a decision.
+
+Order and results follow kube-apiserver: front-proxy headers, client certificate, bearer token, anonymous. A bad credential is a
+401; only a request without any credential is anonymous. Certificates are checked against the addressed cluster's own CA, because
+TLS happens before the cluster is known. Results are cached per connection (certificates) and per token for a short while.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from muster.apiserver import errors
+from muster.apiserver.attributes import Attributes
+from muster.apiserver.auth.identity import ANONYMOUS, MASTERS, User, authenticated
+from muster.apiserver.auth.impersonation import impersonated
+from muster.apiserver.auth.pki import CertificateAuthority
+from muster.apiserver.auth.rbac import Decision, Rbac
+from muster.apiserver.auth.vault import Vault
+from muster.apiserver.cluster import Cluster
+from muster.http import Request
+
+TokenAuthenticator = Callable[[str, Sequence[str]], Awaitable[tuple[User, list[str]] | None]]
+"""(token, wanted audiences) → (identity, accepted audiences), or None if the token is not of its kind. Raises ApiError 401."""
+
+_TOKEN_CACHE = 4096
+_TOKEN_SECONDS = 10.0
+_FRONT_PROXY_PREFIX = "x-remote-"
+_MEMO = "muster.user"
+
+
+class Access:
+    def __init__(
+        self, cluster: Cluster, vault: Vault, tokens: Sequence[TokenAuthenticator], proxy_names: Sequence[str] = ()
+    ) -> None:
+        self._cluster = cluster
+        self.vault = vault
+        self.rbac = Rbac(cluster)
+        self._tokens = list(tokens)
+        self._proxy_names = frozenset(proxy_names)
+        self._cache: OrderedDict[bytes, tuple[float, User]] = OrderedDict()
+
+    def authorize(self, user: User, attributes: Attributes) -> Decision:
+        if MASTERS in user.groups:
+            return _ALLOWED
+        return self.rbac.authorize(user, attributes)
+
+    def impersonate(self, user: User, request: Request) -> User:
+        return impersonated(user, request, self.authorize)
+
+    async def authenticate(self, request: Request) -> User:
+        certificate = request.connection.peer_certificate
+        if certificate is not None:
+            user = self._by_certificate(request, certificate)
+            if user is not None:
+                return user
+        header = request.headers.get("authorization")
+        if header is not None:
+            scheme, _, token = header.partition(" ")
+            token = token.strip()
+            if scheme.lower() == "bearer" and token:
+                return await self._by_token(token)
+        if certificate is not None or request.connection.foreign_certificate is not None:
+            raise errors.unauthorized()
+        return ANONYMOUS
+
+    async def token_identity(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, list[str]] | None:
+        """Who a bearer token stands for, asked of every authenticator in turn (also what TokenReview answers)."""
+        for authenticator in self._tokens:
+            found = await authenticator(token, audiences)
+            if found is not None:
+                return authenticated(found[0]), found[1]
+        return None
+
+    async def _by_token(self, token: str) -> User:
+        digest = hashlib.sha256(token.encode()).digest()
+        cached = self._cache.get(digest)
+        now = time.monotonic()
+        if cached is not None and cached[0] > now:
+            return cached[1]
+        found = await self.token_identity(token)
+        if found is None:
+            raise errors.unauthorized()
+        self._cache[digest] = (now + _TOKEN_SECONDS, found[0])
+        self._cache.move_to_end(digest)
+        while len(self._cache) > _TOKEN_CACHE:
+            self._cache.popitem(last=False)
+        return found[0]
+
+    def _by_certificate(self, request: Request, der: bytes) -> User | None:
+        """The certificate's identity, or, for a front proxy, that of the user it speaks for."""
+        memo: dict[str, tuple[User | None, bool]] = request.connection.memo.setdefault(_MEMO, {})
+        known = memo.get(self._cluster.name)
+        if known is None:
+            known = memo[self._cluster.name] = self._inspect(der)
+        user, is_proxy = known
+        if is_proxy:
+            remote = request.headers.get("x-remote-user")
+            if remote:
+                return self._remote_user(request, remote)
+        return user
+
+    def _inspect(self, der: bytes) -> tuple[User | None, bool]:
+        """(client identity if this cluster's client CA signed it, whether it is an allowed front proxy)."""
+        keys = self.vault.existing()
+        if keys is None:
+            return None, False
+        certificate = x509.load_der_x509_certificate(der)
+        name = _common_name(certificate)
+        if _issued_by(keys.proxy_ca, certificate):
+            return None, not self._proxy_names or name in self._proxy_names
+        if not _issued_by(keys.client_ca, certificate) or not name:
+            return None, False
+        groups = tuple(str(part.value) for part in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME))
+        digest = hashlib.sha256(der).hexdigest()
+        extra = {"authentication.kubernetes.io/credential-id": (f"X509SHA256={digest}",)}
+        return authenticated(User(name, groups=groups, extra=extra)), False
+
+    @staticmethod
+    def _remote_user(request: Request, name: str) -> User:
+        extra: dict[str, tuple[str, ...]] = {}
+        for header, value in request.headers.items():
+            lowered = header.lower()
+            if lowered.startswith("x-remote-extra-"):
+                key = lowered[len("x-remote-extra-") :]
+                extra[key] = (*extra.get(key, ()), value)
+        groups = tuple(request.headers.getall("x-remote-group"))
+        return authenticated(User(name, request.headers.get("x-remote-uid") or "", groups, extra))
+
+
+_ALLOWED = Decision(True)
+
+
+def _common_name(certificate: x509.Certificate) -> str:
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
+
+
+def _issued_by(authority: CertificateAuthority, certificate: x509.Certificate) -> bool:
+    return certificate.issuer == authority.certificate.subject and authority.signed(certificate)

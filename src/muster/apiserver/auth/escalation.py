@@ -1,0 +1,110 @@
+"""Nobody may grant what they do not hold: writing roles needs every rule in them (or `escalate`), binding one needs every rule of
+the role (or `bind` on it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from muster.apiserver import errors
+from muster.apiserver.attributes import Attributes
+from muster.apiserver.auth.identity import MASTERS
+from muster.apiserver.auth.rbac import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    ROLE_BINDINGS,
+    ROLES,
+    RawRule,
+    rules_cover,
+)
+from muster.apiserver.context import Context
+from muster.apiserver.registry.resource import Object, Resource
+
+GROUP = "rbac.authorization.k8s.io"
+_ROLE_KINDS = frozenset({ROLES, CLUSTER_ROLES})
+_BINDING_KINDS = frozenset({ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS})
+
+
+def check_grant(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
+    if resource.group != GROUP or MASTERS in ctx.user.groups:
+        return
+    if resource.storage in _ROLE_KINDS:
+        _check_role(ctx, resource, new, old)
+    elif resource.storage in _BINDING_KINDS:
+        _check_binding(ctx, resource, new, old)
+
+
+def _check_role(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
+    if old is not None and new.get("rules") == old.get("rules") and new.get("aggregationRule") == old.get("aggregationRule"):
+        return
+    name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
+    escalate = Attributes("escalate", GROUP, resource.version, resource.plural, namespace=namespace, name=name)
+    if ctx.cluster.access.authorize(ctx.user, escalate).allowed:
+        return
+    if new.get("aggregationRule"):
+        everything: list[RawRule] = [
+            {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+            {"nonResourceURLs": ["*"], "verbs": ["*"]},
+        ]
+        if _missing(ctx, namespace, everything):
+            text = "must have cluster-admin privileges to use the aggregationRule"
+            raise errors.forbidden(GROUP, resource.plural, name, text)
+    _require(ctx, resource, name, namespace, new.get("rules") or ())
+
+
+def _check_binding(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
+    if old is not None and new.get("subjects") == old.get("subjects") and new.get("roleRef") == old.get("roleRef"):
+        return
+    name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
+    ref = new.get("roleRef") or {}
+    plural = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
+    bind = Attributes("bind", GROUP, "*", plural, namespace=namespace, name=ref.get("name", ""))
+    if ctx.cluster.access.authorize(ctx.user, bind).allowed:
+        return
+    rules = ctx.cluster.access.rbac.role_rules(ref.get("kind", ""), namespace, ref.get("name", ""))
+    if rules is None:
+        raise errors.not_found_named(GROUP, plural, ref.get("name", ""))
+    _require(ctx, resource, name, namespace, rules)
+
+
+def _missing(ctx: Context, namespace: str, rules: Iterable[RawRule]) -> list[RawRule]:
+    owned = ctx.cluster.access.rbac.rules_for(ctx.user, namespace)
+    return [missing for rule in rules for missing in rules_cover(owned, rule)]
+
+
+def _require(ctx: Context, resource: Resource, name: str, namespace: str, rules: Iterable[RawRule]) -> None:
+    missing = _missing(ctx, namespace, rules)
+    if not missing:
+        return
+    groups = " ".join(f'"{group}"' for group in ctx.user.groups)
+    shown = "\n".join(sorted({_compact(rule) for rule in _joined(missing)}))
+    text = f'user "{ctx.user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n{shown}'
+    raise errors.forbidden(GROUP, resource.plural, name, text)
+
+
+def _joined(atoms: Sequence[RawRule]) -> list[RawRule]:
+    """Atoms that differ only in the verb become one rule."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for atom in atoms:
+        target = {key: list(value) for key, value in atom.items() if key != "verbs"}
+        rule = found.setdefault(repr(sorted(target.items())), {**target, "verbs": []})
+        rule["verbs"] += [verb for verb in atom["verbs"] if verb not in rule["verbs"]]
+    return list(found.values())
+
+
+_SHOWN = (
+    ("APIGroups", "apiGroups"),
+    ("Resources", "resources"),
+    ("ResourceNames", "resourceNames"),
+    ("NonResourceURLs", "nonResourceURLs"),
+    ("Verbs", "verbs"),
+)
+
+
+def _compact(rule: RawRule) -> str:
+    parts = []
+    for shown, key in _SHOWN:
+        values = rule.get(key)
+        if values:
+            parts.append(f"{shown}:[" + ", ".join(f'"{value}"' for value in values) + "]")
+    return "{" + ", ".join(parts) + "}"

@@ -1,0 +1,73 @@
+"""Acting as somebody else: `Impersonate-*` headers, each of which needs its own `impersonate` permission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import unquote
+
+from muster.apiserver import errors
+from muster.apiserver.attributes import Attributes
+from muster.apiserver.auth.identity import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
+from muster.apiserver.auth.rbac import Decision
+from muster.http import Request
+
+Authorize = Callable[[User, Attributes], Decision]
+_ACCOUNT = "system:serviceaccount:"
+_EXTRA = "impersonate-extra-"
+
+
+def impersonated(user: User, request: Request, authorize: Authorize) -> User:
+    name = request.headers.get("impersonate-user")
+    groups = request.headers.getall("impersonate-group")
+    uid = request.headers.get("impersonate-uid") or ""
+    extra = _extra(request)
+    if not name:
+        if groups or uid or extra:
+            raise errors.internal(f"requested [{{Group  {groups[0] if groups else ''}  }}] without impersonating a user")
+        return user
+    _check(user, _user_attributes(name), authorize)
+    for group in groups:
+        _check(user, Attributes("impersonate", version="v1", resource="groups", name=group), authorize)
+    if uid:
+        _check(user, Attributes("impersonate", "authentication.k8s.io", "v1", "uids", name=uid), authorize)
+    for key, values in extra.items():
+        for value in values:
+            attributes = Attributes("impersonate", "authentication.k8s.io", "v1", "userextras", key, name=value)
+            _check(user, attributes, authorize)
+    return User(name, uid, _effective_groups(name, tuple(groups)), extra)
+
+
+def _user_attributes(name: str) -> Attributes:
+    namespace, colon, account = name.removeprefix(_ACCOUNT).partition(":")
+    if name.startswith(_ACCOUNT) and colon:
+        return Attributes("impersonate", version="v1", resource="serviceaccounts", namespace=namespace, name=account)
+    return Attributes("impersonate", version="v1", resource="users", name=name)
+
+
+def _effective_groups(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
+    if name == ANONYMOUS.name:
+        return groups if UNAUTHENTICATED in groups else (*groups, UNAUTHENTICATED)
+    if name.startswith(_ACCOUNT) and not groups:
+        namespace = name.removeprefix(_ACCOUNT).partition(":")[0]
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    return groups if AUTHENTICATED in groups or UNAUTHENTICATED in groups else (*groups, AUTHENTICATED)
+
+
+def _extra(request: Request) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for header, value in request.headers.items():
+        lowered = header.lower()
+        if lowered.startswith(_EXTRA):
+            key = unquote(lowered[len(_EXTRA) :])
+            found[key] = (*found.get(key, ()), value)
+    return found
+
+
+def _check(user: User, attributes: Attributes, authorize: Authorize) -> None:
+    decision = authorize(user, attributes)
+    if decision.allowed:
+        return
+    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    what = f'resource "{attributes.full_resource}" in API group "{attributes.group}"'
+    text = f'User "{user.name}" cannot impersonate {what} {where}'
+    raise errors.forbidden(attributes.group, attributes.resource, attributes.name, text)

@@ -1,0 +1,160 @@
+"""Certificate authorities on P-256 keys: issuing serving and client certificates and signing requests.
+
+Key generation takes microseconds on this curve, so certificates are made on the event loop. Certificates are backdated a little
+because the clocks of a fleet disagree.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
+
+BACKDATE = timedelta(minutes=5)
+CA_LIFETIME = timedelta(days=3650)
+CLIENT_AUTH = ExtendedKeyUsageOID.CLIENT_AUTH
+SERVER_AUTH = ExtendedKeyUsageOID.SERVER_AUTH
+
+
+def generate_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(pem, None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"expected an elliptic-curve private key, found {type(key).__name__}")
+    return key
+
+
+def subject(common_name: str, organizations: Iterable[str] = ()) -> x509.Name:
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
+    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate with its private key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class CertificateAuthority:
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        self.certificate = certificate
+        self.key = key
+
+    @classmethod
+    def create(cls, common_name: str, now: datetime) -> CertificateAuthority:
+        key = generate_key()
+        name = subject(common_name)
+        builder = _builder(name, name, key.public_key(), now - BACKDATE, now + CA_LIFETIME)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        builder = builder.add_extension(_key_usage(sign_certificates=True), critical=True)
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        return cls(builder.sign(key, hashes.SHA256()), key)
+
+    @classmethod
+    def load(cls, pair: KeyPair) -> CertificateAuthority:
+        return cls(x509.load_pem_x509_certificate(pair.certificate), load_key(pair.key))
+
+    @property
+    def pem(self) -> bytes:
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def pair(self) -> KeyPair:
+        return KeyPair(self.pem, key_pem(self.key))
+
+    def issue(
+        self,
+        common_name: str,
+        now: datetime,
+        lifetime: timedelta,
+        *,
+        organizations: Iterable[str] = (),
+        usages: Iterable[ObjectIdentifier] = (CLIENT_AUTH,),
+        hosts: Iterable[str] = (),
+    ) -> KeyPair:
+        """A new key and a certificate for it."""
+        key = generate_key()
+        names = [_general_name(host) for host in hosts]
+        certificate = self.sign(
+            subject(common_name, organizations), key.public_key(), now - BACKDATE, now + lifetime, usages, names
+        )
+        return KeyPair(certificate, key_pem(key))
+
+    def sign(
+        self,
+        name: x509.Name,
+        public_key: ec.EllipticCurvePublicKey | object,
+        not_before: datetime,
+        not_after: datetime,
+        usages: Iterable[ObjectIdentifier],
+        alternative_names: Iterable[x509.GeneralName] = (),
+    ) -> bytes:
+        """A certificate (PEM) for somebody's public key; it never outlives the authority."""
+        not_after = min(not_after, self.certificate.not_valid_after_utc)
+        builder = _builder(name, self.certificate.subject, public_key, not_before, not_after)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(_key_usage(sign_certificates=False), critical=True)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(list(usages)), critical=False)
+        authority_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = builder.add_extension(authority_key, critical=False)
+        names = list(alternative_names)
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    def signed(self, certificate: x509.Certificate) -> bool:
+        """Whether this authority itself signed the certificate (not merely one of the same name)."""
+        try:
+            certificate.verify_directly_issued_by(self.certificate)
+        except Exception:  # cryptography raises several kinds for "no"; none of them is a server fault
+            return False
+        return True
+
+
+def _builder(
+    name: x509.Name, issuer: x509.Name, public_key: object, not_before: datetime, not_after: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer)
+        .public_key(public_key)  # type: ignore[arg-type]  # any key type a request may carry
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(not_before.astimezone(UTC))
+        .not_valid_after(not_after.astimezone(UTC))
+    )
+
+
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_encipherment=True,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        content_commitment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

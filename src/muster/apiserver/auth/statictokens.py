@@ -1,0 +1,41 @@
+"""Static bearer tokens from a CSV file in kube-apiserver's format: `token,user,uid[,"group1,group2"]`."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from muster.apiserver.auth.identity import User
+
+
+class TokenFileError(ValueError):
+    """The file is malformed; the text names the line and the remedy."""
+
+
+def load_token_file(path: Path) -> dict[str, User]:
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise TokenFileError(f"{path}: cannot read the token file: {error.strerror}") from error
+    users: dict[str, User] = {}
+    for number, row in enumerate(csv.reader(text.splitlines(), skipinitialspace=True), 1):
+        if not row or row[0].startswith("#"):
+            continue
+        if len(row) < 3:
+            raise TokenFileError(f"{path}, line {number}: expected token,user,uid[,groups], found {len(row)} column(s)")
+        token, name, uid = (column.strip() for column in row[:3])
+        if not token or not name:
+            raise TokenFileError(f"{path}, line {number}: token and user must not be empty")
+        groups = tuple(g.strip() for g in row[3].split(",") if g.strip()) if len(row) > 3 else ()
+        users[token] = User(name, uid, groups)
+    return users
+
+
+class StaticTokens:
+    def __init__(self, users: Mapping[str, User]) -> None:
+        self._users = dict(users)
+
+    async def __call__(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]] | None:
+        user = self._users.get(token)
+        return None if user is None else (user, list(audiences))

@@ -1,0 +1,146 @@
+"""Request bodies to objects: JSON, YAML or protobuf in, a decoded and defaulted object out.
+
+Built-in types are decoded as their Go structs would be (unknown fields dropped, zero values normalised); custom resources are
+pruned and defaulted by their schema. Unknown and duplicate fields become errors (Strict), warnings (Warn) or nothing (Ignore).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from muster.apiserver import errors
+from muster.apiserver.context import Context
+from muster.apiserver.decode import DecodeError, protobuf, strict
+from muster.apiserver.negotiation import JSON, PROTOBUF, YAML, media_type
+from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.request import WriteOptions
+from muster.kube.yaml import YAMLError, load
+
+_BUILTIN_BODIES = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+_CUSTOM_BODIES = "application/json, application/yaml"
+_OPTIONS_SCHEMA = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+
+
+async def decode_body(ctx: Context, resource: Resource, options: WriteOptions) -> Object:
+    """The object of a create or update, in the resource's version."""
+    obj, duplicates = _parse(ctx, resource, options.field_validation)
+    _check_type(resource, obj)
+    return _finish(ctx, resource, obj, options, duplicates)
+
+
+def finish_patched(ctx: Context, resource: Resource, obj: Object, options: WriteOptions) -> Object:
+    """A patched object takes the way of a decoded one: strictness, normal form, defaults."""
+    return _finish(ctx, resource, obj, options, [])
+
+
+def _finish(ctx: Context, resource: Resource, obj: Object, options: WriteOptions, duplicates: list[str]) -> Object:
+    if not isinstance(obj.get("metadata", {}), dict):
+        kind = strict.json_kind(obj["metadata"])
+        problem = f"json: cannot unmarshal {kind} into Go struct field {resource.kind}.metadata of type v1.ObjectMeta"
+        raise errors.cannot_decode(resource, problem)
+    try:
+        if resource.custom is None:
+            obj, unknown = strict.decode_typed(obj, resource.schema)
+        else:
+            unknown = resource.custom.prune(obj)
+    except DecodeError as error:
+        raise errors.cannot_decode(resource, str(error)) from None
+    if (unknown or duplicates) and options.field_validation != "Ignore":
+        if options.field_validation == "Strict":
+            problems = ", ".join(strict.strict_warnings(unknown, duplicates))
+            raise errors.cannot_decode(resource, f"strict decoding error: {problems}")
+        for text in strict.strict_warnings(unknown, duplicates):
+            ctx.warn(text)
+    obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
+    if resource.custom is not None:
+        resource.custom.default(obj)
+    elif resource.default is not None:
+        resource.default(obj)
+    return obj
+
+
+def _parse(ctx: Context, resource: Resource, validation: str) -> tuple[Object, list[str]]:
+    media = media_type(ctx.request.headers.get("content-type") or "")
+    body = ctx.request.body
+    try:
+        if media == JSON:
+            return strict.decode_json(body, validation != "Ignore")
+        if media == YAML:
+            return _parse_yaml(body)
+        if media == PROTOBUF and resource.custom is None:
+            return protobuf.decode(body, resource.api_version, resource.kind), []
+    except DecodeError as error:
+        raise errors.cannot_decode(resource, str(error)) from None
+    raise errors.unsupported_media_type(_BUILTIN_BODIES if resource.custom is None else _CUSTOM_BODIES)
+
+
+def _parse_yaml(body: bytes) -> tuple[Object, list[str]]:
+    duplicates: list[str] = []
+    try:
+        obj = load(body, duplicates)
+    except YAMLError as error:
+        raise errors.bad_request(f"error parsing YAML: {error}") from None
+    if not isinstance(obj, dict):
+        raise errors.bad_request("the body of the request is not an object")
+    return obj, duplicates
+
+
+def _check_type(resource: Resource, obj: Object) -> None:
+    kind, version = obj.get("kind"), obj.get("apiVersion")
+    for field, value in (("kind", kind), ("apiVersion", version)):
+        if value is not None and not isinstance(value, str):
+            found = strict.json_kind(value)
+            problem = f"json: cannot unmarshal {found} into Go struct field .{field} of type string"
+            raise errors.bad_request(f"couldn't get version/kind; json parse error: {problem}")
+    if resource.custom is not None:
+        if not kind:
+            text = orjson.dumps(obj).decode()
+            raise errors.cannot_decode(resource, f"Object 'Kind' is missing in '{text}'")
+        if not version:
+            text = orjson.dumps(obj).decode()
+            raise errors.cannot_decode(resource, f"Object 'apiVersion' is missing in '{text}'")
+    if version and version != resource.api_version:
+        raise errors.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+        )
+    if kind and kind != resource.kind:
+        problem = f'no kind "{kind}" is registered for version "{resource.api_version}"'
+        raise errors.bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {problem}')
+
+
+def decode_yaml(body: bytes) -> Object:
+    """The body of an apply patch (JSON is YAML)."""
+    try:
+        obj: Any = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        try:
+            obj = load(body)
+        except YAMLError as error:
+            raise errors.bad_request(f"error decoding YAML: {error}") from None
+    if not isinstance(obj, dict):
+        raise errors.bad_request("error decoding YAML: the patch is not an object")
+    return obj
+
+
+def decode_options(ctx: Context) -> Object:
+    """The DeleteOptions in a DELETE body."""
+    media = media_type(ctx.request.headers.get("content-type") or "")
+    try:
+        if media == PROTOBUF:
+            obj = protobuf.decode(ctx.request.body, "meta.k8s.io/v1", "DeleteOptions")
+        elif media == YAML:
+            obj = _parse_yaml(ctx.request.body)[0]
+        elif media == JSON:
+            obj = strict.decode_json(ctx.request.body)[0]
+        else:
+            raise errors.unsupported_media_type(_BUILTIN_BODIES)
+        if obj.get("kind") not in (None, "", "DeleteOptions"):
+            raise errors.bad_request(f"decoded object cannot be converted to DeleteOptions: {obj['kind']}")
+        return strict.decode_typed(obj, definitions()[_OPTIONS_SCHEMA])[0]
+    except DecodeError as error:
+        raise errors.bad_request(str(error)) from None

@@ -1,0 +1,90 @@
+"""What every cluster has from birth: system namespaces, default accounts, RBAC policy. One frozen layer is shared by all clusters.
+
+Entries are templates whose uid is a placeholder; a cluster shows each with a uid of its own (derived from cluster and key, so it
+is the same after a restart) and copies it into its own rows only when somebody changes it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+
+from muster.apiserver.cluster import rfc3339
+from muster.apiserver.objects import encoder, object_key
+from muster.apiserver.registry.resource import Object
+from muster.apiserver.registry.table import builtin_table
+from muster.store.api import Entry
+
+SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+ROOT_CA_CONFIGMAP = "kube-root-ca.crt"
+_PLACEHOLDER = "00000000-0000-4000-8000-000000000000"
+_NAMESPACE_OF_UIDS = uuid.UUID("6d757374-6572-4000-8000-636c75737465")
+
+
+def cluster_uid(cluster: str, resource: str, key: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE_OF_UIDS, f"{cluster}\0{resource}\0{key}"))
+
+
+class BootstrapLayer:
+    """Implements the store's `BaseLayer`."""
+
+    def __init__(self, objects: list[Object], created: datetime) -> None:
+        self.entries: Mapping[str, Mapping[str, Entry]] = _entries(objects, rfc3339(created))
+
+    def materialize(self, cluster: str, resource: str, template: Entry) -> Entry:
+        own = cluster_uid(cluster, resource, template.key)
+        return Entry(template.key, template.revision, template.value.replace(_PLACEHOLDER.encode(), own.encode(), 1))
+
+
+def _entries(objects: list[Object], created: str) -> dict[str, dict[str, Entry]]:
+    rows = {(row.api_version, row.kind): row for row in builtin_table().values()}
+    found: dict[str, dict[str, Entry]] = {}
+    for obj in objects:
+        row = rows[(obj["apiVersion"], obj["kind"])]
+        meta = obj["metadata"]
+        meta["uid"] = _PLACEHOLDER
+        meta["creationTimestamp"] = created
+        key = object_key(meta.get("namespace", ""), meta["name"])
+        found.setdefault(row.storage, {})[key] = Entry(key, 1, encoder(obj, row.type_prefix)(1))
+    return {resource: dict(sorted(entries.items())) for resource, entries in found.items()}
+
+
+def bootstrap_objects(root_ca: str) -> list[Object]:
+    objects: list[Object] = []
+    for name in SYSTEM_NAMESPACES:
+        objects.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+                "spec": {"finalizers": ["kubernetes"]},
+                "status": {"phase": "Active"},
+            }
+        )
+        objects.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}})
+        objects.append(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {
+                    "name": ROOT_CA_CONFIGMAP,
+                    "namespace": name,
+                    "annotations": {"kubernetes.io/description": ROOT_CA_DESCRIPTION},
+                },
+                "data": {"ca.crt": root_ca},
+            }
+        )
+    return objects + _policy()
+
+
+ROOT_CA_DESCRIPTION = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal "
+    "service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
+)
+
+
+def _policy() -> list[Object]:
+    from muster.apiserver.auth.policy import bootstrap_policy
+
+    return bootstrap_policy()

@@ -1,0 +1,67 @@
+"""One logical cluster: its slice of the store, its served resources, its identity and its rules.
+
+A cluster is cheap until it is used: everything beyond its name is made on first access, and what is the same for all clusters
+(built-in rows, bootstrap objects, compiled schemas) is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from muster.apiserver.objects import object_key, shared
+from muster.apiserver.registry.resource import Object
+from muster.apiserver.registry.table import ResourceTable, builtin_table
+from muster.store.api import Entry, Store
+
+if TYPE_CHECKING:
+    from muster.apiserver.admission.chain import AdmissionChain
+    from muster.apiserver.aggregation import Aggregator
+    from muster.apiserver.auth.access import Access
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def rfc3339(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Cluster:
+    """See the module docstring. `prefix` is the URL prefix clients use ("" for the default cluster on plain paths)."""
+
+    def __init__(self, name: str, prefix: str, store: Store, clock: Clock = utc_now) -> None:
+        self.name = name
+        self.prefix = prefix
+        self.store = store
+        self.clock = clock
+        self.resources = ResourceTable(builtin_table())
+        self.access: Access
+        self.admission: AdmissionChain
+        self.aggregator: Aggregator
+
+    def now(self) -> str:
+        return rfc3339(self.clock())
+
+    def entry(self, storage: str, key: str) -> Entry | None:
+        return self.store.get(self.name, storage, key)
+
+    def read(self, storage: str, key: str) -> Object | None:
+        """An object decoded once and shared; callers must not change it."""
+        entry = self.store.get(self.name, storage, key)
+        return None if entry is None else shared(entry)
+
+    def scan(self, storage: str, namespace: str = "") -> Iterator[Object]:
+        prefix = namespace + "/" if namespace else ""
+        for entry in self.store.list(self.name, storage, prefix):
+            yield shared(entry)
+
+    def namespace_exists(self, name: str) -> bool:
+        return self.store.get(self.name, "/namespaces", name) is not None
+
+    def secret(self, namespace: str, name: str) -> Object | None:
+        return self.read("/secrets", object_key(namespace, name))

@@ -1,0 +1,199 @@
+"""DELETE of one object or a collection: preconditions, propagation, finalizers, graceful deletion.
+
+An object with something left to wait for (finalizers, a running pod's grace period, a namespace's content) is only marked; it
+goes when the last of them is removed. Everything else goes at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import orjson
+
+from muster.apiserver import errors
+from muster.apiserver.admission.chain import Operation
+from muster.apiserver.bodies import decode_options
+from muster.apiserver.cluster import rfc3339
+from muster.apiserver.context import Context
+from muster.apiserver.conversion import from_stored
+from muster.apiserver.filters import build_filter
+from muster.apiserver.negotiation import PLAIN_JSON, negotiate
+from muster.apiserver.objects import object_key
+from muster.apiserver.presentation import list_body, list_metadata, respond, respond_object
+from muster.apiserver.reads import read_page
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.request import list_options
+from muster.apiserver.writes import Written, commit, is_finished, remove, respond_written
+from muster.http import Response
+from muster.kube import fielderrors
+from muster.store.api import Conflict, Entry
+
+_POLICIES = ("Background", "Foreground", "Orphan")
+_FINALIZER = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+UNDELETABLE_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
+_DEFAULT_GRACE = 30
+
+
+@dataclass(slots=True)
+class DeleteOptions:
+    dry_run: bool = False
+    policy: str = ""
+    grace: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    raw: dict[str, Any] = field(default_factory=dict)
+
+
+def delete_options(ctx: Context) -> DeleteOptions:
+    raw = decode_options(ctx) if ctx.request.body else {}
+    query = ctx.query
+    dry_run = raw.get("dryRun") or query.getall("dryRun")
+    policy = raw.get("propagationPolicy") or query.get("propagationPolicy")
+    orphan = raw.get("orphanDependents")
+    if orphan is None and "orphanDependents" in query.values:
+        orphan = query.flag("orphanDependents")
+    grace = raw.get("gracePeriodSeconds")
+    if grace is None:
+        grace = query.integer("gracePeriodSeconds")
+    problems = []
+    if policy and orphan is not None:
+        problems.append(
+            fielderrors.invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+        )
+    elif policy and policy not in _POLICIES:
+        problems.append(fielderrors.not_supported("propagationPolicy", policy, [*_POLICIES, "nil"]))
+    if any(value != "All" for value in dry_run):
+        problems.append(fielderrors.not_supported("dryRun", dry_run, ["All"]))
+    if problems:
+        raise errors.invalid_options("DeleteOptions", problems)
+    if orphan is not None:
+        policy = "Orphan" if orphan else "Background"
+    preconditions = raw.get("preconditions") or {}
+    return DeleteOptions(bool(dry_run), policy, grace, preconditions.get("uid"), preconditions.get("resourceVersion"), raw)
+
+
+async def delete(ctx: Context, resource: Resource, name: str) -> Response:
+    format = negotiate(ctx.accept, single=True)
+    options = delete_options(ctx)
+    namespace = ctx.namespace_of(resource)
+    outcome = await delete_object(ctx, resource, namespace, name, options)
+    if isinstance(outcome, Entry):
+        return await respond_written(ctx, resource, Written(200, outcome))
+    if resource.returns_deleted_object:
+        return respond_object(ctx, resource, outcome, 200, format)
+    return respond_object(ctx, None, _success(resource, outcome), 200, PLAIN_JSON if format.transform else format)
+
+
+def _success(resource: Resource, obj: Object) -> Object:
+    details = {"name": obj["metadata"]["name"], "kind": resource.plural, "uid": obj["metadata"]["uid"]}
+    if resource.group:
+        details["group"] = resource.group
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+async def delete_object(ctx: Context, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Entry | Object:
+    """The entry if the object only got marked, the last object if it is gone (or would be, in a dry run)."""
+    if resource.storage == "/namespaces" and name in UNDELETABLE_NAMESPACES:
+        raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
+    store = ctx.cluster.store
+    for _ in range(32):
+        head = store.head(ctx.cluster.name, resource.storage, object_key(namespace, name))
+        if head is None:
+            raise errors.not_found(resource, name)
+        old = await from_stored(resource, head)
+        _check_preconditions(resource, old, options)
+        operation = Operation("DELETE", None, old, options.dry_run, options.raw)
+        await ctx.cluster.admission.mutate(ctx, resource, operation)
+        await ctx.cluster.admission.validate(ctx, resource, operation)
+        marked = _marked(ctx, resource, old, options)
+        try:
+            if is_finished(resource, marked):
+                if not options.dry_run:
+                    await remove(ctx, resource, old, head.revision)
+                return old
+            if options.dry_run or marked == old:
+                return head
+            return await commit(ctx, resource, marked, head.revision)
+        except Conflict:
+            continue
+    raise errors.conflict(resource, name)
+
+
+def _check_preconditions(resource: Resource, old: Object, options: DeleteOptions) -> None:
+    meta = old["metadata"]
+    if options.uid is not None and options.uid != meta["uid"]:
+        text = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise errors.precondition_failed(resource, meta["name"], text)
+    if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
+        text = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion in record "
+            f"({meta['resourceVersion']}). The object might have been modified"
+        )
+        raise errors.precondition_failed(resource, meta["name"], text)
+
+
+def _marked(ctx: Context, resource: Resource, old: Object, options: DeleteOptions) -> Object:
+    """The object as it is after the delete request, with deletionTimestamp and the finalizers its policy asks for."""
+    marked: Object = orjson.loads(orjson.dumps(old))
+    meta = marked["metadata"]
+    _set_policy_finalizer(meta, options.policy)
+    grace = _grace(resource, old, options)
+    if not meta.get("deletionTimestamp"):
+        meta["deletionTimestamp"] = rfc3339(ctx.cluster.clock() + timedelta(seconds=grace))
+        meta["deletionGracePeriodSeconds"] = grace
+        if resource.tracks_generation:
+            meta["generation"] = meta.get("generation", 0) + 1
+        if resource.storage == "/namespaces":
+            marked.setdefault("status", {})["phase"] = "Terminating"
+            meta.pop("deletionGracePeriodSeconds")
+    elif grace < meta.get("deletionGracePeriodSeconds", 0):
+        meta["deletionTimestamp"] = rfc3339(ctx.cluster.clock() + timedelta(seconds=grace))
+        meta["deletionGracePeriodSeconds"] = grace
+    return marked
+
+
+def _set_policy_finalizer(meta: Object, policy: str) -> None:
+    if not policy and not meta.get("deletionTimestamp"):
+        return
+    wanted = _FINALIZER.get(policy)
+    kept = [f for f in meta.get("finalizers", ()) if f not in _FINALIZER.values() or f == wanted or (not policy)]
+    if wanted and wanted not in kept:
+        kept.append(wanted)
+    if kept:
+        meta["finalizers"] = kept
+    else:
+        meta.pop("finalizers", None)
+
+
+def _grace(resource: Resource, old: Object, options: DeleteOptions) -> int:
+    """Only pods bound to a node stop gracefully; a pod that runs nowhere has nothing to stop."""
+    if resource.storage != "/pods" or not old.get("spec", {}).get("nodeName"):
+        return 0
+    if old.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if options.grace is not None:
+        return max(options.grace, 0)
+    return int(old["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE))
+
+
+async def delete_collection(ctx: Context, resource: Resource) -> Response:
+    format = negotiate(ctx.accept)
+    options = delete_options(ctx)
+    selection = list_options(ctx.query, watch=False)
+    page = await read_page(ctx, resource, selection, build_filter(resource, selection))
+    deleted: list[bytes] = []
+    for entry in page.entries:
+        namespace, _, name = entry.key.rpartition("/")
+        try:
+            outcome = await delete_object(ctx, resource, namespace, name, options)
+        except errors.ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            continue
+        deleted.append(outcome.value if isinstance(outcome, Entry) else entry.value)
+    return respond(ctx, 200, list_body(resource, deleted, list_metadata(ctx.cluster.store.revision)), format)

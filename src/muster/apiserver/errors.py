@@ -1,0 +1,195 @@
+"""Failures as the API shows them: every error is a `Status` object whose code, reason, message and details clients rely on.
+
+`ApiError` carries the finished Status; the builders below are the only places where its texts are composed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from muster.apiserver.registry.resource import Resource
+from muster.kube.fielderrors import FieldError
+
+
+class ApiError(Exception):
+    """A request that ends with a Failure Status."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        retry_after: int | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.retry_after = retry_after
+        self.metadata = metadata or {}
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
+            status["details"] = self.details
+        status["code"] = self.code
+        return status
+
+
+def _named(name: str, group: str, kind: str) -> dict[str, Any]:
+    details: dict[str, Any] = {"name": name} if name else {}
+    if group:
+        details["group"] = group
+    if kind:
+        details["kind"] = kind
+    return details
+
+
+def not_found(resource: Resource, name: str) -> ApiError:
+    return not_found_named(resource.group, resource.plural, name)
+
+
+def not_found_named(group: str, plural: str, name: str) -> ApiError:
+    qualified = f"{plural}.{group}" if group else plural
+    return ApiError(404, "NotFound", f'{qualified} "{name}" not found', _named(name, group, plural))
+
+
+def no_such_resource() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def already_exists(resource: Resource, name: str) -> ApiError:
+    return ApiError(
+        409, "AlreadyExists", f'{resource.group_resource} "{name}" already exists', _named(name, resource.group, resource.plural)
+    )
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def conflict(resource: Resource, name: str, text: str = MODIFIED) -> ApiError:
+    return ApiError(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {resource.group_resource} "{name}": {text}',
+        _named(name, resource.group, resource.plural),
+    )
+
+
+def precondition_failed(resource: Resource, name: str, text: str) -> ApiError:
+    """A delete precondition: upstream names the kind here, not the plural."""
+    return ApiError(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {resource.group_kind} "{name}": {text}',
+        _named(name, resource.group, resource.kind),
+    )
+
+
+def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
+    texts = [str(e) for e in errors]
+    joined = texts[0] if len(texts) == 1 else "[" + ", ".join(dict.fromkeys(texts)) + "]"
+    qualified = f"{kind}.{group}" if group else kind
+    details = _named(name, group, kind)
+    details["causes"] = [{"reason": e.reason, "message": e.body, "field": e.field} for e in errors]
+    return ApiError(422, "Invalid", f'{qualified} "{name}" is invalid: {joined}', details)
+
+
+def invalid_object(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiError:
+    return invalid(resource.group, resource.kind, name, errors)
+
+
+def invalid_options(kind: str, errors: Sequence[FieldError]) -> ApiError:
+    """Bad query options: `ListOptions.meta.k8s.io "" is invalid: …`."""
+    return invalid("meta.k8s.io", kind, "", errors)
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def cannot_decode(resource: Resource, problem: str) -> ApiError:
+    kind = resource.kind
+    return bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {problem}')
+
+
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(group: str, plural: str, name: str, text: str, causes: list[dict[str, str]] | None = None) -> ApiError:
+    qualified = f"{plural}.{group}" if group else plural
+    subject = f'{qualified} "{name}"' if name else qualified
+    details = _named(name, group, plural)
+    if causes:
+        details["causes"] = causes
+    return ApiError(403, "Forbidden", f"{subject} is forbidden: {text}", details)
+
+
+def forbidden_path(user: str, verb: str, path: str) -> ApiError:
+    return ApiError(403, "Forbidden", f'forbidden: User "{user}" cannot {verb} path "{path}"', {})
+
+
+def method_not_allowed() -> ApiError:
+    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+
+
+def not_acceptable(media_types: str) -> ApiError:
+    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {media_types}")
+
+
+def unsupported_media_type(media_types: str) -> ApiError:
+    return ApiError(
+        415,
+        "UnsupportedMediaType",
+        f"the body of the request was in an unknown format - accepted media types include: {media_types}",
+    )
+
+
+def too_large() -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728")
+
+
+def too_many_requests(retry_after: int = 1) -> ApiError:
+    return ApiError(
+        429,
+        "TooManyRequests",
+        "too many requests, please try again later.",
+        {"retryAfterSeconds": retry_after},
+        retry_after=retry_after,
+    )
+
+
+def expired(message: str, continuation: str = "") -> ApiError:
+    return ApiError(410, "Expired", message, metadata={"continue": continuation} if continuation else None)
+
+
+def too_large_resource_version(requested: int, current: int) -> ApiError:
+    text = f"Too large resource version: {requested}, current: {current}"
+    return ApiError(
+        504,
+        "Timeout",
+        f"Timeout: {text}",
+        {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}], "retryAfterSeconds": 1},
+        retry_after=1,
+    )
+
+
+def internal(message: str) -> ApiError:
+    return ApiError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [{"message": message}]})
+
+
+def unavailable(message: str) -> ApiError:
+    return ApiError(503, "ServiceUnavailable", message)

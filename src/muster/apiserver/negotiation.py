@@ -1,0 +1,109 @@
+"""Which representation an answer takes: JSON, YAML, Table or metadata only, from the Accept header; and which a body has.
+
+Parsing an Accept header costs more than serving a small object, and a fleet sends few distinct ones: results are cached by text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from muster.apiserver.errors import ApiError, not_acceptable
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+ACCEPTED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+_TRANSFORMS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """`transform` is "", Table, PartialObjectMetadata or PartialObjectMetadataList; `version` that of meta.k8s.io."""
+
+    media: str = JSON
+    transform: str = ""
+    version: str = "v1"
+
+    @property
+    def content_type(self) -> str:
+        return self.media
+
+
+PLAIN_JSON = Format()
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    media: str
+    parameters: tuple[tuple[str, str], ...]
+    quality: float
+
+    def get(self, name: str) -> str:
+        return next((value for key, value in self.parameters if key == name), "")
+
+
+@lru_cache(maxsize=512)
+def accept_clauses(header: str) -> tuple[Clause, ...]:
+    """Clauses of an Accept header, best first; order in the header decides between equals."""
+    clauses = []
+    for part in header.split(","):
+        media, *rest = (piece.strip() for piece in part.split(";"))
+        if not media:
+            continue
+        parameters = []
+        quality = 1.0
+        for piece in rest:
+            key, _, value = piece.partition("=")
+            value = value.strip().strip('"')
+            if key.strip() == "q":
+                try:
+                    quality = float(value)
+                except ValueError:
+                    quality = 0.0
+            else:
+                parameters.append((key.strip(), value))
+        if quality > 0:
+            clauses.append(Clause(media, tuple(parameters), quality))
+    return tuple(sorted(clauses, key=lambda clause: -clause.quality))
+
+
+@lru_cache(maxsize=512)
+def negotiate(header: str, transforms: bool = True, single: bool = False) -> Format:
+    """The best format for an Accept header. `transforms`: the endpoint can answer Tables and metadata; `single`: it answers
+    one object (a PartialObjectMetadataList is then not acceptable, and the other way round)."""
+    if not header or header == "*/*":
+        return PLAIN_JSON
+    for clause in accept_clauses(header):
+        media = JSON if clause.media in ("*/*", "application/*") else clause.media
+        if clause.media == "application/*" or media not in (JSON, YAML):
+            continue
+        wanted = clause.get("as")
+        if not wanted:
+            return Format(media)
+        if not transforms or wanted not in _TRANSFORMS or clause.get("g") != "meta.k8s.io":
+            continue
+        version = clause.get("v")
+        if version not in ("v1", "v1beta1"):
+            continue
+        if wanted == ("PartialObjectMetadataList" if single else "PartialObjectMetadata"):
+            continue
+        return Format(media, wanted, version)
+    raise not_acceptable(ACCEPTED)
+
+
+@lru_cache(maxsize=256)
+def media_type(content_type: str) -> str:
+    """The bare media type of a Content-Type header; JSON where nothing is said."""
+    return content_type.partition(";")[0].strip().lower() or JSON
+
+
+def unsupported_patch(media: str, supported: tuple[str, ...], custom: bool) -> ApiError:
+    if custom:
+        text = ", ".join(supported)
+        return ApiError(
+            415,
+            "UnsupportedMediaType",
+            f"the body of the request was in an unknown format - accepted media types include: {text}",
+        )
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type")

@@ -1,0 +1,124 @@
+"""The stored form of an object, and cheap views of it.
+
+An object is kept as JSON bytes that always start `{"kind":K,"apiVersion":V,"metadata":{"resourceVersion":"N",…`. GET answers those
+bytes as they are; a list item of a built-in type is the same bytes without the type prefix; a metadata-only answer is one slice.
+What readers need often (labels, table cells, the decoded object) is parsed at most once and kept on the entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import orjson
+
+from muster.apiserver.registry.resource import Object
+from muster.store.api import Entry
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class OwnerReference(msgspec.Struct, gc=False):
+    uid: str = ""
+    kind: str = ""
+    name: str = ""
+    apiVersion: str = ""
+    blockOwnerDeletion: bool = False
+    controller: bool = False
+
+
+class Metadata(msgspec.Struct, gc=False):
+    """The part of metadata that the server itself reads."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    ownerReferences: list[OwnerReference] | None = None
+    deletionTimestamp: str | None = None
+    creationTimestamp: str | None = None
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    metadata: Metadata
+
+
+class _RawEnvelope(msgspec.Struct, gc=False):
+    metadata: msgspec.Raw
+
+
+_decode_metadata = msgspec.json.Decoder(_Envelope).decode
+_decode_raw = msgspec.json.Decoder(_RawEnvelope).decode
+
+
+class View:
+    """What has been parsed of one entry so far."""
+
+    __slots__ = ("cells", "labels", "object", "rendered", "rendered_for")
+
+    def __init__(self) -> None:
+        self.labels: Mapping[str, str] | None = None
+        self.object: Object | None = None
+        self.cells: Any = None
+        self.rendered: bytes | None = None
+        self.rendered_for: object = None
+
+
+def view(entry: Entry) -> View:
+    found = entry.memo
+    if found is None:
+        found = entry.memo = View()
+    assert isinstance(found, View)
+    return found
+
+
+def metadata(entry: Entry) -> Metadata:
+    return _decode_metadata(entry.value).metadata
+
+
+def raw_metadata(value: bytes) -> bytes:
+    """The bytes of the `metadata` object inside `value`."""
+    return bytes(_decode_raw(value).metadata)
+
+
+def labels(entry: Entry) -> Mapping[str, str]:
+    seen = view(entry)
+    if seen.labels is None:
+        seen.labels = metadata(entry).labels or _NO_LABELS
+    return seen.labels
+
+
+def decode(entry: Entry) -> Object:
+    """A private copy of the object."""
+    decoded: Object = orjson.loads(entry.value)
+    return decoded
+
+
+def shared(entry: Entry) -> Object:
+    """The object, decoded once and kept; callers must not change it."""
+    seen = view(entry)
+    if seen.object is None:
+        seen.object = orjson.loads(entry.value)
+    return seen.object
+
+
+def object_key(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def encoder(obj: Object, prefix: bytes) -> Callable[[int], bytes]:
+    """Gives an object's stored bytes once its revision is known. `prefix` is the resource's `type_prefix`."""
+    meta = obj["metadata"]
+    meta.pop("resourceVersion", None)
+    meta_bytes = orjson.dumps(meta)
+    rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
+    tail = b'",' + meta_bytes[1:] + (b"," + orjson.dumps(rest)[1:] if rest else b"}")
+    head = prefix + b'"metadata":{"resourceVersion":"'
+    return lambda revision: head + b"%d" % revision + tail
+
+
+def encode(obj: Object) -> bytes:
+    """An object that is not stored (dry run, review, conversion result)."""
+    return orjson.dumps(obj)

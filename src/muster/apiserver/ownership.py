@@ -1,0 +1,74 @@
+"""Who owns which field: books every write into `metadata.managedFields` (the algorithm itself is `muster.kube.managedfields`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from muster.apiserver.context import Context
+from muster.apiserver.decode import strict
+from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.request import WriteOptions
+from muster.kube.fieldset import FieldSet, from_paths
+from muster.kube.managedfields import track
+
+Booking = Callable[[Context, Resource, Object | None, Object, WriteOptions], None]
+"""Sets the new object's managedFields; arguments: context, resource, old object, new object, options."""
+
+_MANAGER_BYTES = 128
+
+
+def manager_name(ctx: Context, options: WriteOptions) -> str:
+    """The manager a plain write is booked to: the one it names, or the program in its User-Agent."""
+    if options.field_manager:
+        return options.field_manager
+    agent = (ctx.request.headers.get("user-agent") or "").partition("/")[0]
+    printable = "".join(char for char in agent if char.isprintable())
+    return printable.encode()[:_MANAGER_BYTES].decode(errors="ignore") or "unknown"
+
+
+_STATUS: FieldSet = from_paths([("f:status",)])
+
+
+def reset_fields(resource: Resource, subresource: str, obj: Object) -> FieldSet | None:
+    """Fields a write through this endpoint never owns."""
+    if subresource == "status":
+        return from_paths([(f"f:{key}",) for key in obj if key != "status"])
+    return _STATUS if resource.has_status else None
+
+
+@lru_cache(maxsize=256)
+def _empty_builtin(definition: str) -> Object:
+    return strict.decode_typed({}, definitions()[definition])[0]
+
+
+def empty_object(resource: Resource) -> Object:
+    """The object before it exists: built-in types have structs that are always there."""
+    return {} if resource.custom is not None else _empty_builtin(resource.schema.name)
+
+
+def book_create(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+    _book(ctx, resource, None, new, options)
+
+
+def book_update(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+    _book(ctx, resource, old, new, options)
+
+
+def _book(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+    managed = track(
+        old,
+        new,
+        resource.schema,
+        manager=manager_name(ctx, options),
+        api_version=resource.api_version,
+        now=ctx.now(),
+        subresource=ctx.subresource,
+        reset=reset_fields(resource, ctx.subresource, new),
+        empty=empty_object(resource),
+    )
+    if managed:
+        new["metadata"]["managedFields"] = managed
+    else:
+        new["metadata"].pop("managedFields", None)

@@ -1,0 +1,178 @@
+"""PATCH: JSON patch, merge patch, strategic merge patch and server-side apply.
+
+Each kind of patch only says how the new object comes from the current one; the result then takes the way of every update.
+Apply differs in two points: it creates what is missing, and it brings its own field ownership.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from muster.apiserver import errors
+from muster.apiserver.bodies import decode_yaml, finish_patched
+from muster.apiserver.context import Context
+from muster.apiserver.negotiation import media_type, negotiate, unsupported_patch
+from muster.apiserver.objects import object_key
+from muster.apiserver.ownership import empty_object, reset_fields
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.request import WriteOptions, write_options
+from muster.apiserver.writes import create_object, respond_written, update_object
+from muster.http import Response
+from muster.kube.apply import ApplyConflict, ApplyFailed, InvalidApply, apply
+from muster.kube.jsonpatch import PatchError, apply_json_patch
+from muster.kube.mergepatch import apply_merge_patch
+from muster.kube.strategic import StrategicPatchError, apply_strategic_merge
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_YAML = "application/apply-patch+yaml"
+
+BUILTIN_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_YAML)
+CUSTOM_PATCHES = (JSON_PATCH, MERGE_PATCH, APPLY_YAML)
+_REJECTED = "the server rejected our request due to an error in our request"
+
+
+async def patch(ctx: Context, resource: Resource, name: str) -> Response:
+    negotiate(ctx.accept, single=True)
+    media = media_type(ctx.request.headers.get("content-type") or "")
+    supported = CUSTOM_PATCHES if resource.custom is not None else BUILTIN_PATCHES
+    if media not in supported:
+        raise unsupported_patch(media, supported, resource.custom is not None)
+    if media == APPLY_YAML:
+        return await _apply(ctx, resource, name)
+    options = write_options(ctx.query, "PatchOptions")
+    body = _decode_patch(ctx.request.body)
+    change = _plain_change(ctx, resource, name, media, body, options)
+    return await respond_written(ctx, resource, await update_object(ctx, resource, name, change, options))
+
+
+def _decode_patch(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from None
+
+
+def _plain_change(
+    ctx: Context, resource: Resource, name: str, media: str, body: Any, options: WriteOptions
+) -> Callable[[Object], Object]:
+    if media == JSON_PATCH and not isinstance(body, list):
+        raise errors.bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+    if media != JSON_PATCH and not isinstance(body, dict):
+        raise errors.bad_request("error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}")
+
+    def change(old: Object) -> Object:
+        try:
+            if media == JSON_PATCH:
+                patched = apply_json_patch(old, body)
+            elif media == MERGE_PATCH:
+                patched = apply_merge_patch(old, body)
+            else:
+                patched = apply_strategic_merge(old, body, resource.schema)
+        except PatchError:
+            raise errors.ApiError(422, "Invalid", _REJECTED, {}) from None
+        except StrategicPatchError as error:
+            raise errors.bad_request(str(error)) from None
+        if not isinstance(patched, dict):
+            raise errors.ApiError(422, "Invalid", _REJECTED, {})
+        new = finish_patched(ctx, resource, patched, options)
+        given = new["metadata"].get("name")
+        if given != name:
+            raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+        return new
+
+    return change
+
+
+async def _apply(ctx: Context, resource: Resource, name: str) -> Response:
+    options = write_options(ctx.query, "PatchOptions", apply=True)
+    applied = decode_yaml(ctx.request.body)
+    _check_applied(ctx, resource, name, applied)
+    namespace = ctx.namespace_of(resource)
+    for _ in range(8):
+        head = ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(namespace, name))
+        if head is None and not ctx.subresource:
+            try:
+                return await _apply_new(ctx, resource, name, applied, options)
+            except errors.ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                continue
+        written = await update_object(
+            ctx, resource, name, lambda old: _applied_to(ctx, resource, old, applied, options), options, booking=_keep_booking
+        )
+        return await respond_written(ctx, resource, written)
+    raise errors.conflict(resource, name)
+
+
+def _check_applied(ctx: Context, resource: Resource, name: str, applied: Object) -> None:
+    meta = applied.setdefault("metadata", {})
+    if not isinstance(meta, dict):
+        raise errors.bad_request("metadata must be an object")
+    kind, version = applied.get("kind"), applied.get("apiVersion")
+    if not kind or not version:
+        raise errors.bad_request(f"invalid object type: /{version or ''}, Kind={kind or ''}")
+    if version != resource.api_version or kind != resource.kind:
+        raise errors.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+            if version != resource.api_version
+            else f"the kind in the data ({kind}) does not match the expected kind ({resource.kind})"
+        )
+    given = meta.get("name", name)
+    if given != name:
+        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+    meta["name"] = name
+    if resource.namespaced:
+        if meta.get("namespace", ctx.attributes.namespace) != ctx.attributes.namespace:
+            raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        meta["namespace"] = ctx.attributes.namespace
+
+
+async def _apply_new(ctx: Context, resource: Resource, name: str, applied: Object, options: WriteOptions) -> Response:
+    if applied["metadata"].get("uid"):
+        text = f"uid mismatch: the provided object specified uid {applied['metadata']['uid']}, and no existing object was found"
+        raise errors.conflict(resource, name, text)
+    obj = _run_apply(ctx, resource, None, applied, options)
+    written = await create_object(ctx, resource, finish_patched(ctx, resource, obj, options), options, _keep_booking)
+    return await respond_written(ctx, resource, written)
+
+
+def _applied_to(ctx: Context, resource: Resource, old: Object, applied: Object, options: WriteOptions) -> Object:
+    return finish_patched(ctx, resource, _run_apply(ctx, resource, old, applied, options), options)
+
+
+def _run_apply(ctx: Context, resource: Resource, live: Object | None, applied: Object, options: WriteOptions) -> Object:
+    try:
+        merged, managed = apply(
+            live,
+            applied,
+            resource.schema,
+            manager=options.field_manager,
+            api_version=resource.api_version,
+            now=ctx.now(),
+            force=bool(options.force),
+            subresource=ctx.subresource,
+            reset=reset_fields(resource, ctx.subresource, live or applied),
+            empty=empty_object(resource),
+        )
+    except ApplyConflict as conflict:
+        raise _conflict_error(conflict) from None
+    except InvalidApply as error:
+        raise errors.bad_request(str(error)) from None
+    except ApplyFailed as error:
+        raise errors.ApiError(500, "", str(error)) from None
+    merged["metadata"]["managedFields"] = managed
+    return merged
+
+
+def _conflict_error(conflict: ApplyConflict) -> errors.ApiError:
+    causes = [{"reason": "FieldManagerConflict", "message": text, "field": path} for text, path in conflict.causes]
+    return errors.ApiError(409, "Conflict", str(conflict), {"causes": causes})
+
+
+def _keep_booking(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+    """Apply has already settled the ownership."""

@@ -1,0 +1,178 @@
+"""The way of a request: authenticate → impersonate → authorize → find the resource → run the verb → answer.
+
+Every stage is a function that either goes on or raises `ApiError`; errors become Status answers in one place. The same function
+serves sockets and the in-process client, so that a simulated cluster behaves exactly like a remote one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import orjson
+import structlog
+
+from muster.apiserver import deletion, errors, patches, reads, watches, writes
+from muster.apiserver.attributes import Attributes
+from muster.apiserver.auth.identity import User
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.context import Context
+from muster.apiserver.negotiation import JSON
+from muster.apiserver.registry.resource import Resource, Subresource
+from muster.apiserver.request import Query, parse_target
+from muster.http import Request, Response, StreamResponse, Takeover
+
+if TYPE_CHECKING:
+    from muster.apiserver.audit import Audit
+
+log = structlog.get_logger(__name__)
+
+Answer = Response | StreamResponse | Takeover
+SubresourceHandler = Callable[[Context, Resource, str], Awaitable[Answer]]
+"""Answers a subresource that is not stored with its parent: token, scale, eviction, …"""
+CreateHandler = Callable[[Context, Resource], Awaitable[Answer]]
+"""Answers create of a kind that is never stored: reviews."""
+
+
+class NonResource(Protocol):
+    """Serves paths outside the resource tree: discovery, OpenAPI, health, version, metrics."""
+
+    async def __call__(self, ctx: Context) -> Answer | None: ...
+
+
+class Pipeline:
+    """Serves one process's clusters. Tables of special handlers are filled at assembly (`server`)."""
+
+    def __init__(
+        self,
+        non_resource: NonResource,
+        subresources: Mapping[tuple[str, str], SubresourceHandler],
+        creates: Mapping[str, CreateHandler],
+        audit: Audit | None = None,
+    ) -> None:
+        self._non_resource = non_resource
+        self._subresources = subresources
+        self._creates = creates
+        self._audit = audit
+
+    async def serve(self, cluster: Cluster, request: Request, path: str, user: User | None = None) -> Answer:
+        """Answer one request. `path` is within the cluster; `user` is set by the in-process client, which is its own proof."""
+        query = Query(request.query)
+        target = parse_target(request.method, path, query)
+        caller: User | None = user
+        acting: User | None = user
+        try:
+            if caller is None:
+                acting = caller = await cluster.access.authenticate(request)
+            acting = cluster.access.impersonate(caller, request)
+            answer = await self._authorized(Context(cluster, request, acting, target.attributes, query, target.tail))
+        except errors.ApiError as error:
+            answer = status_response(error)
+        if self._audit is not None:
+            self._audit.record(cluster, request, target.attributes, acting, caller, answer)
+        return answer
+
+    async def _authorized(self, ctx: Context) -> Answer:
+        attributes = ctx.attributes
+        decision = ctx.cluster.access.authorize(ctx.user, attributes)
+        if not decision.allowed:
+            raise forbidden(ctx.user, attributes, decision.reason)
+        if not attributes.is_resource:
+            proxied = await ctx.cluster.aggregator.serve(ctx)
+            if proxied is not None:
+                return proxied
+            return await self._non_resource(ctx) or _page_not_found()
+        resource = ctx.cluster.resources.get(attributes.group, attributes.version, attributes.resource)
+        if resource is None:
+            proxied = await ctx.cluster.aggregator.serve(ctx)
+            return proxied if proxied is not None else self._unknown(ctx)
+        if not _in_scope(attributes, resource):
+            raise errors.method_not_allowed() if resource.namespaced and not attributes.name else errors.no_such_resource()
+        if attributes.subresource:
+            return await self._subresource(ctx, resource)
+        return await self._verb(ctx, resource)
+
+    def _unknown(self, ctx: Context) -> Answer:
+        attributes = ctx.attributes
+        if ctx.cluster.resources.has_group(attributes.group):
+            raise errors.no_such_resource()
+        return _page_not_found()
+
+    async def _verb(self, ctx: Context, resource: Resource) -> Answer:
+        verb, method = ctx.attributes.verb, ctx.request.method
+        name = _object_name(ctx)
+        if (
+            method == "HEAD"
+            or verb not in resource.verbs
+            or (name and verb == "create")
+            or (not name and verb in ("update", "patch"))
+        ):
+            raise errors.method_not_allowed()
+        if verb == "get":
+            return await reads.get(ctx, resource, name)
+        if verb == "list":
+            return await reads.list_objects(ctx, resource)
+        if verb == "watch":
+            return await watches.watch(ctx, resource)
+        if verb == "create":
+            special = self._creates.get(resource.storage)
+            return await (special(ctx, resource) if special is not None else writes.create(ctx, resource))
+        if verb == "update":
+            return await writes.update(ctx, resource, name)
+        if verb == "patch":
+            return await patches.patch(ctx, resource, name)
+        if verb == "delete":
+            return await deletion.delete(ctx, resource, name)
+        return await deletion.delete_collection(ctx, resource)
+
+    async def _subresource(self, ctx: Context, resource: Resource) -> Answer:
+        attributes = ctx.attributes
+        sub: Subresource | None = resource.subresources.get(attributes.subresource)
+        if sub is None:
+            raise errors.no_such_resource()
+        if attributes.verb not in sub.verbs or ctx.request.method == "HEAD":
+            raise errors.method_not_allowed()
+        special = self._subresources.get((resource.storage, sub.name)) or self._subresources.get(("*", sub.name))
+        if special is not None:
+            return await special(ctx, resource, attributes.name)
+        if attributes.verb == "get":
+            return await reads.get(ctx, resource, attributes.name)
+        if attributes.verb == "update":
+            return await writes.update(ctx, resource, attributes.name)
+        return await patches.patch(ctx, resource, attributes.name)
+
+
+def _object_name(ctx: Context) -> str:
+    """The name in the path; a name pinned by a field selector belongs to authorization only."""
+    return "" if ctx.attributes.verb in ("list", "watch", "deletecollection") else ctx.attributes.name
+
+
+def _in_scope(attributes: Attributes, resource: Resource) -> bool:
+    """Whether the path has a namespace exactly where the resource wants one; reading across all namespaces is fine, and a
+    namespace's own path names it."""
+    if bool(attributes.namespace) == resource.namespaced or resource.storage == "/namespaces":
+        return True
+    return resource.namespaced and attributes.verb in ("list", "watch")
+
+
+def _page_not_found() -> Response:
+    return Response(404, b"404 page not found\n", [("X-Content-Type-Options", "nosniff")], "text/plain; charset=utf-8")
+
+
+def status_response(error: errors.ApiError) -> Response:
+    headers = [("Cache-Control", "no-cache, private")]
+    if error.retry_after is not None:
+        headers.append(("Retry-After", str(error.retry_after)))
+    return Response(error.code, orjson.dumps(error.status()), headers, JSON)
+
+
+def forbidden(user: User, attributes: Attributes, reason: str) -> errors.ApiError:
+    """The refusal of an authorizer in the words every client knows."""
+    if not attributes.is_resource:
+        return errors.forbidden_path(user.name, attributes.verb, attributes.path)
+    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    what = f'resource "{attributes.full_resource}" in API group "{attributes.group}"'
+    text = f'User "{user.name}" cannot {attributes.verb} {what} {where}'
+    if reason:
+        text = f"{text}: {reason}"
+    return errors.forbidden(attributes.group, attributes.resource, attributes.name, text)

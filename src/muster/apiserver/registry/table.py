@@ -1,0 +1,72 @@
+"""Lookup of served resources in one logical cluster: the built-in rows, shared by all, with custom rows laid over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from muster.apiserver.registry.resource import Resource
+
+Key = tuple[str, str, str]
+"""(group, version, plural)"""
+
+
+class ResourceTable:
+    """Rows by (group, version, plural). `generation` changes whenever a custom row does, so that documents derived from the
+    table (discovery, OpenAPI) know when they are stale."""
+
+    def __init__(self, builtin: dict[Key, Resource]) -> None:
+        self._builtin = builtin
+        self._custom: dict[Key, Resource] = {}
+        self.generation = 0
+
+    def get(self, group: str, version: str, plural: str) -> Resource | None:
+        key = (group, version, plural)
+        return self._builtin.get(key) or self._custom.get(key)
+
+    def __iter__(self) -> Iterator[Resource]:
+        yield from self._builtin.values()
+        yield from self._custom.values()
+
+    def custom(self) -> Iterable[Resource]:
+        return self._custom.values()
+
+    def has_group(self, group: str) -> bool:
+        return any(row.group == group for row in self)
+
+    def has_version(self, group: str, version: str) -> bool:
+        return any(row.group == group and row.version == version for row in self)
+
+    def by_kind(self, group: str, version: str, kind: str) -> Resource | None:
+        return next((r for r in self if (r.group, r.version, r.kind) == (group, version, kind)), None)
+
+    def by_group_kind(self, group: str, kind: str) -> Resource | None:
+        return next((r for r in self if (r.group, r.kind) == (group, kind)), None)
+
+    def by_storage(self, storage: str) -> Resource | None:
+        """Any row stored under this name, the storage version's own first."""
+        rows = [r for r in self if r.storage == storage]
+        return next((r for r in rows if r.api_version == r.storage_version), rows[0] if rows else None)
+
+    def storages(self) -> dict[str, Resource]:
+        """One row per stored resource (two served versions of one resource count once)."""
+        found: dict[str, Resource] = {}
+        for row in self:
+            if row.api_version == row.storage_version or row.storage not in found:
+                found[row.storage] = row
+        return found
+
+    def replace_custom(self, group: str, plural: str, rows: Iterable[Resource]) -> None:
+        """Set the served versions of one custom resource; none removes it."""
+        for key in [k for k in self._custom if k[0] == group and k[2] == plural]:
+            del self._custom[key]
+        for row in rows:
+            self._custom[(row.group, row.version, row.plural)] = row
+        self.generation += 1
+
+
+@cache
+def builtin_table() -> dict[Key, Resource]:
+    from muster.apiserver.registry.builtin import builtin_resources
+
+    return {(row.group, row.version, row.plural): row for row in builtin_resources()}

@@ -1,0 +1,241 @@
+"""From a URL to what is asked: path segments become `Attributes`, the query becomes typed options.
+
+Paths follow Kubernetes: `/api/v1/…`, `/apis/{group}/{version}/…`, optional `namespaces/{ns}`, then `{plural}[/{name}[/{sub}…]]`,
+with `namespaces/{name}/status|finalize` told apart from `namespaces/{ns}/{resource}`. A logical cluster's requests carry the
+prefix `/clusters/{name}`; without it the default cluster is meant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote
+
+from muster.apiserver.attributes import Attributes
+from muster.apiserver.errors import ApiError, bad_request, invalid_options
+from muster.kube import fielderrors
+
+CLUSTER_PREFIX = "/clusters/"
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+_COLLECTION_VERBS = {
+    "GET": "list",
+    "HEAD": "list",
+    "POST": "create",
+    "DELETE": "deletecollection",
+    "PUT": "update",
+    "PATCH": "patch",
+}
+_OBJECT_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "DELETE": "delete", "PUT": "update", "PATCH": "patch"}
+
+
+def split_cluster(raw_path: str) -> tuple[str | None, str]:
+    """(`cluster name` or None, path within the cluster)."""
+    if not raw_path.startswith(CLUSTER_PREFIX):
+        return None, raw_path
+    name, slash, rest = raw_path[len(CLUSTER_PREFIX) :].partition("/")
+    return unquote(name), "/" + rest if slash else "/"
+
+
+@dataclass(slots=True)
+class Target:
+    """A parsed path. `tail` is what follows the subresource (`proxy/…`), for subresources that take a path."""
+
+    attributes: Attributes
+    tail: str = ""
+
+
+def parse_target(method: str, raw_path: str, query: Query) -> Target:
+    """The authorization view of a request; never fails (anything unknown is a non-resource path)."""
+    segments = raw_path.split("/")
+    # ['', 'api', 'v1', …] or ['', 'apis', group, version, …]
+    if len(segments) > 3 and segments[1] == "api":
+        group, version, rest = "", segments[2], segments[3:]
+    elif len(segments) > 4 and segments[1] == "apis":
+        group, version, rest = segments[2], segments[3], segments[4:]
+    else:
+        return Target(Attributes(method.lower(), path=unquote(raw_path)))
+    if rest and rest[-1] == "":
+        rest = rest[:-1]
+    if not rest or "" in rest:
+        return Target(Attributes(method.lower(), path=unquote(raw_path)))
+    if "%" in raw_path:
+        rest = [unquote(part) for part in rest]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
+            rest = rest[2:]
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    verb = (_OBJECT_VERBS if name else _COLLECTION_VERBS).get(method, method.lower())
+    if verb in ("list", "watch") or verb == "get":
+        verb, name = _reading_verb(verb, name, query)
+    return Target(Attributes(verb, group, version, rest[0], subresource, namespace, name, unquote(raw_path)), "/".join(rest[3:]))
+
+
+def _reading_verb(verb: str, name: str, query: Query) -> tuple[str, str]:
+    if verb == "list":
+        if query.flag("watch"):
+            verb = "watch"
+        # Authorization sees the one name a `metadata.name=` selector pins, so that resourceNames rules apply.
+        selector = query.get("fieldSelector")
+        if selector.startswith("metadata.name=") and "," not in selector:
+            name = selector[len("metadata.name=") :].lstrip("=")
+    return verb, name
+
+
+class Query:
+    """Query parameters; the first value of a repeated one counts, except for `getall`."""
+
+    __slots__ = ("pairs", "raw", "values")
+
+    def __init__(self, raw: str) -> None:
+        self.raw = raw
+        self.pairs = parse_qsl(raw, keep_blank_values=True, errors="replace") if raw else []
+        self.values: dict[str, str] = {}
+        for key, value in self.pairs:
+            self.values.setdefault(key, value)
+
+    def get(self, name: str, default: str = "") -> str:
+        return self.values.get(name, default)
+
+    def getall(self, name: str) -> list[str]:
+        return [value for key, value in self.pairs if key == name]
+
+    def flag(self, name: str) -> bool:
+        """Go's lenient boolean: present and not 0/false."""
+        value = self.values.get(name)
+        return value is not None and value.lower() not in ("false", "0")
+
+    def integer(self, name: str) -> int | None:
+        text = self.values.get(name)
+        if text is None or text == "":
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+@dataclass(slots=True)
+class ListOptions:
+    """Options of list and watch; `revision` is None where resourceVersion was not given."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    continuation: str = ""
+    resource_version: str = ""
+    match: str = ""
+    bookmarks: bool = False
+    timeout: int | None = None
+    send_initial_events: bool | None = None
+
+    @property
+    def revision(self) -> int | None:
+        return int(self.resource_version) if self.resource_version else None
+
+
+def list_options(query: Query, watch: bool) -> ListOptions:
+    send_initial = query.get("sendInitialEvents")
+    options = ListOptions(
+        label_selector=query.get("labelSelector"),
+        field_selector=query.get("fieldSelector"),
+        limit=max(query.integer("limit") or 0, 0),
+        continuation=query.get("continue"),
+        resource_version=query.get("resourceVersion"),
+        match=query.get("resourceVersionMatch"),
+        bookmarks=query.flag("allowWatchBookmarks"),
+        timeout=query.integer("timeoutSeconds"),
+        send_initial_events=query.flag("sendInitialEvents") if send_initial else None,
+    )
+    _check_list_options(options, watch)
+    version = options.resource_version
+    if version and not (version.isascii() and version.isdigit()):
+        raise _bad_resource_version(version, watch)
+    return options
+
+
+def _bad_resource_version(text: str, watch: bool) -> ApiError:
+    problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+    if watch:
+        return ApiError(500, "", f'resourceVersion: Invalid value: "{text}": {problem}')
+    return bad_request(f'resourceVersion: Invalid value: "{text}": {problem}')
+
+
+def _check_list_options(options: ListOptions, watch: bool) -> None:
+    """The rules on resourceVersionMatch and sendInitialEvents, in the order and words clients know."""
+    match, version = options.match, options.resource_version
+    field = "resourceVersionMatch"
+    errors = []
+    if watch:
+        if options.send_initial_events is None:
+            if match:
+                errors.append(
+                    fielderrors.forbidden(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+                )
+        elif match != "NotOlderThan":
+            errors.append(
+                fielderrors.forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+                if not match
+                else fielderrors.not_supported(field, match, ["NotOlderThan"])
+            )
+        if options.continuation:
+            errors.append(fielderrors.forbidden("continue", "continue is forbidden for watch"))
+    else:
+        if options.send_initial_events is not None:
+            errors.append(fielderrors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+        if match:
+            if options.continuation:
+                errors.append(fielderrors.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+            if not version:
+                errors.append(fielderrors.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+            if match not in ("Exact", "NotOlderThan"):
+                errors.append(fielderrors.not_supported(field, match, ["Exact", "NotOlderThan"]))
+            elif match == "Exact" and version == "0":
+                errors.append(fielderrors.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if errors:
+        raise invalid_options("ListOptions", errors)
+
+
+@dataclass(slots=True)
+class WriteOptions:
+    """Options of create, update, patch and delete."""
+
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = "Warn"
+    force: bool | None = None
+
+
+_VALIDATIONS = ("Ignore", "Strict", "Warn")
+
+
+def write_options(query: Query, kind: str, apply: bool = False) -> WriteOptions:
+    """`kind` is the options type named in errors: CreateOptions, UpdateOptions, PatchOptions, DeleteOptions."""
+    errors = []
+    dry_run = query.getall("dryRun")
+    for value in dry_run:
+        if value != "All":
+            errors.append(fielderrors.not_supported("dryRun", dry_run, ["All"]))
+    manager = query.get("fieldManager")
+    force = query.flag("force") if "force" in query.values else None
+    if kind == "PatchOptions":
+        if apply and not manager:
+            errors.append(fielderrors.required("fieldManager", "is required for apply patch"))
+        if not apply and force is not None:
+            errors.append(fielderrors.forbidden("force", "may not be specified for non-apply patch"))
+    if len(manager.encode()) > 128:
+        errors.append(fielderrors.too_long("fieldManager", 128))
+    elif not manager.isprintable():
+        position = next(i for i, char in enumerate(manager) if not char.isprintable())
+        errors.append(
+            fielderrors.invalid(
+                "fieldManager", manager, f"invalid character U+{ord(manager[position]):04X} (at position {position})"
+            )
+        )
+    validation = query.get("fieldValidation")
+    if validation and validation not in _VALIDATIONS:
+        errors.append(fielderrors.not_supported("fieldValidation", validation, ["", *_VALIDATIONS]))
+    if errors:
+        raise invalid_options(kind, errors)
+    return WriteOptions(bool(dry_run), manager, validation or "Warn", force)

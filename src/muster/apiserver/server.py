@@ -1,0 +1,175 @@
+"""The embedded API server put together: store, clusters, pipeline, TLS and HTTP, and the controllers that live in it.
+
+`ApiServer` is used by `muster apiserver`, by the local fleet and by tests alike; clusters can be added as it runs. Start order is
+store → identity → clusters → controllers → socket, stop order the reverse, so that nothing is served before it is true and nothing
+acknowledged is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import structlog
+
+from muster.apiserver import errors
+from muster.apiserver.audit import Audit
+from muster.apiserver.auth.identity import LOOPBACK, MASTERS, User
+from muster.apiserver.auth.pki import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
+from muster.apiserver.auth.vault import ClusterKeys, Vault
+from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
+from muster.apiserver.client import DirectClient
+from muster.apiserver.cluster import Clock, Cluster, utc_now
+from muster.apiserver.controllers import start_controllers
+from muster.apiserver.pipeline import Answer, Pipeline, status_response
+from muster.apiserver.request import split_cluster
+from muster.apiserver.wiring import build_pipeline, equip
+from muster.http import HttpServer, Request, Response, server_context
+from muster.store import Store, open_store
+
+log = structlog.get_logger(__name__)
+DEFAULT_CLUSTER = "default"
+_SYSTEM = "_system"
+_SERVING_LIFETIME = timedelta(days=365)
+_ADMIN_LIFETIME = timedelta(days=365)
+
+
+@dataclass(slots=True)
+class ServerConfig:
+    data_dir: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    clusters: Sequence[str] = (DEFAULT_CLUSTER,)
+    store: str = "sqlite"
+    static_tokens: Mapping[str, User] = field(default_factory=dict)
+    token_webhook: str = ""
+    audit_log: Path | None = None
+    clock: Clock = utc_now
+    host_names: Sequence[str] = ()
+
+
+class ApiServer:
+    def __init__(self, config: ServerConfig, store: Store | None = None) -> None:
+        self.config = config
+        self.store = store if store is not None else open_store(config.store, config.data_dir)
+        self.clusters: dict[str, Cluster] = {}
+        self._layer: BootstrapLayer | None = None
+        self._keys: ClusterKeys
+        self.audit = Audit(config.audit_log) if config.audit_log else None
+        self._pipeline: Pipeline = build_pipeline(self)
+        self._http: HttpServer
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def port(self) -> int:
+        return self._http.port
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.config.host}:{self.port}"
+
+    def cluster_url(self, name: str) -> str:
+        return f"{self.url}/clusters/{name}"
+
+    @property
+    def ca_pem(self) -> bytes:
+        """The CA that signed the serving certificate."""
+        return self._keys.client_ca_pem
+
+    async def start(self) -> None:
+        await self.store.start()
+        self.store.add_cluster(_SYSTEM)
+        now = self.config.clock()
+        self._keys = await Vault(self.store, _SYSTEM).keys(now)
+        created = self._keys.client_ca.certificate.not_valid_before_utc + BACKDATE
+        self._layer = BootstrapLayer(bootstrap_objects(self.ca_pem.decode()), created)
+        self._tls = self._tls_context()
+        self._http = HttpServer(
+            self.handle,
+            tls=self._tls,
+            on_body_too_large=lambda request: status_response(errors.too_large()),
+            on_error=_on_error,
+        )
+        await self._http.start(self.config.host, self.config.port)
+        known = [name for name in self.store.clusters() if not name.startswith("_")]
+        for name in dict.fromkeys((*self.config.clusters, *known)):
+            await self.add_cluster(name)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+
+    async def stop(self, grace: float = 5.0) -> None:
+        await self._http.stop(grace)
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self.store.close()
+        if self.audit is not None:
+            self.audit.close()
+
+    async def add_cluster(self, name: str) -> Cluster:
+        found = self.clusters.get(name)
+        if found is not None:
+            return found
+        self.store.add_cluster(name, self._layer)
+        cluster = Cluster(name, f"/clusters/{name}", self.store, self.config.clock)
+        equip(self, cluster)
+        keys = await cluster.access.vault.keys(self.config.clock())
+        self._tls.load_verify_locations(cadata=(keys.client_ca_pem + keys.proxy_ca_pem).decode())
+        self.clusters[name] = cluster
+        self._tasks[name] = asyncio.create_task(start_controllers(self, cluster), name=f"controllers of {name}")
+        return cluster
+
+    async def handle(self, request: Request) -> Answer:
+        name, path = split_cluster(request.raw_path)
+        cluster = self.clusters.get(name if name is not None else DEFAULT_CLUSTER)
+        if cluster is None:
+            if name is None and len(self.clusters) == 1:
+                cluster = next(iter(self.clusters.values()))
+            else:
+                shown = name if name is not None else DEFAULT_CLUSTER
+                return status_response(errors.not_found_named("muster.internal", "clusters", shown))
+        return await self._pipeline.serve(cluster, request, path)
+
+    def store_problem(self) -> str | None:
+        """What keeps the store from taking writes, for readiness; None if nothing does."""
+        return None
+
+    def client(self, cluster: Cluster, user: User = LOOPBACK) -> DirectClient:
+        """An in-process client: the same pipeline without a socket."""
+        return DirectClient(self._pipeline, cluster, user)
+
+    async def admin_credentials(self, cluster: Cluster) -> KeyPair:
+        keys = await cluster.access.vault.keys(self.config.clock())
+        now = self.config.clock()
+        return keys.client_ca.issue("kubernetes-admin", now, _ADMIN_LIFETIME, organizations=(MASTERS,))
+
+    def _tls_context(self) -> ssl.SSLContext:
+        authority: CertificateAuthority = self._keys.client_ca
+        hosts = dict.fromkeys(
+            (
+                "localhost",
+                "127.0.0.1",
+                "::1",
+                "kubernetes",
+                "kubernetes.default",
+                "kubernetes.default.svc",
+                "kubernetes.default.svc.cluster.local",
+                self.config.host,
+                *self.config.host_names,
+            )
+        )
+        pair = authority.issue("muster-apiserver", self.config.clock(), _SERVING_LIFETIME, usages=(SERVER_AUTH,), hosts=hosts)
+        return server_context(pair.certificate, pair.key, authority.pem)
+
+
+def _on_error(request: Request | None, error: Exception) -> Response:
+    log.error(
+        "request failed", method=request.method if request else "", target=request.raw_path if request else "", exc_info=error
+    )
+    return status_response(errors.internal("the server failed to handle the request; its log says why"))

@@ -1,0 +1,126 @@
+"""Tables: what `kubectl get` shows. Cells are computed from the object once per entry and kept as encoded bytes; only ages,
+which change by themselves, are rendered per request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from muster.apiserver.errors import bad_request
+from muster.apiserver.objects import raw_metadata, view
+from muster.apiserver.registry.resource import Column, Object, Resource
+from muster.kube.duration import human_duration
+from muster.store.api import Entry
+
+NAME_DESCRIPTION = (
+    "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to "
+    "request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and "
+    "configuration definition. Cannot be updated. More info: "
+    "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
+)
+
+
+def definitions(columns: Sequence[Column]) -> bytes:
+    return orjson.dumps(
+        [
+            {
+                "name": column.name,
+                "type": column.type,
+                "format": column.format,
+                "description": column.description,
+                "priority": column.priority,
+            }
+            for column in columns
+        ]
+    )
+
+
+class _Age:
+    """A cell that is an age: rendered from its timestamp at answer time."""
+
+    __slots__ = ("since",)
+
+    def __init__(self, since: datetime | None) -> None:
+        self.since = since
+
+    def render(self, now: datetime) -> bytes:
+        return b'"<unknown>"' if self.since is None else b'"%s"' % human_duration((now - self.since).total_seconds()).encode()
+
+
+@lru_cache(maxsize=4096)
+def _timestamp(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        return None
+
+
+def _cells(columns: Sequence[Column], obj: Object) -> tuple[bytes | _Age, ...]:
+    """Encoded cells; runs of constant cells are joined so that most rows are one or two pieces."""
+    pieces: list[bytes | _Age] = []
+    constant: list[bytes] = []
+    for column in columns:
+        value = column.render(obj) if column.render is not None else _path_value(column, obj)
+        if column.type == "date" or column.path == ".metadata.creationTimestamp":
+            if constant:
+                pieces.append(b",".join(constant))
+                constant = []
+            pieces.append(_Age(_timestamp(value)) if isinstance(value, str) and value else _Age(None))
+        else:
+            constant.append(orjson.dumps(value))
+    if constant:
+        pieces.append(b",".join(constant))
+    return tuple(pieces)
+
+
+def _path_value(column: Column, obj: Object) -> Any:
+    from muster.kube.jsonpath import compile_path
+
+    found = compile_path(column.path).find(obj)
+    return found[0] if found else None
+
+
+def _row_cells(columns: Sequence[Column], entry: Entry, value: bytes, now: datetime) -> bytes:
+    seen = view(entry)
+    cached = seen.cells
+    if cached is None or cached[0] is not columns:
+        obj = seen.object if seen.object is not None and value is entry.value else orjson.loads(value)
+        cached = seen.cells = (columns, _cells(columns, obj))
+    return b",".join([piece if isinstance(piece, bytes) else piece.render(now) for piece in cached[1]])
+
+
+def table_bytes(
+    resource: Resource,
+    entries: Sequence[Entry],
+    values: Sequence[bytes],
+    meta: bytes,
+    now: datetime,
+    include: str = "",
+    version: str = "v1",
+    headers: bool = True,
+) -> bytes:
+    """A Table of these entries; `include` is None, Metadata (default) or Object."""
+    if include not in ("", "None", "Metadata", "Object"):
+        raise bad_request(f'converting (includeObject): unknown value "{include}"')
+    columns = resource.columns
+    partial = b'"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":' % version.encode()
+    rows = []
+    for entry, value in zip(entries, values, strict=True):
+        cells = _row_cells(columns, entry, value, now)
+        if include == "None":
+            rows.append(b'{"cells":[%s],"object":null}' % cells)
+        elif include == "Object":
+            rows.append(b'{"cells":[%s],"object":%s}' % (cells, value))
+        else:
+            rows.append(b'{"cells":[%s],%s%s}}' % (cells, partial, raw_metadata(value)))
+    return b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":%s,"columnDefinitions":%s,"rows":[%s]}' % (
+        version.encode(),
+        meta,
+        definitions(columns) if headers else b"null",
+        b",".join(rows),
+    )

@@ -1,0 +1,270 @@
+"""Create and update: from a decoded object to a committed one.
+
+Every write goes the same way: default → book managed fields → mutating admission → prepare (server-owned fields, kind hooks) →
+validate → validating admission → store. An update is a loop around a compare-and-swap: it starts from the head of the key and is
+tried again when another write came first, unless the request itself pinned a resourceVersion. A dry run does everything but the
+last step.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from muster.apiserver import errors
+from muster.apiserver.admission.chain import Operation
+from muster.apiserver.auth.escalation import check_grant
+from muster.apiserver.bodies import decode_body
+from muster.apiserver.context import Context
+from muster.apiserver.conversion import from_stored, to_stored
+from muster.apiserver.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update
+from muster.apiserver.negotiation import negotiate
+from muster.apiserver.objects import encoder, object_key, view
+from muster.apiserver.ownership import Booking, book_create, book_update
+from muster.apiserver.presentation import present, present_all, respond_entry, respond_object
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.request import WriteOptions, write_options
+from muster.http import Response
+from muster.kube.fielderrors import invalid as invalid_field
+from muster.kube.names import generate_name
+from muster.store.api import ABSENT, Conflict, Entry, Unavailable
+
+_NAME_TRIES = 8
+_UPDATE_TRIES = 32
+"""More than upstream's five: here a lost race costs microseconds and no second round trip."""
+
+
+class Written:
+    """A finished write: the committed entry, or the object a dry run would have written."""
+
+    __slots__ = ("code", "entry", "obj")
+
+    def __init__(self, code: int, entry: Entry | None, obj: Object | None = None) -> None:
+        self.code = code
+        self.entry = entry
+        self.obj = obj
+
+
+async def respond_written(ctx: Context, resource: Resource, written: Written) -> Response:
+    format = negotiate(ctx.accept, single=True)
+    if written.entry is None:
+        assert written.obj is not None
+        return respond_object(ctx, resource, written.obj, written.code, format)
+    value = present(resource, written.entry) or (await present_all(resource, [written.entry]))[0]
+    return respond_entry(ctx, resource, written.entry, value, written.code, format)
+
+
+async def create(ctx: Context, resource: Resource) -> Response:
+    negotiate(ctx.accept, single=True)
+    options = write_options(ctx.query, "CreateOptions")
+    obj = await decode_body(ctx, resource, options)
+    return await respond_written(ctx, resource, await create_object(ctx, resource, obj, options))
+
+
+async def create_object(
+    ctx: Context, resource: Resource, obj: Object, options: WriteOptions, booking: Booking = book_create
+) -> Written:
+    """Store a new object. `booking` decides who owns its fields (an apply that creates brings its own)."""
+    meta = obj.setdefault("metadata", {})
+    _match_namespace(ctx, resource, meta)
+    if meta.get("resourceVersion"):
+        raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
+    generate = meta.get("generateName", "") if not meta.get("name") else ""
+    booking(ctx, resource, None, obj, options)
+    obj = await ctx.cluster.admission.mutate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
+    for attempt in range(_NAME_TRIES):
+        if generate:
+            obj["metadata"]["name"] = generate_name(generate)
+        try:
+            return await _create_once(ctx, resource, obj, options)
+        except Conflict:
+            if not generate or attempt == _NAME_TRIES - 1:
+                raise errors.already_exists(resource, obj["metadata"]["name"]) from None
+    raise AssertionError("unreachable: the last attempt raises")
+
+
+async def _create_once(ctx: Context, resource: Resource, obj: Object, options: WriteOptions) -> Written:
+    meta = obj["metadata"]
+    fill_on_create(resource, meta, ctx.now(), str(uuid.uuid4()))
+    if resource.has_status and resource.drops_status_on_create:
+        obj.pop("status", None)
+    if resource.prepare is not None:
+        resource.prepare(ctx, obj, None)
+    await _validate(ctx, resource, obj, None)
+    await ctx.cluster.admission.validate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
+    check_grant(ctx, resource, obj, None)
+    if options.dry_run:
+        if ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(meta.get("namespace", ""), meta["name"])):
+            raise errors.already_exists(resource, meta["name"])
+        return Written(201, None, obj)
+    return Written(201, await commit(ctx, resource, obj, ABSENT))
+
+
+def _match_namespace(ctx: Context, resource: Resource, meta: Object) -> None:
+    wanted = ctx.namespace_of(resource)
+    given = meta.get("namespace") or ""
+    if given and given != wanted:
+        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if wanted:
+        meta["namespace"] = wanted
+    else:
+        meta.pop("namespace", None)
+
+
+async def _validate(ctx: Context, resource: Resource, obj: Object, old: Object | None) -> None:
+    problems = check_metadata(resource, obj) if old is None else check_metadata_update(resource, obj, old)
+    if resource.validate is not None:
+        problems = problems + resource.validate(ctx, obj, old)
+    if resource.custom is not None:
+        problems = problems + resource.custom.validate(obj, old)
+    if problems:
+        raise errors.invalid_object(resource, obj["metadata"].get("name", ""), problems)
+
+
+async def commit(ctx: Context, resource: Resource, obj: Object, expect: int) -> Entry:
+    stored = await to_stored(resource, obj)
+    meta = obj["metadata"]
+    key = object_key(meta.get("namespace", ""), meta["name"])
+    try:
+        entry = await ctx.cluster.store.commit(
+            ctx.cluster.name, resource.storage, key, encoder(stored, resource.type_prefix), expect
+        )
+    except Unavailable as error:
+        raise errors.internal(f"the write could not be stored: {error}") from error
+    if resource.custom is not None and stored is obj:
+        view(entry).rendered_for = resource.custom
+    return entry
+
+
+async def update(ctx: Context, resource: Resource, name: str) -> Response:
+    negotiate(ctx.accept, single=True)
+    options = write_options(ctx.query, "UpdateOptions")
+    body = await decode_body(ctx, resource, options)
+    meta = body.setdefault("metadata", {})
+    if meta.get("name", name) != name:
+        raise errors.bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    meta["name"] = name
+    _match_namespace(ctx, resource, meta)
+    pinned = meta.get("resourceVersion") or ""
+
+    def replace(old: Object) -> Object:
+        return orjson.loads(orjson.dumps(body))  # type: ignore[no-any-return]
+
+    if resource.create_on_update and not ctx.subresource and _head(ctx, resource, name) is None:
+        if not pinned:
+            return await respond_written(ctx, resource, await create_object(ctx, resource, body, options))
+        raise errors.conflict(resource, name, "StorageError: invalid object, the object to update does not exist")
+    written = await update_object(ctx, resource, name, replace, options, check_pin=True)
+    return await respond_written(ctx, resource, written)
+
+
+def _head(ctx: Context, resource: Resource, name: str) -> Entry | None:
+    namespace = ctx.namespace_of(resource)
+    return ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(namespace, name))
+
+
+async def update_object(
+    ctx: Context,
+    resource: Resource,
+    name: str,
+    change: Callable[[Object], Object],
+    options: WriteOptions,
+    check_pin: bool = False,
+    booking: Booking = book_update,
+) -> Written:
+    """Change an existing object: `change` gets a private copy of the current one and returns the wanted one."""
+    for _ in range(_UPDATE_TRIES):
+        head = _head(ctx, resource, name)
+        if head is None:
+            raise errors.not_found(resource, name)
+        old = await from_stored(resource, head)
+        new = change(orjson.loads(orjson.dumps(old)))
+        pinned = _check_preconditions(resource, name, new, old, check_pin)
+        try:
+            return await _update_once(ctx, resource, head, old, new, options, booking)
+        except Conflict:
+            if pinned:
+                raise errors.conflict(resource, name) from None
+    raise errors.conflict(resource, name)
+
+
+def _check_preconditions(resource: Resource, name: str, new: Object, old: Object, replace: bool) -> bool:
+    """Whether the request insists on the version it read; raises if that is not the current one."""
+    meta, old_meta = new["metadata"], old["metadata"]
+    uid = meta.get("uid")
+    if uid and uid != old_meta["uid"]:
+        text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old_meta['uid']}"
+        raise errors.conflict(resource, name, text)
+    version = meta.get("resourceVersion") or ""
+    if not version or version == "0":
+        if replace and resource.needs_resource_version:
+            problem = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.invalid(resource.group, resource.plural, name, [problem])
+        return False
+    if version != old_meta["resourceVersion"]:
+        if not (version.isascii() and version.isdigit()):
+            problem = invalid_field("metadata.resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax')
+            raise errors.invalid_object(resource, name, [problem])
+        raise errors.conflict(resource, name)
+    return replace or version != old_meta["resourceVersion"]
+
+
+async def _update_once(
+    ctx: Context, resource: Resource, head: Entry, old: Object, new: Object, options: WriteOptions, booking: Booking
+) -> Written:
+    keep_on_update(resource, ctx.subresource, new, old)
+    booking(ctx, resource, old, new, options)
+    new = await ctx.cluster.admission.mutate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
+    keep_on_update(resource, ctx.subresource, new, old)
+    if resource.prepare is not None:
+        resource.prepare(ctx, new, old)
+    _count_generation(resource, new, old)
+    await _validate(ctx, resource, new, old)
+    await ctx.cluster.admission.validate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
+    check_grant(ctx, resource, new, old)
+    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    if new == old:
+        return Written(200, head)
+    if options.dry_run:
+        return Written(200, None, new)
+    if is_finished(resource, new):
+        await remove(ctx, resource, new, head.revision)
+        return Written(200, None, {**new, "metadata": {**new["metadata"], "resourceVersion": str(head.revision)}})
+    return Written(200, await commit(ctx, resource, new, head.revision))
+
+
+def _count_generation(resource: Resource, new: Object, old: Object) -> None:
+    if not resource.tracks_generation:
+        return
+    generation = old["metadata"].get("generation", 0)
+    skipped = ("metadata", "status") if resource.has_status else ("metadata",)
+    if any(new.get(key) != old.get(key) for key in new.keys() | old.keys() if key not in skipped):
+        generation += 1
+    if generation:
+        new["metadata"]["generation"] = generation
+
+
+def is_finished(resource: Resource, obj: Object) -> bool:
+    """Whether a deleted object waits for nothing any more."""
+    meta = obj["metadata"]
+    if not meta.get("deletionTimestamp") or meta.get("finalizers"):
+        return False
+    if resource.storage == "/namespaces" and obj.get("spec", {}).get("finalizers"):
+        return False
+    return not meta.get("deletionGracePeriodSeconds")
+
+
+async def remove(ctx: Context, resource: Resource, obj: Object, expect: int) -> Entry:
+    """Delete for good; the DELETED event carries `obj`."""
+    stored = await to_stored(resource, obj)
+    meta: dict[str, Any] = obj["metadata"]
+    key = object_key(meta.get("namespace", ""), meta["name"])
+    try:
+        return await ctx.cluster.store.commit(
+            ctx.cluster.name, resource.storage, key, encoder(stored, resource.type_prefix), expect, delete=True
+        )
+    except Unavailable as error:
+        raise errors.internal(f"the deletion could not be stored: {error}") from error

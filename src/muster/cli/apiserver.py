@@ -1,0 +1,119 @@
+"""`muster apiserver`: run the embedded control planes until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+import structlog
+
+from muster.apiserver.auth.statictokens import TokenFileError, load_token_file
+from muster.apiserver.server import DEFAULT_CLUSTER, ApiServer, ServerConfig
+from muster.kube.yaml import dump
+from muster.store import StoreError
+
+
+def run(
+    data_dir: str,
+    host: str,
+    port: int,
+    clusters: tuple[str, ...],
+    store: str,
+    token_auth_file: str | None,
+    audit_log: str | None,
+    ephemeral: bool,
+    verbose: bool,
+) -> None:
+    _configure_logs(verbose)
+    directory = Path(data_dir)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        tokens = load_token_file(Path(token_auth_file)) if token_auth_file else {}
+    except TokenFileError as error:
+        raise click.ClickException(str(error)) from None
+    config = ServerConfig(
+        data_dir=directory,
+        host=host,
+        port=port,
+        clusters=clusters or (DEFAULT_CLUSTER,),
+        store="memory" if ephemeral else store,
+        static_tokens=tokens,
+        audit_log=Path(audit_log) if audit_log else None,
+    )
+    try:
+        import uvloop
+
+        uvloop.run(_serve(config, directory))
+    except StoreError as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port") from None
+
+
+def _configure_logs(verbose: bool) -> None:
+    level = 10 if verbose else 20
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(bool_as_flag=False),
+        ],
+    )
+
+
+async def _serve(config: ServerConfig, directory: Path) -> None:
+    server = ApiServer(config)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await server.start()
+    try:
+        kubeconfig = directory / "kubeconfig"
+        await write_kubeconfig(server, kubeconfig)
+        click.echo(f"ready: {server.url} serves {', '.join(server.clusters)}; kubeconfig: {kubeconfig}")
+        sys.stdout.flush()
+        await stop.wait()
+    finally:
+        await server.stop()
+
+
+async def write_kubeconfig(server: ApiServer, path: Path) -> None:
+    """One context per cluster, with administrator certificates; readable by the owner only, replaced in one step."""
+    document: dict[str, object] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": next(iter(server.clusters)),
+        "clusters": [],
+        "contexts": [],
+        "users": [],
+    }
+    clusters: list[object] = []
+    contexts: list[object] = []
+    users: list[object] = []
+    for name, cluster in server.clusters.items():
+        admin = await server.admin_credentials(cluster)
+        clusters.append(
+            {"name": name, "cluster": {"server": server.cluster_url(name), "certificate-authority-data": _b64(server.ca_pem)}}
+        )
+        contexts.append({"name": name, "context": {"cluster": name, "user": f"{name}-admin"}})
+        pair = {"client-certificate-data": _b64(admin.certificate), "client-key-data": _b64(admin.key)}
+        users.append({"name": f"{name}-admin", "user": pair})
+    document |= {"clusters": clusters, "contexts": contexts, "users": users}
+    temporary = path.with_suffix(".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(dump(document))
+    temporary.replace(path)
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,41 @@
+"""The `muster` command: one process each for the control plane's parts. Heavy imports happen inside the commands."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="muster", prog_name="muster")
+def main() -> None:
+    """Muster: one hub manages a fleet of Kubernetes clusters."""
+
+
+@main.command("apiserver", short_help="Run embedded Kubernetes control planes.")
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False), default=".muster", show_default=True, help="Where state and kubeconfig live."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="Port to listen on; 0 picks a free one."
+)
+@click.option(
+    "--cluster", "clusters", multiple=True, metavar="NAME", help="A logical cluster to serve (repeatable).  [default: default]"
+)
+@click.option(
+    "--store", default="sqlite", show_default=True, metavar="sqlite|memory|postgresql://…", help="Where objects are kept."
+)
+@click.option(
+    "--token-auth-file", type=click.Path(exists=True, dir_okay=False), help="Static tokens: token,user,uid[,groups] per line."
+)
+@click.option("--audit-log", type=click.Path(dir_okay=False), help="Write one JSON line per request to this file.")
+@click.option("--ephemeral", is_flag=True, help="Keep nothing: memory store, no files but the kubeconfig.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def apiserver(**options: object) -> None:
+    """Run embedded Kubernetes control planes, one per logical cluster, in this process.
+
+    Writes DATA_DIR/kubeconfig with one context per cluster.
+    """
+    from muster.cli.apiserver import run
+
+    run(**options)  # type: ignore[arg-type]
