@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.kube.constraints import INT64_MAX, INT64_MIN, Constraints, breaks_multiple, enumerated, has_repeats, is_whole
+from muster.kube.constraints import INT64_MAX, INT64_MIN, Constraints, as_int64, breaks_multiple, enumerated, has_repeats, is_whole
 
 Check = Callable[[Any], bool]
 Table = dict[type, Check]
@@ -133,7 +133,7 @@ def _number(node: Constraints) -> list[Check]:
 
 def _bound(limit: float, exclusive: bool, sign: int) -> Check:
     """Integers are compared with the whole part of the limit, as the server does."""
-    whole = int(limit)
+    whole = as_int64(limit)
     if sign > 0:
         if exclusive:
             return lambda value: value > (whole if value.__class__ is int else limit)

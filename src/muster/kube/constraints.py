@@ -92,6 +92,12 @@ class Constraints:
         self.list_map_keys: tuple[str, ...] = tuple(raw.get("x-kubernetes-list-map-keys") or ())
 
 
+def as_int64(limit: float) -> int:
+    """A bound as integers are compared with it; one beyond 64 bits wraps to the lowest, as the server's conversion does."""
+    whole = int(limit)
+    return whole if INT64_MIN <= whole <= INT64_MAX else INT64_MIN
+
+
 def is_whole(value: float) -> bool:
     """Whether a float counts as an integer: within the exactly representable range and integral up to a tiny relative error."""
     if value != value or not -_SAFE_INTEGER <= value <= _SAFE_INTEGER:
@@ -137,7 +143,7 @@ def has_repeats(values: list[Any]) -> bool:
 
 def breaks_multiple(value: Any, factor: float) -> bool:
     if value.__class__ is int:
-        whole = int(factor)
+        whole = as_int64(factor)
         return whole <= 0 or bool(value % whole)
     if factor <= 0:
         return True

@@ -11,25 +11,38 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from muster.kube import names
-from muster.kube.fielderrors import FieldError, invalid, required
+from muster.kube.fielderrors import FieldError, invalid, quote, required
+from muster.kube.formats import is_date_time
 from muster.kube.schema import Schema
 
 _STRING_MAP: Final = {"labels", "annotations"}
-_STRINGS: Final = {
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "deletionTimestamp",
-}
+_TIMES: Final = {"creationTimestamp", "deletionTimestamp"}
+_STRINGS: Final = {"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"} | _TIMES
 _INTEGERS: Final = {"generation", "deletionGracePeriodSeconds"}
 _LISTS: Final = {"ownerReferences", "finalizers", "managedFields"}
 _META_FIELDS: Final = _STRING_MAP | _STRINGS | _INTEGERS | _LISTS
 _OWNER_FIELDS: Final = {"apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"}
-_ITEM_TYPE: Final = {"ownerReferences": "OwnerReference", "managedFields": "ManagedFieldsEntry"}
+_MANAGED_FIELDS: Final = {"manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"}
+_INNER_FIELDS: Final = {"ownerReferences": _OWNER_FIELDS, "managedFields": _MANAGED_FIELDS}
+_GO_NAME: Final = {
+    "string": "string",
+    "int64": "int64",
+    "labels": "map[string]string",
+    "finalizers": "[]string",
+    "ownerReferences": "[]v1.OwnerReference",
+    "ownerReference": "v1.OwnerReference",
+    "managedFields": "[]v1.ManagedFieldsEntry",
+    "managedField": "v1.ManagedFieldsEntry",
+}
+_PYTHON_TYPE: Final[dict[str, type]] = {
+    "string": str,
+    "labels": dict,
+    "finalizers": list,
+    "ownerReferences": list,
+    "ownerReference": dict,
+    "managedFields": list,
+    "managedField": dict,
+}
 _GO_TYPE: Final = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
 
 Place = tuple[dict[str, Any], str]
@@ -118,29 +131,33 @@ def _malformed(metadata: Any) -> str:
     for name, value in metadata.items():
         if value is None or name not in _META_FIELDS:
             continue
-        expected = _expected(name, value)
-        if expected:
-            found = _GO_TYPE[type(value)]
-            return f"json: cannot unmarshal {found} into Go struct field ObjectMeta.{name} of type {expected}"
+        if name in _TIMES and isinstance(value, str) and value and not is_date_time(value):
+            return f'parsing time {quote(value)} as "2006-01-02T15:04:05Z07:00": cannot parse {quote(value)} as "2006"'
+        for part, expected in _parts(name, value):
+            if part is not None and not _fits(part, expected):
+                found = _GO_TYPE[type(part)]
+                return f"json: cannot unmarshal {found} into Go struct field ObjectMeta.{name} of type {_GO_NAME[expected]}"
     return ""
 
 
-def _expected(name: str, value: Any) -> str:
-    """The Go type a metadata field has, empty if the value fits it."""
+def _parts(name: str, value: Any) -> Iterator[tuple[Any, str]]:
+    """A metadata field and its elements, each with what it has to be."""
     if name in _STRINGS:
-        return "" if isinstance(value, str) else "string"
-    if name in _INTEGERS:
-        return "" if isinstance(value, int) and not isinstance(value, bool) else "int64"
-    if name in _STRING_MAP:
-        if not isinstance(value, dict):
-            return "map[string]string"
-        return "" if all(item is None or isinstance(item, str) for item in value.values()) else "string"
-    item = str if name == "finalizers" else dict
-    if not isinstance(value, list):
-        return "[]string" if item is str else f"[]v1.{_ITEM_TYPE[name]}"
-    if all(isinstance(entry, item) for entry in value):
-        return ""
-    return "string" if item is str else f"v1.{_ITEM_TYPE[name]}"
+        yield value, "string"
+    elif name in _INTEGERS:
+        yield value, "int64"
+    elif name in _STRING_MAP:
+        yield value, "labels"
+        yield from ((item, "string") for item in value.values())
+    else:
+        yield value, name
+        yield from ((item, "string" if name == "finalizers" else name[:-1]) for item in value)
+
+
+def _fits(value: Any, expected: str) -> bool:
+    if expected == "int64":
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, _PYTHON_TYPE[expected])
 
 
 def _clean(metadata: dict[str, Any] | None) -> list[str]:
@@ -148,11 +165,12 @@ def _clean(metadata: dict[str, Any] | None) -> list[str]:
     if metadata is None:
         return []
     unknown = [name for name in metadata if name not in _META_FIELDS]
-    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
-        extra = [name for name in owner if name not in _OWNER_FIELDS]
-        unknown += [f"ownerReferences[{index}].{name}" for name in extra]
-        for name in extra:
-            del owner[name]
+    for field, known in _INNER_FIELDS.items():
+        for index, entry in enumerate(metadata.get(field) or ()):
+            extra = [name for name in entry if name not in known]
+            unknown += [f"{field}[{index}].{name}" for name in extra]
+            for name in extra:
+                del entry[name]
     for name in [name for name, value in metadata.items() if name not in _META_FIELDS or value in (None, "", {}, [])]:
         del metadata[name]
     return unknown
@@ -194,6 +212,12 @@ def _check_meta(metadata: dict[str, Any] | None, field: str) -> list[FieldError]
     errors += _check_owners(meta.get("ownerReferences") or [], f"{field}.ownerReferences")
     for finalizer in meta.get("finalizers") or []:
         errors += [invalid(f"{field}.finalizers", finalizer, text) for text in names.qualified_name(str(finalizer))]
+    for index, entry in enumerate(meta.get("managedFields") or []):
+        if entry.get("operation") not in ("Apply", "Update"):
+            wrong = entry.get("operation") or ""
+            errors.append(invalid(f"{field}.managedFields[{index}].operation", wrong, "must be `Apply` or `Update`"))
+        if entry.get("fieldsType") not in (None, "", "FieldsV1"):
+            errors.append(invalid(f"{field}.managedFields[{index}].fieldsType", entry["fieldsType"], "must be `FieldsV1`"))
     return errors
 
 

@@ -12,7 +12,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from muster.kube import gotext
-from muster.kube.constraints import INT64_MAX, INT64_MIN, Constraints, breaks_multiple, enumerated, has_repeats, is_whole
+from muster.kube.constraints import (
+    INT64_MAX,
+    INT64_MIN,
+    Constraints,
+    as_int64,
+    breaks_multiple,
+    enumerated,
+    has_repeats,
+    is_whole,
+)
 from muster.kube.fielderrors import (
     TYPE_INVALID,
     FieldError,
@@ -76,7 +85,7 @@ class Walk:
         if node.types or node.format:
             self._check_type(node, value, kind, path, findings)
             findings.matches += 1
-        findings.merge(self._check_combinations(node, value, path, correlation))
+        findings.merge(self._check_combinations(node, value, path))
         findings.matches += 1
         if kind == "string":
             self._check_string(node, value, path, findings)
@@ -137,33 +146,32 @@ class Walk:
     def _refuse_whole(self, findings: Findings, message: str) -> None:
         findings.errors.setdefault(message, invalid(self._base or NOWHERE, "", message))
 
-    def _check_combinations(self, node: Constraints, value: Any, path: str, correlation: Correlation | None) -> Findings:
+    def _check_combinations(self, node: Constraints, value: Any, path: str) -> Findings:
+        """Inside alternatives nothing is let through for being unchanged; only the node that has them may be."""
         main = Findings()
         if node.any_of:
-            results = self._alternatives(node.any_of, value, path, correlation)
+            results = self._alternatives(node.any_of, value, path)
             best = _first_valid_or_best(results)
             if best.errors:
                 self._refuse_whole(main, f"{quote(path)} must validate at least one schema (anyOf)")
             main.merge(best)
         if node.one_of:
-            self._check_one_of(list(self._alternatives(node.one_of, value, path, correlation)), path, main)
+            self._check_one_of(list(self._alternatives(node.one_of, value, path)), path, main)
         if node.all_of:
             passed = 0
-            for result in self._alternatives(node.all_of, value, path, correlation):
+            for result in self._alternatives(node.all_of, value, path):
                 passed += not result.errors
                 main.merge(result)
             if passed != len(node.all_of):
                 none = "" if passed else ". None validated"
                 self._refuse_whole(main, f"{quote(path)} must validate all the schemas (allOf){none}")
-        if node.not_ is not None and not self._check(node.not_, value, path, correlation).errors:
+        if node.not_ is not None and not self._check(node.not_, value, path, None).errors:
             self._refuse_whole(main, f"{quote(path)} must not validate the schema (not)")
         main.matches += 1
         return main
 
-    def _alternatives(
-        self, nodes: tuple[Constraints, ...], value: Any, path: str, correlation: Correlation | None
-    ) -> Iterator[Findings]:
-        return (self._check(node, value, path, correlation) for node in nodes)
+    def _alternatives(self, nodes: tuple[Constraints, ...], value: Any, path: str) -> Iterator[Findings]:
+        return (self._check(node, value, path, None) for node in nodes)
 
     def _check_one_of(self, results: list[Findings], path: str, main: Findings) -> None:
         valid = [result for result in results if not result.errors]
@@ -188,7 +196,7 @@ class Walk:
     def _check_number(self, node: Constraints, value: float, path: str, findings: Findings) -> None:
         whole = value.__class__ is int
         if node.multiple_of is not None and breaks_multiple(value, node.multiple_of):
-            factor = int(node.multiple_of) if whole else node.multiple_of
+            factor = as_int64(node.multiple_of) if whole else node.multiple_of
             if factor <= 0:
                 self._refuse(
                     findings, path, factor, f"factor MultipleOf declared for {path} must be positive: {gotext.number(factor)}"
@@ -196,12 +204,12 @@ class Walk:
             else:
                 self._refuse(findings, path, value, f"{path} in body should be a multiple of {gotext.number(factor)}")
         if node.minimum is not None:
-            limit = int(node.minimum) if whole else node.minimum
+            limit = as_int64(node.minimum) if whole else node.minimum
             if value < limit or (node.exclusive_minimum and value == limit):
                 phrase = "greater than" if node.exclusive_minimum else "greater than or equal to"
                 self._refuse(findings, path, value, f"{path} in body should be {phrase} {gotext.number(limit)}")
         if node.maximum is not None:
-            limit = int(node.maximum) if whole else node.maximum
+            limit = as_int64(node.maximum) if whole else node.maximum
             if value > limit or (node.exclusive_maximum and value == limit):
                 phrase = "less than" if node.exclusive_maximum else "less than or equal to"
                 self._refuse(findings, path, value, f"{path} in body should be {phrase} {gotext.number(limit)}")
