@@ -1,0 +1,71 @@
+"""Fixtures that give a test a control plane.
+
+`plane` is the one chosen by MUSTER_E2E (`embedded`, the default, or `kube`); `both_planes` starts both for tests that
+compare. Each lives for the whole session; a failing test shows the end of the logs of the planes it used.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.planes import ControlPlane, EmbeddedPlane, KubePlane
+
+_running: dict[str, ControlPlane] = {}
+
+
+@dataclass(frozen=True)
+class BothPlanes:
+    embedded: ControlPlane
+    kube: ControlPlane
+
+
+def _session_plane(kind: str, directory: Path) -> ControlPlane:
+    if kind not in _running:
+        plane = KubePlane(directory) if kind == "kube" else EmbeddedPlane(directory)
+        plane.start()
+        _running[kind] = plane
+    return _running[kind]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _stop_planes() -> Iterator[None]:
+    yield
+    for plane in _running.values():
+        plane.stop(kill=True)
+    _running.clear()
+
+
+@pytest.fixture(scope="session")
+def embedded_plane(tmp_path_factory: pytest.TempPathFactory) -> ControlPlane:
+    return _session_plane("embedded", tmp_path_factory.mktemp("embedded"))
+
+
+@pytest.fixture(scope="session")
+def kube_plane(tmp_path_factory: pytest.TempPathFactory) -> ControlPlane:
+    return _session_plane("kube", tmp_path_factory.mktemp("kube"))
+
+
+@pytest.fixture(scope="session")
+def plane(request: pytest.FixtureRequest) -> ControlPlane:
+    kind = os.environ.get("MUSTER_E2E", "embedded")
+    chosen: ControlPlane = request.getfixturevalue(f"{kind}_plane")
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def both_planes(embedded_plane: ControlPlane, kube_plane: ControlPlane) -> BothPlanes:
+    return BothPlanes(embedded_plane, kube_plane)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.failed:
+        used = set(getattr(item, "fixturenames", ()))
+        for kind, plane in _running.items():
+            if used & {"plane", "both_planes", f"{kind}_plane"}:
+                report.sections.append((f"{kind} control plane", plane.log()))

@@ -1,0 +1,35 @@
+"""Every differential case, on the embedded server against the real one.
+
+Quick runs compare with the recorded answers; with MUSTER_E2E=kube a real kube-apiserver runs beside and the recorded
+answers themselves are checked.
+"""
+
+import os
+
+import pytest
+
+from tests.differential import golden
+from tests.differential.comparing import differences
+from tests.differential.dsl import Case
+from tests.differential.runner import run
+from tests.support.planes import ControlPlane
+
+GROUPS = golden.groups()
+ALL = [pytest.param(group, case, id=f"{group}: {case.name}") for group, cases in GROUPS.items() for case in cases]
+LIVE = os.environ.get("MUSTER_E2E") == "kube"
+
+
+@pytest.mark.parametrize(("group", "case"), ALL)
+def test_the_embedded_server_answers_like_the_real_one(group: str, case: Case, embedded_plane: ControlPlane) -> None:
+    expected = golden.load(group).get(case.name)
+    assert expected is not None, "no recorded answer: run `python -m tests.differential record`"
+    report = differences(case, expected, run(case, embedded_plane.cluster))
+    if report:
+        pytest.fail(report, pytrace=False)
+
+
+@pytest.mark.skipif(not LIVE, reason="needs a real kube-apiserver: make test-kube")
+@pytest.mark.parametrize(("group", "case"), ALL)
+def test_the_recorded_answers_are_what_the_real_server_says(group: str, case: Case, kube_plane: ControlPlane) -> None:
+    recorded, live = golden.load(group).get(case.name, []), run(case, kube_plane.cluster)
+    assert recorded == live, "recorded answers are stale: run `python -m tests.differential record`"

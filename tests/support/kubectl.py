@@ -1,0 +1,71 @@
+"""Runs kubectl against a cluster of a test: the machine's own, a current one from the environment, or the peers' 1.35.
+
+Every cluster gets a cache directory of its own, because kubectl trusts discovery on disk for hours and test servers
+reuse ports.
+"""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from tests.support import peers
+from tests.support.planes import Cluster
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    def expect(self, code: int = 0) -> "Outcome":
+        assert self.code == code, f"kubectl ended with {self.code}, not {code}\n{self.out}\n{self.err}"
+        return self
+
+    @property
+    def json(self) -> object:
+        return orjson.loads(self.out)
+
+
+def executable(which: str = "current") -> Path | None:
+    """`machine`: the first on PATH; `current`: from the environment; `peer`: built from peers/. None when absent."""
+    if which == "machine":
+        found = shutil.which("kubectl")
+        return Path(found) if found else None
+    if which == "peer":
+        return peers.find("kubectl")
+    packaged = peers.ROOT / ".venv/bin/kubectl"
+    return packaged if packaged.exists() else peers.find("kubectl")
+
+
+def kubectl(
+    cluster: Cluster,
+    *arguments: str,
+    input: str | None = None,
+    kubectl: str = "current",
+    user: str | None = None,
+    timeout: float = 60,
+    environment: dict[str, str] | None = None,
+) -> Outcome:
+    """One kubectl command; `user` is a token that replaces the kubeconfig's identity."""
+    program = executable(kubectl)
+    if program is None:
+        raise peers.PeerMissing(f"no {kubectl} kubectl here: run `make setup` or `make -C peers kube`")
+    command = [str(program), *arguments]
+    if user:
+        command += ["--token", user]
+    home = cluster.kubeconfig.parent
+    settings = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "KUBECACHEDIR": str(home / f"kubectl-cache-{cluster.name}-{kubectl}"),
+        "LC_ALL": "C.UTF-8",
+        **(environment or {}),
+    }
+    done = subprocess.run(command, input=input or "", capture_output=True, text=True, env=settings, timeout=timeout)
+    return Outcome(done.returncode, done.stdout, done.stderr)
