@@ -40,6 +40,7 @@ INSERT INTO mark VALUES (0);
 _LOCK_WAIT_SECONDS: Final = 1.0
 _CACHE_KIB: Final = 2_048
 _COMPACTION_STEP: Final = 2_000
+_MOUNTS = Path("/proc/self/mountinfo")
 _NETWORK_FILESYSTEMS: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "beegfs"}
     | {"fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.ceph"}
@@ -213,7 +214,7 @@ def _log_row(change: LoggedChange) -> LogRow:
 def _refuse_network_filesystem(path: Path) -> None:
     """SQLite's locks and shared log are not reliable over a network; Linux tells what is mounted where."""
     try:
-        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return
     where = path.resolve()

@@ -127,7 +127,7 @@ class PostgresStore(ResidentStore):
                 command_timeout=30.0,
                 timeout=_PATIENCE_SECONDS,
                 reset=_leave_as_is,
-                **self._settings(),
+                **self._settings("writer"),
             )
             async with self._pool.acquire() as connection:
                 await database.migrate(connection)
@@ -142,9 +142,9 @@ class PostgresStore(ResidentStore):
         self._writer = asyncio.create_task(self._write_forever())
         self._others = [asyncio.create_task(work()) for work in (self._follow, self._answer_forever, self._compact_by_age)]
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self, role: str) -> dict[str, Any]:
         # A server that hangs inside its transaction must not keep the counter locked for the others.
-        return {"server_settings": {"application_name": "muster", "idle_in_transaction_session_timeout": "15000"}}
+        return {"server_settings": {"application_name": f"muster {role}", "idle_in_transaction_session_timeout": "15000"}}
 
     async def close(self) -> None:
         if not self._open:
@@ -415,7 +415,7 @@ class PostgresStore(ResidentStore):
         while True:
             connection = None
             try:
-                connection = await self._asyncpg.connect(self._dsn, timeout=_PATIENCE_SECONDS, **self._settings())
+                connection = await self._asyncpg.connect(self._dsn, timeout=_PATIENCE_SECONDS, **self._settings("follower"))
                 connection.add_termination_listener(lambda _: self._news.set())
                 await connection.add_listener(database.CHANNEL, self._notified)
                 if await database.counter(connection) < self._revision:

@@ -114,7 +114,7 @@ class SQLiteStore(ResidentStore):
         await started
         self._next_revision = self._revision + 1
         self._closed = False
-        self._tick()
+        self._keep_time()
 
     async def close(self) -> None:
         """Let everything queued finish, then release the file."""
@@ -246,8 +246,12 @@ class SQLiteStore(ResidentStore):
         else:
             request.done.set_exception(Unavailable(f"{self._file.path}: {error}"))
 
-    def _tick(self) -> None:
-        """Note which revision was current now; what was current `age_seconds` ago marks the history to drop."""
+    def _keep_time(self) -> None:
+        self.mark_time()
+        self._timer = self._loop.call_later(self.retention.age_seconds / _MARKS_PER_AGE, self._keep_time)
+
+    def mark_time(self) -> None:
+        """Note which revision is current now; what was current `age_seconds` ago marks the history to drop."""
         now = self._clock()
         self._marks.append((now, self._revision))
         old = None
@@ -255,7 +259,6 @@ class SQLiteStore(ResidentStore):
             old = self._marks.popleft()[1]
         if old is not None:
             self._compact_in_background(old)
-        self._timer = self._loop.call_later(self.retention.age_seconds / _MARKS_PER_AGE, self._tick)
 
     # The writer thread
 

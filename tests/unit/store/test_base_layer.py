@@ -83,6 +83,14 @@ async def test_a_deleted_base_entry_stays_deleted_in_its_cluster(medium: Medium)
     assert store.get("a", ROLES, "edit") is None
 
 
+async def test_a_base_entry_deleted_and_made_again_is_listed(medium: Medium) -> None:
+    store = await medium.open()
+    store.add_cluster("a", Bootstrap())
+    await delete(store, "edit", 1, "a", ROLES)
+    await create(store, "edit", "again", "a", ROLES)
+    assert contents(store.list("a", ROLES, "e")) == [("edit", "again")]
+
+
 async def test_overlays_and_tombstones_survive_a_restart(durable: Medium) -> None:
     store = await durable.open()
     store.add_cluster("a", Bootstrap())

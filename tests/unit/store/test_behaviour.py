@@ -132,7 +132,8 @@ async def test_lists_are_in_key_order_and_take_prefix_start_and_limit(medium: Me
     assert names("ns2/", "a") == ["ns2/a", "ns2/b"]
     await delete(store, "ns1/b")
     await create(store, "ns1/aa", "x")
-    assert names("ns1/") == ["ns1/a", "ns1/aa", "ns1/c"]
+    await create(store, "ns1/zz~é", "x")
+    assert names("ns1/") == ["ns1/a", "ns1/aa", "ns1/c", "ns1/zz~é"]
 
 
 async def test_resources_names_what_has_entries(medium: Medium) -> None:
