@@ -2,8 +2,8 @@
 
 A template is compiled once into segments: literal text, an action (a chain of steps, each turning a list of values into a list of
 values), or a range with its body. `find` gives the values, `render` the text kubectl prints. A column's path (`.spec.x`) is
-compiled by `compile_path`; where it only walks fields, finding is a plain loop over keys. Maps are walked in their own order. Errors
-of the template raise JSONPathError at compile time, those of the data at evaluation.
+compiled by `compile_path`; where it only walks fields, finding is a plain loop over keys. Maps are walked in their own order.
+Errors of the template raise JSONPathError at compile time, those of the data at evaluation.
 """
 
 from __future__ import annotations
