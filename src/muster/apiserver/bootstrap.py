@@ -78,10 +78,7 @@ def bootstrap_objects(root_ca: str) -> list[Object]:
     return objects + _policy()
 
 
-ROOT_CA_DESCRIPTION = (
-    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal "
-    "service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
-)
+ROOT_CA_DESCRIPTION = "The CA bundle with which workloads in this cluster verify its API server."
 
 
 def _policy() -> list[Object]:

@@ -17,13 +17,6 @@ from muster.apiserver.registry.resource import Column, Object, Resource
 from muster.kube.duration import human_duration
 from muster.store.api import Entry
 
-NAME_DESCRIPTION = (
-    "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to "
-    "request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and "
-    "configuration definition. Cannot be updated. More info: "
-    "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
-)
-
 
 def definitions(columns: Sequence[Column]) -> bytes:
     return orjson.dumps(

@@ -14,6 +14,7 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.discovery import Discovery
 from muster.apiserver.health import Health
+from muster.apiserver.openapi import OpenApi
 from muster.apiserver.pipeline import Answer, Pipeline
 
 if TYPE_CHECKING:
@@ -21,18 +22,21 @@ if TYPE_CHECKING:
 
 
 class NonResources:
-    """Paths outside the resource tree."""
+    """Paths outside the resource tree. What describes a cluster is made when somebody first asks."""
 
     def __init__(self, server: ApiServer) -> None:
-        self._discovery: dict[str, Discovery] = {}
+        self._documents: dict[str, tuple[Discovery, OpenApi]] = {}
         self._health = Health({"ping": lambda: None, "store": server.store_problem})
 
     async def __call__(self, ctx: Context) -> Answer | None:
-        name = ctx.cluster.name
-        discovery = self._discovery.get(name)
-        if discovery is None:
-            discovery = self._discovery[name] = Discovery(ctx.cluster)
-        return self._health.serve(ctx) or await discovery.serve(ctx)
+        answer = self._health.serve(ctx)
+        if answer is not None:
+            return answer
+        found = self._documents.get(ctx.cluster.name)
+        if found is None:
+            found = self._documents[ctx.cluster.name] = (Discovery(ctx.cluster), OpenApi(ctx.cluster))
+        discovery, openapi = found
+        return openapi.serve(ctx) or await discovery.serve(ctx)
 
 
 def build_pipeline(server: ApiServer) -> Pipeline:
