@@ -33,7 +33,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 _INTEGER: dict[str, Callable[[int, int], int]] = {"_+_": operator.add, "_-_": operator.sub, "_*_": operator.mul}
 _SCALARS = (INT, BOOL, TIMESTAMP, DURATION)
-_LISTABLE = frozenset({str, int, Uint, bool})
+_LISTABLE = frozenset({str, int, Uint, bool, float})
 
 
 class InstantiationFailed(Exception):
@@ -94,7 +94,7 @@ def _membership(node: Call, codes: list[Code]) -> Code | None:
 
     def contained(frame: Frame) -> bool:
         value = run(frame)
-        if value.__class__ in _LISTABLE or value.__class__ is float:
+        if value.__class__ in _LISTABLE:
             return key_of(value) in members
         return False
 
@@ -228,7 +228,9 @@ def _implementation(node: Call, nodes: list[Node]) -> tuple[Callable[..., Any], 
     return lambda *args: _choose(node, overloads, list(args)).call(*args), lambda args, result: _price(overloads, args, result)
 
 
-_GENERIC = frozenset(["_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "size", "type", "dyn"])
+_GENERIC = frozenset(
+    ("_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "size", "type", "dyn")
+)
 """Implementations that look at their arguments' types themselves."""
 
 

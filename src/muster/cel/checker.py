@@ -2,8 +2,8 @@
 
 Types flow bottom-up; type variables of generic overloads are unified in one substitution for the whole expression.
 `dyn` fits everywhere, so an expression over undeclared data is checked at run time instead. After an error the node
-gets the error type, which fits everywhere too, so that one mistake is reported once. Aggregate literals must be
-homogeneous, as Kubernetes demands.
+gets the error type, which fits everywhere too, so that one mistake is reported once. Literals of mixed element types
+are lists or maps of dyn here; `validators.py` refuses most of them.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ class _Checker:
             result = target.params[1]
         elif target.kind == "struct":
             found = field_type(target, field)
-            if found is None:
+            if target.fields is None:
+                self.complain(offset, f"unexpected failed resolution of '{target}'")
+            elif found is None:
                 self.complain(offset, f"undefined field '{field}'")
             else:
                 result = found
@@ -199,12 +201,12 @@ class _Checker:
     def mismatch(self, offset: int, expected: Type, found: Type) -> Type:
         return self.complain(offset, f"expected type '{expected}' but found '{found}'")
 
-    def join(self, node: Node, previous: Type | None, current: Type) -> Type:
+    def join(self, previous: Type | None, current: Type) -> Type:
         if previous is None:
             return current
         if self.subst.assign_one(previous, current):
             return most_general(previous, current)
-        return self.mismatch(node.offset, previous, current)
+        return DYN
 
     def unwrap(self, node: Node, type_: Type) -> Type:
         if is_optional(type_):
@@ -219,18 +221,18 @@ class _Checker:
             type_ = self.check(item)
             if index in node.optional:
                 type_ = self.unwrap(item, type_)
-            element = self.join(item, element, type_)
+            element = self.join(element, type_)
         return list_type(self.subst.fresh() if element is None else element)
 
     def map_literal(self, node: MapExpr) -> Type:
         key: Type | None = None
         value: Type | None = None
         for entry in node.entries:
-            key = self.join(entry.key, key, self.check(entry.key))
+            key = self.join(key, self.check(entry.key))
             type_ = self.check(entry.value)
             if entry.optional:
                 type_ = self.unwrap(entry.value, type_)
-            value = self.join(entry.value, value, type_)
+            value = self.join(value, type_)
         if key is None or value is None:
             return map_type(self.subst.fresh(), self.subst.fresh())
         return map_type(key, value)

@@ -96,7 +96,7 @@ def _unescape_marked(body: str) -> list[tuple[str, bool]]:
 
 
 def _character(match: re.Match[str], is_bytes: bool) -> str:
-    hex2, digits2, short, digits4, long, digits8, octal, rest, simple = match.groups()
+    hex2, digits2, short, digits4, _, digits8, octal, rest, simple = match.groups()
     if simple is not None:
         return chr(_SIMPLE[simple])
     if octal is not None:

@@ -20,7 +20,8 @@ MAX_DEPTH = 250
 MAX_CODE_POINTS = 100_000
 
 RESERVED = frozenset(
-    ["as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop", "package", "namespace", "null", "return", "true", "var", "void", "while"]
+    {"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop"}
+    | {"namespace", "null", "package", "return", "true", "var", "void", "while"}
 )
 _BINARY: dict[str, tuple[int, str]] = {
     "||": (1, "_||_"),

@@ -90,9 +90,9 @@ def holds(type_: Type, value: Any) -> bool:
         return value.__class__ is expected
     if type_.kind == "list":
         return is_list(value)
-    if type_.kind in ("map", "struct"):
+    if type_.kind == "map" or (type_.kind == "struct" and type_.fields is not None):
         return is_map(value)
-    if type_.kind == "opaque":
+    if type_.kind in ("opaque", "struct"):
         if type_.name == types.OPTIONAL.name:
             return value.__class__ is Optional
         return isinstance(value, Opaque) and value.cel_type.name == type_.name
