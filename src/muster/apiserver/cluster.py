@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.apiserver.objects import object_key, shared
-from muster.apiserver.registry.resource import Object
+from muster.apiserver.registry.resource import Addresses, Object
 from muster.apiserver.registry.table import ResourceTable, builtin_table
 from muster.store.api import Entry, Store
 
@@ -43,6 +43,7 @@ class Cluster:
         self.access: Access
         self.admission: AdmissionChain
         self.aggregator: Aggregator
+        self.addresses: Addresses
 
     def now(self) -> str:
         return rfc3339(self.clock())

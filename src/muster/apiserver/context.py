@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Addresses, Object, Resource
 from muster.apiserver.request import Query
 from muster.http import Request
 
@@ -41,6 +41,10 @@ class Context:
     @property
     def namespace(self) -> str:
         return self.attributes.namespace
+
+    @property
+    def addresses(self) -> Addresses:
+        return self.cluster.addresses
 
     @property
     def accept(self) -> str:

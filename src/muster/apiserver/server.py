@@ -76,6 +76,10 @@ class ApiServer:
     def cluster_url(self, name: str) -> str:
         return f"{self.url}/clusters/{name}"
 
+    def issuer_url(self, name: str) -> str:
+        """Who signs a cluster's service-account tokens. It must outlive restarts on another port, so it names no port."""
+        return f"https://kubernetes.default.svc.cluster.local/clusters/{name}"
+
     @property
     def ca_pem(self) -> bytes:
         """The CA that signed the serving certificate."""

@@ -59,7 +59,7 @@ def _cells(columns: Sequence[Column], obj: Object) -> tuple[bytes | _Age, ...]:
     constant: list[bytes] = []
     for column in columns:
         value = column.render(obj) if column.render is not None else _path_value(column, obj)
-        if column.type == "date" or column.path == ".metadata.creationTimestamp":
+        if column.path and (column.type == "date" or column.path == ".metadata.creationTimestamp"):
             if constant:
                 pieces.append(b",".join(constant))
                 constant = []

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.apiserver.addresses import ServiceAddresses
 from muster.apiserver.admission.chain import AdmissionChain
 from muster.apiserver.admission.lifecycle import NamespaceLifecycle
 from muster.apiserver.aggregation import Aggregator
-from muster.apiserver.auth.access import Access
+from muster.apiserver.auth import reviews
+from muster.apiserver.auth.access import Access, TokenAuthenticator
+from muster.apiserver.auth.bootstraptokens import BootstrapTokens
 from muster.apiserver.auth.statictokens import StaticTokens
+from muster.apiserver.auth.tokenrequests import create_token
 from muster.apiserver.auth.vault import Vault
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.discovery import Discovery
 from muster.apiserver.health import Health
 from muster.apiserver.openapi import OpenApi
-from muster.apiserver.pipeline import Answer, Pipeline
+from muster.apiserver.pipeline import Answer, Pipeline, SubresourceHandler
 
 if TYPE_CHECKING:
     from muster.apiserver.server import ApiServer
+
+
+SUBRESOURCES: dict[tuple[str, str], SubresourceHandler] = {
+    ("/serviceaccounts", "token"): create_token,
+}
 
 
 class NonResources:
@@ -40,12 +49,14 @@ class NonResources:
 
 
 def build_pipeline(server: ApiServer) -> Pipeline:
-    return Pipeline(NonResources(server), {}, {}, server.audit)
+    return Pipeline(NonResources(server), SUBRESOURCES, reviews.HANDLERS, server.audit)
 
 
 def equip(server: ApiServer, cluster: Cluster) -> None:
     """Give a new cluster its access rules, admission chain and aggregator."""
     vault = Vault(server.store, cluster.name)
-    cluster.access = Access(cluster, vault, [StaticTokens(server.config.static_tokens)])
+    tokens: list[TokenAuthenticator] = [StaticTokens(server.config.static_tokens), BootstrapTokens(cluster)]
+    cluster.access = Access(cluster, vault, tokens, server.issuer_url(cluster.name))
     cluster.aggregator = Aggregator(cluster)
+    cluster.addresses = ServiceAddresses(cluster)
     cluster.admission = AdmissionChain([NamespaceLifecycle()])

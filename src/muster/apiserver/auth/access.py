@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
+import structlog
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
@@ -21,9 +22,12 @@ from muster.apiserver.auth.identity import ANONYMOUS, MASTERS, User, authenticat
 from muster.apiserver.auth.impersonation import impersonated
 from muster.apiserver.auth.pki import CertificateAuthority
 from muster.apiserver.auth.rbac import Decision, Rbac
+from muster.apiserver.auth.serviceaccounts import InvalidToken, TokenIssuer
 from muster.apiserver.auth.vault import Vault
 from muster.apiserver.cluster import Cluster
 from muster.http import Request
+
+log = structlog.get_logger(__name__)
 
 TokenAuthenticator = Callable[[str, Sequence[str]], Awaitable[tuple[User, list[str]] | None]]
 """(token, wanted audiences) → (identity, accepted audiences), or None if the token is not of its kind. Raises ApiError 401."""
@@ -36,14 +40,41 @@ _MEMO = "muster.user"
 
 class Access:
     def __init__(
-        self, cluster: Cluster, vault: Vault, tokens: Sequence[TokenAuthenticator], proxy_names: Sequence[str] = ()
+        self,
+        cluster: Cluster,
+        vault: Vault,
+        tokens: Sequence[TokenAuthenticator],
+        issuer_url: str,
+        proxy_names: Sequence[str] = (),
     ) -> None:
         self._cluster = cluster
         self.vault = vault
         self.rbac = Rbac(cluster)
-        self._tokens = list(tokens)
+        self.issuer_url = issuer_url
+        self._issuer: TokenIssuer | None = None
+        self._tokens = [*tokens, self._service_account]
         self._proxy_names = frozenset(proxy_names)
         self._cache: OrderedDict[bytes, tuple[float, User]] = OrderedDict()
+
+    @property
+    def audiences(self) -> Sequence[str]:
+        """What tokens for this API server itself are made out to."""
+        return (self.issuer_url,)
+
+    async def token_issuer(self) -> TokenIssuer:
+        if self._issuer is None:
+            keys = await self.vault.keys(self._cluster.clock())
+            self._issuer = TokenIssuer(self._cluster, keys.signing_key, self.issuer_url)
+        return self._issuer
+
+    async def _service_account(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]] | None:
+        if token.count(".") != 2:
+            return None
+        try:
+            return (await self.token_issuer()).verify(token, audiences)
+        except InvalidToken as problem:
+            log.debug("token refused", cluster=self._cluster.name, reason=str(problem))
+            raise errors.unauthorized() from None
 
     def authorize(self, user: User, attributes: Attributes) -> Decision:
         if MASTERS in user.groups:

@@ -1,21 +1,20 @@
-"""The RBAC policy a cluster is born with."""
+"""The RBAC policy a cluster is born with: the roles and bindings of a fresh kube-apiserver, kept as data (see
+`tools/bootstrap_policy.py`), so that OCM's and everybody's bindings to `view`, `edit` or `system:auth-delegator` mean the same.
+"""
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
+from typing import cast
+
+import orjson
+
 from muster.apiserver.registry.resource import Object
 
-_RBAC = "rbac.authorization.k8s.io"
+_DATA = Path(__file__).parent / "data" / "policy.json.gz"
 
 
 def bootstrap_policy() -> list[Object]:
-    return [
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": "cluster-admin", "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}},
-            "rules": [
-                {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
-                {"nonResourceURLs": ["*"], "verbs": ["*"]},
-            ],
-        },
-    ]
+    """Fresh copies of all bootstrap roles and bindings."""
+    return cast(list[Object], orjson.loads(gzip.decompress(_DATA.read_bytes())))

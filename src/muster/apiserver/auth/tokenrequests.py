@@ -1,0 +1,88 @@
+"""TokenRequest: hands out a service-account token, bound to the account and, if asked, to a pod, secret or node."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from muster.apiserver import errors
+from muster.apiserver.auth.serviceaccounts import BoundObject
+from muster.apiserver.bodies import decode_body
+from muster.apiserver.cluster import rfc3339
+from muster.apiserver.context import Context
+from muster.apiserver.decode.layouts import definition_of
+from muster.apiserver.negotiation import negotiate
+from muster.apiserver.objects import object_key
+from muster.apiserver.presentation import respond_object
+from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.request import write_options
+from muster.http import Response
+from muster.kube.fielderrors import invalid
+
+_DEFAULT_SECONDS = 3600
+_LEAST_SECONDS = 600
+_MOST_SECONDS = 1 << 32
+_BOUND_KINDS = {"Pod": "/pods", "Secret": "/secrets", "Node": "/nodes"}
+
+
+def _request_row() -> Resource:
+    name = definition_of("authentication.k8s.io", "v1", "TokenRequest")
+    assert name is not None
+    return Resource("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest", True, definitions()[name])
+
+
+async def create_token(ctx: Context, resource: Resource, name: str) -> Response:
+    format = negotiate(ctx.accept, transforms=False)
+    options = write_options(ctx.query, "CreateOptions")
+    row = _request_row()
+    request = await decode_body(ctx, row, options)
+    namespace = ctx.attributes.namespace
+    account = ctx.cluster.read("/serviceaccounts", object_key(namespace, name))
+    if account is None:
+        raise errors.not_found(resource, name)
+    spec = request.setdefault("spec", {})
+    seconds = _DEFAULT_SECONDS if spec.get("expirationSeconds") is None else spec["expirationSeconds"]
+    if seconds < _LEAST_SECONDS:
+        problem = invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
+        raise errors.invalid_object(row, name, [problem])
+    if seconds > _MOST_SECONDS:
+        problem = invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
+        raise errors.invalid_object(row, name, [problem])
+    issuer = await ctx.cluster.access.token_issuer()
+    audiences = spec.get("audiences") or list(issuer.audiences)
+    bound = _bound_object(ctx, spec.get("boundObjectRef"), namespace, account)
+    now = ctx.cluster.clock()
+    expires = now + timedelta(seconds=seconds)
+    token = "" if options.dry_run else issuer.issue(namespace, name, account["metadata"]["uid"], audiences, now, expires, bound)
+    answer = {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": rfc3339(now)},
+        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec.get("boundObjectRef")},
+        "status": {"token": token, "expirationTimestamp": rfc3339(expires)},
+    }
+    return respond_object(ctx, None, answer, 201, format)
+
+
+def _bound_object(ctx: Context, reference: Object | None, namespace: str, account: Object) -> BoundObject | None:
+    if not reference:
+        return None
+    kind, name, uid = reference.get("kind", ""), reference.get("name", ""), reference.get("uid", "")
+    storage = _BOUND_KINDS.get(kind)
+    if storage is None or reference.get("apiVersion") not in ("v1", ""):
+        raise errors.bad_request(
+            f"cannot bind token for serviceaccount to an object of type {reference.get('apiVersion')}, Kind={kind}"
+        )
+    found = ctx.cluster.read(storage, name if kind == "Node" else object_key(namespace, name))
+    if found is None:
+        raise errors.not_found_named("", storage[1:], name)
+    if uid and uid != found["metadata"]["uid"]:
+        text = (
+            f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+            "The object might have been deleted and then recreated"
+        )
+        message = f'Operation cannot be fulfilled on {storage[1:]} "{name}": {text}'
+        raise errors.ApiError(409, "Conflict", message, {"name": name, "kind": storage[1:]})
+    if kind == "Pod" and found.get("spec", {}).get("serviceAccountName") != account["metadata"]["name"]:
+        raise errors.bad_request(f"cannot bind token to pod {name} running with different service account name.")
+    return BoundObject(kind, name, found["metadata"]["uid"])
