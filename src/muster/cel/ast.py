@@ -144,6 +144,14 @@ class Comprehension(Node):
         self.guard = guard
 
 
+_LINKS = frozenset({"_[_]", "_?._", "_[?_]"})
+
+
+def is_chain(node: Node) -> bool:
+    """Whether the node is a variable or a selection, which the cost model treats as one access."""
+    return isinstance(node, Ident | Select) or (isinstance(node, Call) and node.name in _LINKS)
+
+
 def qualified_name(node: Node) -> str | None:
     """`a.b.c` as one name, if the node is nothing but identifiers and selections."""
     if isinstance(node, Ident):

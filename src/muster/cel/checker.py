@@ -8,8 +8,8 @@ are lists or maps of dyn here; `validators.py` refuses most of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from muster.cel import types
 from muster.cel.ast import Call, Comprehension, Ident, ListExpr, Literal, MapExpr, Node, Select, StructExpr, qualified_name
@@ -296,7 +296,7 @@ class _Checker:
             self.mismatch(node.offset, expected, _of(node))
 
 
-_CHECKS = {
+_CHECKS: dict[type[Node], Callable[[_Checker, Any], Type]] = {
     Literal: _Checker.literal,
     Ident: _Checker.ident,
     Select: _Checker.select,

@@ -7,19 +7,19 @@ directly and adapts only the last value. Everything else goes through the run-ti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from muster.cel import operators as op
-from muster.cel.ast import Call, Comprehension, Ident, ListExpr, Literal, MapExpr, Node, Select, StructExpr
+from muster.cel.ast import Call, Comprehension, Ident, ListExpr, Literal, MapExpr, Node, Select, StructExpr, is_chain
 from muster.cel.calls import compile_call
-from muster.cel.code import Code, RawCode, Slot, constant
+from muster.cel.code import Code, RawCode, Run, Slot, constant
 from muster.cel.errors import EvaluationError
 from muster.cel.folds import compile_comprehension
 from muster.cel.library.costs import LIST_CREATE, MAP_CREATE, STRUCT_CREATE
 from muster.cel.logic import compile_conditional, compile_logical
 from muster.cel.numbers import display
-from muster.cel.types import Type
+from muster.cel.types import Type, is_optional
 from muster.cel.values import MISSING, NONE, Optional, key_of
 from muster.cel.views import Declaration
 
@@ -135,7 +135,7 @@ class Compiler:
                 return value
             raise EvaluationError(_NOT_A_MAP)
 
-        return RawCode(read, operand.cost + index.cost + 1, operand.declaration.element)
+        return RawCode(read, operand.cost + self.key_cost(node.args[1], index) + 1, operand.declaration.element)
 
     def adapted(self, raw: RawCode) -> Code:
         run, adapt = raw.run, raw.declaration.adapt
@@ -167,6 +167,9 @@ class Compiler:
             return self.adapted(raw)
         operand = self.compile(node.operand)
         run, field = operand.run, node.field
+        if node.type is not None and is_optional(node.type):
+            chosen = _paid_when_present(lambda frame: op.select(run(frame), field))
+            return Code(chosen, self.chain_cost(node.operand, operand))
         return Code(lambda frame: op.select(run(frame), field), self.chain_cost(node.operand, operand) + 1)
 
     def presence(self, node: Select) -> Code:
@@ -189,8 +192,10 @@ class Compiler:
 
     def chain_cost(self, node: Node, code: Code) -> int:
         """A chain of selections costs one per link; starting one on a computed value costs one more."""
-        chained = isinstance(node, Ident | Select) or (isinstance(node, Call) and node.name in ("_[_]", "_?._", "_[?_]"))
-        return code.cost + (0 if chained else 1)
+        return code.cost + (0 if is_chain(node) else 1)
+
+    def key_cost(self, node: Node, code: Code) -> int:
+        return code.cost - is_chain(node)
 
     def call(self, node: Call) -> Code:
         match node.name:
@@ -204,13 +209,13 @@ class Compiler:
                     return self.adapted(raw)
                 owner, index = self.compile(node.args[0]), self.compile(node.args[1])
                 of, at = owner.run, index.run
-                cost = self.chain_cost(node.args[0], owner) + index.cost + 1
+                cost = self.chain_cost(node.args[0], owner) + self.key_cost(node.args[1], index) + 1
                 return Code(lambda frame: op.at_index(of(frame), at(frame)), cost)
             case "_[?_]":
                 owner, index = self.compile(node.args[0]), self.compile(node.args[1])
                 of, at = owner.run, index.run
-                cost = self.chain_cost(node.args[0], owner) + index.cost
-                return Code(lambda frame: op.optional_at_index(of(frame), at(frame)), cost)
+                cost = self.chain_cost(node.args[0], owner) + self.key_cost(node.args[1], index)
+                return Code(_paid_when_present(lambda frame: op.optional_at_index(of(frame), at(frame))), cost)
             case "_?._":
                 return self.optional_select(node)
         return compile_call(self, node)
@@ -230,13 +235,16 @@ class Compiler:
                 if owner.__class__ is not dict:
                     return op.optional_select(owner, field)
                 value = owner.get(key)
-                return NONE if value is None else Optional(True, adapt(value))
+                if value is None:
+                    return NONE
+                frame[0] -= 1
+                return Optional(True, adapt(value))
 
-            return Code(read, raw.cost + 1)
+            return Code(read, raw.cost)
         operand = self.compile(node.args[0])
         get = operand.run
-        cost = self.chain_cost(node.args[0], operand) + 1
-        return Code(lambda frame: op.optional_select(get(frame), field), cost)
+        cost = self.chain_cost(node.args[0], operand)
+        return Code(_paid_when_present(lambda frame: op.optional_select(get(frame), field)), cost)
 
     def list_literal(self, node: ListExpr) -> Code:
         codes = [self.compile(element) for element in node.elements]
@@ -303,13 +311,25 @@ class Compiler:
         return compile_comprehension(self, node)
 
 
+def _paid_when_present(run: Run) -> Run:
+    """An optional selection costs its link only when there is something to select."""
+
+    def paid(frame: list[Any]) -> Any:
+        value = run(frame)
+        if value.__class__ is Optional and value.present:
+            frame[0] -= 1
+        return value
+
+    return paid
+
+
 def _wrapped(value: Any) -> Optional:
     if value.__class__ is not Optional:
         raise EvaluationError(f"cannot initialize optional entry from non-optional value {display(value)}")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
-_COMPILERS = {
+_COMPILERS: dict[type[Node], Callable[[Compiler, Any], Code]] = {
     Literal: Compiler.literal,
     Ident: Compiler.ident,
     Select: Compiler.select,

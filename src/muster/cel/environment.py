@@ -73,7 +73,7 @@ class Program:
         return self.evaluate_with_cost(variables, budget)[0]
 
     def evaluate_with_cost(self, variables: Mapping[str, Any], budget: CostBudget | int = PER_CALL_LIMIT) -> tuple[Any, int]:
-        limit = budget if budget.__class__ is int else min(PER_CALL_LIMIT, budget.remaining)  # type: ignore[union-attr]
+        limit = min(PER_CALL_LIMIT, budget.remaining) if isinstance(budget, CostBudget) else budget
         frame: list[Any] = [0] * self._slots
         for name, index in self._names:
             value = variables.get(name, MISSING)
@@ -81,15 +81,15 @@ class Program:
                 raise EvaluationError(f"no such attribute(s): {name}")
             frame[index] = value
         code = self._code
-        frame[0] = limit - code.cost  # type: ignore[operator]
+        frame[0] = limit - code.cost
         try:
             result = code.run(frame)
         except RecursionError:
             raise EvaluationError("evaluation is nested too deeply") from None
         finally:
-            cost = limit - frame[0]  # type: ignore[operator]
-            if budget.__class__ is CostBudget:
-                budget.remaining -= cost  # type: ignore[union-attr]
+            cost = limit - frame[0]
+            if isinstance(budget, CostBudget):
+                budget.remaining -= cost
         if frame[0] < 0:
             raise CostExceeded(COST_EXCEEDED)
         return result, cost

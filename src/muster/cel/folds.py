@@ -79,7 +79,7 @@ def _raw_list(run: Run) -> Pairs:
         value = run(frame)
         if value.__class__ is not list:
             raise EvaluationError("invalid data, expected an array for the provided schema with type=array")
-        return value  # type: ignore[no-any-return]
+        return value
 
     return items
 
@@ -181,7 +181,7 @@ def _quantifier(deciding: bool, condition_cost: int) -> Callable[..., Loop]:
                 if value is deciding:
                     if item is not last:
                         frame[0] -= condition_cost
-                    return deciding
+                    return bool(value)
                 if value.__class__ is not bool:
                     error = error or no_such_overload()
             if error is not None:
@@ -194,7 +194,7 @@ def _quantifier(deciding: bool, condition_cost: int) -> Callable[..., Loop]:
 
 
 def _exists_one(node: Comprehension, source: Pairs, bind: Binder, body: Code, guard: Code | None) -> Loop:
-    test, step = body.run, 1 + body.cost
+    test, step = body.run, body.cost
 
     def run(frame: Frame) -> bool:
         count = 0
@@ -205,7 +205,7 @@ def _exists_one(node: Comprehension, source: Pairs, bind: Binder, body: Code, gu
             bind(frame, item)
             value = test(frame)
             if value is True:
-                frame[0] -= 1
+                frame[0] -= 2
                 count += 1
             elif value is not False:
                 raise no_such_overload()
@@ -216,7 +216,7 @@ def _exists_one(node: Comprehension, source: Pairs, bind: Binder, body: Code, gu
 
 def _guarded(guard: Code | None, taken: int) -> tuple[Run | None, int, int]:
     """The guard, the cost of every iteration, and the additional cost of one that passes the guard."""
-    return (None, taken, 0) if guard is None else (guard.run, guard.cost + 1, taken - 1)
+    return (None, taken, 0) if guard is None else (guard.run, guard.cost, taken)
 
 
 def _list_builder(node: Comprehension, source: Pairs, bind: Binder, body: Code, guard: Code | None) -> Loop:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.cel.ast import Call
+from muster.cel.ast import Call, is_chain
 from muster.cel.code import Code, Run
 from muster.cel.errors import EvaluationError, no_such_overload
 from muster.cel.types import BOOL
@@ -35,7 +35,7 @@ def compile_logical(compiler: Compiler, node: Call) -> Code:
                 error = error or raised
                 continue
             if value is deciding:
-                return deciding
+                return bool(value)
             if value.__class__ is not bool:
                 error = error or no_such_overload()
         if error is not None:
@@ -75,7 +75,7 @@ def _after_error(frame: list[Any], error: EvaluationError, right: Run, cost: int
     frame[0] -= cost
     try:
         if right(frame) is deciding:
-            return deciding
+            return bool(deciding)
     except EvaluationError:
         raise error from None
     raise error
@@ -84,7 +84,9 @@ def _after_error(frame: list[Any], error: EvaluationError, right: Run, cost: int
 def compile_conditional(compiler: Compiler, node: Call) -> Code:
     condition, then, otherwise = (compiler.compile(argument) for argument in node.args)
     test, yes, no = condition.run, then.run, otherwise.run
-    yes_cost, no_cost = then.cost, otherwise.cost
+    # The reference resolves a chosen variable as part of the conditional and charges its selections only.
+    yes_cost = then.cost - is_chain(node.args[1])
+    no_cost = otherwise.cost - is_chain(node.args[2])
 
     def run(frame: list[Any]) -> Any:
         chosen = test(frame)

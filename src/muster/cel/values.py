@@ -47,7 +47,7 @@ class _Nanoseconds:
         self.ns = ns
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is self.__class__ and other.ns == self.ns  # type: ignore[attr-defined]
+        return other.__class__ is self.__class__ and other.ns == self.ns
 
     def __hash__(self) -> int:
         return hash((self.__class__, self.ns))
@@ -159,7 +159,7 @@ def lookup(container: Any, key: Any) -> Any:
 def elements(value: Any) -> list[Any]:
     """The elements of a list value."""
     if value.__class__ is list:
-        return value  # type: ignore[no-any-return]
+        return value
     if isinstance(value, ListView):
         return value.elements()
     raise no_such_overload()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from muster.cel.errors import EvaluationError
 from muster.cel.library import costs
@@ -105,7 +106,11 @@ def _resource(group: GroupCheck, resource: str) -> ResourceCheck:
 
 
 def _narrowed(field: str) -> Callable[[ResourceCheck, str], ResourceCheck]:
-    return lambda target, value: replace(target, check=replace(target.check, **{field: value}))
+    def narrowed(target: ResourceCheck, value: str) -> ResourceCheck:
+        changed: dict[str, Any] = {field: value}
+        return replace(target, check=replace(target.check, **changed))
+
+    return narrowed
 
 
 def _check_path(target: PathCheck, verb: str) -> Decision:

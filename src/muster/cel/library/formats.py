@@ -172,7 +172,8 @@ def _validate(format_: Format, text: str) -> Optional:
 
 
 def _validate_cost(args: list[Any], result: Any) -> int:
-    return costs.tenth(1 + size_of(args[1])) * -(-args[0].regex_size // 4)
+    regex_size: int = args[0].regex_size
+    return costs.tenth(1 + size_of(args[1])) * -(-regex_size // 4)
 
 
 def _named(name: str) -> Optional:

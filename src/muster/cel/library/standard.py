@@ -18,6 +18,7 @@ from muster.cel.library.registry import Cost, Library, Overload, method, overloa
 from muster.cel.macros import STANDARD_MACROS, TWO_VARIABLE_MACROS
 from muster.cel.numbers import (
     checked_int,
+    display,
     double_to_int,
     double_to_uint,
     format_double,
@@ -324,7 +325,7 @@ def _dates() -> Declared:
 def insert(target: dict[Any, Any], key: Any, value: Any) -> None:
     """Adds to a map under construction; a key that is there already is an error."""
     if lookup(target, key) is not MISSING:
-        raise EvaluationError(f"insert failed: key {op.display(key)} already exists")
+        raise EvaluationError(f"insert failed: key {display(key)} already exists")
     target[key_of(key)] = value
 
 
