@@ -63,7 +63,7 @@ class Kubectl:
 
     arguments: tuple[str, ...]
     input: str | None = None
-    kubectl: str = "peer"
+    kubectl: str = "current"
     user: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     pick: Callable[[list[str]], Any] | None = None

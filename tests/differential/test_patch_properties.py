@@ -1,0 +1,272 @@
+"""Patch and apply, computed here and by the real server: the same object, the same ownership, the same refusal.
+
+Sequences of random writes by several managers go to the real server; after each one, our functions are given the object it was
+before and must come to what the server answered. Each step starts from the server's own state, so one difference is one failure.
+"""
+
+import time
+from collections.abc import Iterator
+from copy import deepcopy
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from muster.apiserver.decode import strict
+from muster.apiserver.registry.builtin import builtin_resources
+from muster.apiserver.registry.resource import Resource
+from muster.kube.apply import ApplyConflict, ApplyFailed, apply
+from muster.kube.defaulting import default as default_by_schema
+from muster.kube.duration import format_time
+from muster.kube.fieldset import FieldSet
+from muster.kube.jsonpatch import PatchError, apply_json_patch
+from muster.kube.managedfields import track
+from muster.kube.mergepatch import apply_merge_patch
+from muster.kube.prune import prune
+from muster.kube.schema import Schema
+from muster.kube.strategic import StrategicPatchError, apply_strategic_merge
+from tests.differential.random_writes import CRD_SCHEMA, KINDS, Kind, Object, Write, crd, merged, random_write
+from tests.support.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Client, Reply
+from tests.support.planes import ControlPlane
+
+pytestmark = pytest.mark.kube
+
+NAMESPACE = "patches-random"
+OBJECTS = 12
+WRITES = 25
+_RESET: FieldSet = {"f:status": {}}
+_STATUS_RESET: dict[str, FieldSet] = {"Deployment": {"f:spec": {}, "f:metadata": {"f:labels": {}}}}
+_CUSTOM = Schema(CRD_SCHEMA)
+
+
+def _now() -> str:
+    return format_time(datetime.now(UTC))
+
+
+class Disagreement(Exception):
+    """Ours and the server's answer differ."""
+
+
+class Model:
+    """What our functions make of a write to one kind."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.resource: Resource | None = None
+        if not kind.custom:
+            group, _, version = kind.api_version.rpartition("/")
+            self.resource = next(r for r in builtin_resources() if (r.group, r.version, r.kind) == (group, version, kind.name))
+        self.schema = self.resource.schema if self.resource else _CUSTOM
+        self.reset = _RESET if kind.custom or kind.name in ("Deployment", "Service") else None
+        self.empty = self.finish({}, defaults=False) if self.resource else None
+
+    def finish(self, obj: Object, defaults: bool = True) -> Object:
+        """The way of every object after patching: normal form and defaults."""
+        obj = deepcopy(obj)
+        if self.resource is None:
+            prune(obj, self.schema)
+            default_by_schema(obj, self.schema)
+            return obj
+        obj, _ = strict.decode_typed(obj, self.schema)
+        if defaults and self.resource.default is not None:
+            self.resource.default(obj)
+        return obj
+
+    def convert(self, obj: Object, version: str) -> tuple[Object, Schema] | None:
+        if version != self.kind.api_version and version not in self.kind.versions:
+            return None
+        return {**obj, "apiVersion": version}, self.schema
+
+    def reset_fields(self, subresource: str) -> FieldSet | None:
+        if subresource == "status":
+            return {"f:spec": {}, "f:metadata": {}} if self.kind.custom else _STATUS_RESET[self.kind.name]
+        return self.reset
+
+    def ownership(self, live: Object | None, new: Object, write: Write) -> list[Object]:
+        return track(
+            live,
+            new,
+            self.schema,
+            manager=write.manager,
+            api_version=write.version or self.kind.api_version,
+            now=_now(),
+            subresource=write.subresource,
+            reset=self.reset_fields(write.subresource),
+            empty=self.empty,
+            convert=self.convert,
+        )
+
+    def apply(self, live: Object | None, write: Write) -> tuple[Object, list[Object]]:
+        return apply(
+            live,
+            write.body,
+            self.schema,
+            manager=write.manager,
+            api_version=write.version or self.kind.api_version,
+            now=_now(),
+            force=write.force,
+            subresource=write.subresource,
+            reset=self.reset_fields(write.subresource),
+            empty=self.empty,
+            convert=self.convert,
+        )
+
+    def patched(self, live: Object, write: Write) -> Object:
+        if write.content_type == JSON_PATCH:
+            return apply_json_patch(live, write.body)  # type: ignore[no-any-return]
+        if write.content_type == MERGE_PATCH:
+            return apply_merge_patch(live, write.body)  # type: ignore[no-any-return]
+        if write.content_type:
+            return apply_strategic_merge(live, write.body, self.schema)
+        return write.body  # type: ignore[no-any-return]
+
+
+def content(obj: Object) -> Object:
+    """An object without what only the server writes."""
+    metadata = {k: v for k, v in obj["metadata"].items() if k not in ("managedFields", "resourceVersion", "generation")}
+    return {**obj, "metadata": {key: value for key, value in metadata.items() if value}}
+
+
+def timeless(entries: list[Object] | None) -> list[Object]:
+    without = [{key: value for key, value in entry.items() if key != "time"} for entry in entries or []]
+    return sorted(without, key=lambda entry: (entry["operation"], entry["manager"], entry["apiVersion"]))
+
+
+def same(ours: Any, theirs: Any, what: str) -> None:
+    if ours != theirs:
+        raise Disagreement(f"{what}\n ours   {_shown(ours)}\n theirs {_shown(theirs)}")
+
+
+def _shown(value: Any) -> str:
+    return (value if isinstance(value, bytes) else orjson.dumps(value)).decode()
+
+
+def endpoint_view(live: Object, new: Object, write: Write, kind: Kind) -> Object:
+    """What an endpoint lets through: the status endpoint the status (and some metadata), the main one everything else."""
+    if kind.status is None:
+        return new
+    if write.subresource == "status":
+        kept = {key: value for key, value in live.items() if key != "status"}
+        if not kind.custom:
+            kept["metadata"] = {**new["metadata"], "labels": live["metadata"].get("labels")}
+        return {**kept, "apiVersion": new["apiVersion"], **({"status": new["status"]} if "status" in new else {})}
+    return {**{k: v for k, v in new.items() if k != "status"}, **({"status": live["status"]} if "status" in live else {})}
+
+
+def check_write(model: Model, live: Object, write: Write, reply: Reply) -> None:
+    """Compares our answer to a write with the server's."""
+    before = deepcopy(live)
+    try:
+        if write.content_type == APPLY_PATCH:
+            new, managed = model.apply(live, write)
+        else:
+            new = model.patched(live, write)
+    except ApplyConflict as conflict:
+        same({"code": 409, "message": str(conflict), "causes": conflict.causes}, _conflict(reply), "conflict")
+        return
+    except ApplyFailed as problem:
+        same({"code": 500, "message": str(problem)}, {"code": reply.status, "message": reply.json.get("message")}, "refusal")
+        return
+    except PatchError:
+        same(422, reply.status, "refused JSON patch")
+        return
+    except StrategicPatchError as problem:
+        same(problem.code, reply.status, f"refused strategic patch: {problem}: {reply.text}")
+        if problem.code == 500:
+            same(str(problem), reply.json["message"], "refusal")
+        return
+    finally:
+        same(live, before, "the live object was changed")
+    if reply.status == 422 or (reply.status == 400 and write.content_type != APPLY_PATCH):
+        return  # The result is not a valid object; that is not for patching to decide.
+    if reply.status != 200:
+        raise Disagreement(f"ours applies, theirs answers {reply.status}: {reply.text}")
+    theirs = reply.json
+    same(content(endpoint_view(live, model.finish(new), write, model.kind)), content(theirs), "object")
+    if write.content_type != APPLY_PATCH:
+        sent = new["metadata"].get("managedFields")
+        seen = {**theirs, "metadata": {key: value for key, value in theirs["metadata"].items() if key != "managedFields"}}
+        if sent is not None and not (model.kind.custom and sent == []):  # Custom resources drop an empty list on decoding.
+            seen["metadata"]["managedFields"] = sent
+        managed = model.ownership(live, seen, write)
+    ours, owned = timeless(managed), timeless(theirs["metadata"].get("managedFields"))
+    same(ours, owned, "managedFields")
+    if not model.kind.custom:
+        same(orjson.dumps(ours), orjson.dumps(owned), "order within managedFields")
+
+
+def _conflict(reply: Reply) -> Object:
+    body = reply.json
+    causes = [(cause["message"], cause["field"]) for cause in body.get("details", {}).get("causes", [])]
+    causes.sort(key=lambda cause: cause[0])
+    return {"code": reply.status, "message": body.get("message"), "causes": causes}
+
+
+def send(client: Client, path: str, write: Write) -> Reply:
+    query = {"fieldManager": write.manager}
+    if write.version:
+        path = path.replace("/v1/", f"/{write.version.rpartition('/')[2]}/")
+    if write.subresource:
+        path += f"/{write.subresource}"
+    if write.content_type == APPLY_PATCH:
+        query["force"] = str(write.force).lower()
+    if write.content_type:
+        return client.request("PATCH", path, write.body, query=query, content_type=write.content_type)
+    return client.put(path, write.body, query=query)
+
+
+def sequence(client: Client, kind: Kind, seed: str, namespace: str, writes: int) -> Iterator[str]:
+    """Runs one object's life; yields a description of every disagreement."""
+    rng = Random(seed)
+    model = Model(kind)
+    collection = kind.collection.format(namespace=namespace)
+    name = f"o-{seed}".lower()
+    first = merged(merged(kind.identity(name), kind.base(rng)), kind.config(rng))
+    if rng.random() < 0.5:
+        write = Write(APPLY_PATCH, first, "m1", force=True)
+        reply = send(client, f"{collection}/{name}", write)
+        ours = model.apply(None, write)[1] if reply.status == 201 else []
+    else:
+        reply = client.post(collection, first, query={"fieldManager": "m1"})
+        ours = model.ownership(None, _untracked(reply.json), Write("", first, "m1")) if reply.status == 201 else []
+    if reply.status != 201:
+        return
+    live = reply.json
+    if timeless(ours) != timeless(live["metadata"].get("managedFields")):
+        yield f"{seed} create: {orjson.dumps(first).decode()}\n ours   {ours}\n theirs {live['metadata'].get('managedFields')}"
+    for step in range(writes):
+        write = random_write(rng, kind, live)
+        live = {**live, "apiVersion": write.version or kind.api_version}
+        reply = send(client, f"{collection}/{name}", write)
+        try:
+            check_write(model, live, write, reply)
+        except Disagreement as difference:
+            yield f"{seed} step {step}: {write}\n live   {orjson.dumps(live).decode()}\n {difference}"
+        if reply.status == 200:
+            live = reply.json
+    client.request("PATCH", f"{collection}/{name}", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+    client.delete(f"{collection}/{name}")
+
+
+def _untracked(obj: Object) -> Object:
+    return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}
+
+
+def prepare(client: Client, namespace: str) -> None:
+    client.post("/api/v1/namespaces", {"metadata": {"name": namespace}}).expect(201, 409)
+    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd()).expect(201, 409)
+    gadgets = KINDS[-1].collection.format(namespace=namespace)
+    deadline = time.monotonic() + 20
+    while client.get(gadgets).status != 200:
+        assert time.monotonic() < deadline, "the custom resource is not served"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_random_writes_come_to_what_the_real_server_makes_of_them(kube_plane: ControlPlane, kind: Kind) -> None:
+    client = kube_plane.cluster.client()
+    prepare(client, NAMESPACE)
+    differences = [text for number in range(OBJECTS) for text in sequence(client, kind, f"{kind.name}-{number}", NAMESPACE, WRITES)]
+    assert not differences, f"{len(differences)} differences, the first:\n" + "\n\n".join(differences[:3])
