@@ -8,6 +8,10 @@
 given are plain JSON; results are Python values as `values.py` lists them (`plain` turns one into JSON).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from muster.cel.environment import (
     MATCH_CONDITIONS_COST_BUDGET,
     PER_CALL_LIMIT,
@@ -19,7 +23,6 @@ from muster.cel.environment import (
     ResultTypeError,
 )
 from muster.cel.errors import CelError, CompileError, CostExceeded, EvaluationError, Issue
-from muster.cel.library.kubernetes import KUBERNETES
 from muster.cel.library.registry import Library
 from muster.cel.schema import escape, from_structural_schema, object_type, optional_declaration
 from muster.cel.types import (
@@ -41,13 +44,30 @@ from muster.cel.types import (
 from muster.cel.values import Duration, Optional, Timestamp, Uint, plain
 from muster.cel.views import Declaration, LazyMap
 
+if TYPE_CHECKING:
+    from muster.cel.library.kubernetes import BINDINGS, JSON_PATCH, KUBERNETES
+
+_LIBRARIES = frozenset({"BINDINGS", "JSON_PATCH", "KUBERNETES"})
+
+
+def __getattr__(name: str) -> object:
+    """The libraries are loaded on first use: importing this package should cost a command-line tool nothing."""
+    if name not in _LIBRARIES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from muster.cel.library import kubernetes
+
+    return getattr(kubernetes, name)
+
+
 __all__ = [
+    "BINDINGS",
     "BOOL",
     "BYTES",
     "DOUBLE",
     "DURATION",
     "DYN",
     "INT",
+    "JSON_PATCH",
     "KUBERNETES",
     "MATCH_CONDITIONS_COST_BUDGET",
     "NULL",

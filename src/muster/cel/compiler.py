@@ -257,9 +257,9 @@ class Compiler:
 
         def build(frame: list[Any]) -> list[Any]:
             made = []
-            for run, is_optional in marked:
+            for run, optional in marked:
                 value = run(frame)
-                if not is_optional:
+                if not optional:
                     made.append(value)
                 elif _wrapped(value).present:
                     made.append(value.value)

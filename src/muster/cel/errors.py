@@ -7,7 +7,7 @@ absorb it. `CostExceeded` is not a value: nothing inside an expression can absor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MAX_REPORTED = 100
 MAX_SNIPPET = 16384
@@ -25,8 +25,7 @@ class CostExceeded(CelError):
     """Evaluation was stopped because it reached its cost limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(NamedTuple):
     """One complaint about the source; `offset` is in code points, or -1 when it concerns the whole."""
 
     offset: int

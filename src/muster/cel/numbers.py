@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
 from typing import Any
 
 from muster.cel.errors import EvaluationError
@@ -24,15 +23,21 @@ def format_double(value: float, threshold: int = 6) -> str:
         return "+Inf" if value > 0 else "-Inf"
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    text = "".join(map(str, digits)).rstrip("0") or "0"
-    assert isinstance(exponent, int)
-    power = exponent + len(digits) - 1
-    prefix = "-" if sign else ""
+    prefix, text, power = shortest(value)
     if power < -4 or power >= threshold:
         mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
         return f"{prefix}{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
     return prefix + fixed(text, power)
+
+
+def shortest(value: float) -> tuple[str, str, int]:
+    """Sign, digits and power of ten of the shortest text that reads back as the number: d.ddd × 10^power."""
+    prefix, mantissa = ("-", repr(value)[1:]) if value < 0 else ("", repr(value))
+    mantissa, _, exponent = mantissa.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    leading = len(whole + fraction) - len(digits)
+    return prefix, digits.rstrip("0") or "0", int(exponent or "0") + len(whole) - 1 - leading
 
 
 def fixed(digits: str, power: int) -> str:
@@ -48,10 +53,8 @@ def format_fixed(value: float) -> str:
     """Go's %f with the shortest digits."""
     if value == 0 or not math.isfinite(value):
         return format_double(value)
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    assert isinstance(exponent, int)
-    text = "".join(map(str, digits)).rstrip("0") or "0"
-    return ("-" if sign else "") + fixed(text, exponent + len(digits) - 1)
+    prefix, text, power = shortest(value)
+    return prefix + fixed(text, power)
 
 
 def checked_int(value: int, what: str = "integer overflow") -> int:

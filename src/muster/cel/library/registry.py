@@ -2,14 +2,13 @@
 
 A library is a plain object: functions, named types and macros, merged by the environment. An overload's
 implementation receives CEL values of the declared parameter types, target first. `cost` is the run-time cost as a
-function of arguments and result, None for the constant 1; `estimate` names the rule the static estimator uses.
+function of arguments and result, None for the constant 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster.cel import types
 from muster.cel.macros import MacroTable
@@ -20,8 +19,7 @@ from muster.cel.values import Duration, Opaque, Optional, Timestamp, Uint, is_li
 Cost = Callable[[list[Any], Any], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Overload:
+class Overload(NamedTuple):
     id: str
     params: tuple[Type, ...]
     result: Type
@@ -34,20 +32,32 @@ class Overload:
         return len(arguments) == len(self.params) and all(map(holds, self.params, arguments))
 
 
-@dataclass(slots=True)
 class Function:
-    name: str
-    overloads: list[Overload] = field(default_factory=list)
+    """All overloads of one name, in the order of their declaration."""
+
+    __slots__ = ("name", "overloads")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.overloads: list[Overload] = []
 
 
-@dataclass(frozen=True, slots=True)
 class Library:
-    """A named set of declarations. `checks` validates literal arguments at compile time."""
+    """A named set of declarations: functions, type names, macros."""
 
-    name: str
-    overloads: tuple[tuple[str, Overload], ...] = ()
-    types: Mapping[str, Type] = field(default_factory=dict)
-    macros: MacroTable = field(default_factory=dict)
+    __slots__ = ("macros", "name", "overloads", "types")
+
+    def __init__(
+        self,
+        name: str,
+        overloads: tuple[tuple[str, Overload], ...] = (),
+        types: Mapping[str, Type] | None = None,
+        macros: MacroTable | None = None,
+    ) -> None:
+        self.name = name
+        self.overloads = overloads
+        self.types = types or {}
+        self.macros = macros or {}
 
 
 def overload(
