@@ -10,7 +10,8 @@ revision and publish it; the own writes are published directly when nothing lies
 missing one means that this server slept longer than history is kept: it loads everything anew and ends its subscriptions
 (`on_lost`). `synced` asks the database for the counter, one question for all who wait, and waits until it is visible.
 
-A commit whose answer was lost is looked up by its `origin` before the writer is told anything.
+A commit whose answer was lost is looked up by its `origin` before the writer is told anything. Whatever a connection raises
+counts as its loss: a connection cut in the middle of a message fails in more ways than the driver documents.
 """
 
 from __future__ import annotations
@@ -94,7 +95,6 @@ class PostgresStore(ResidentStore):
     ) -> None:
         super().__init__(retention)
         self._asyncpg = _import_asyncpg()
-        self._failures = (self._asyncpg.PostgresError, self._asyncpg.InterfaceError, OSError, TimeoutError)
         self._dsn = dsn
         self.name = f"PostgreSQL {urlsplit(dsn).hostname or 'local'} {urlsplit(dsn).path.lstrip('/')}".strip()
         self._poll_seconds = poll_seconds
@@ -136,7 +136,7 @@ class PostgresStore(ResidentStore):
             if self._pool is not None:
                 self._pool.terminate()
             raise
-        except self._failures as error:
+        except Exception as error:
             raise Unavailable(f"{self.name}: {error or type(error).__name__}") from error
         self._open = True
         self._writer = asyncio.create_task(self._write_forever())
@@ -160,7 +160,8 @@ class PostgresStore(ResidentStore):
             task.cancel()
         await asyncio.gather(*self._others, return_exceptions=True)
         try:
-            await asyncio.wait_for(self._pool.close(), _PATIENCE_SECONDS)
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._pool.close()
         except TimeoutError:
             self._pool.terminate()
 
@@ -272,7 +273,7 @@ class PostgresStore(ResidentStore):
                     await transaction.rollback()
                     raise
                 await transaction.commit()
-        except self._failures as error:
+        except Exception as error:
             if outcome is None or not await self._took_effect(outcome, origin, error):
                 raise
         assert outcome is not None
@@ -327,7 +328,7 @@ class PostgresStore(ResidentStore):
             try:
                 async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
                     return await database.was_written(connection, outcome.changes[0].entry.revision, origin)
-            except self._failures as again:
+            except Exception as again:
                 if time.monotonic() > deadline:
                     raise Unavailable(f"{self.name}: whether the write took effect is not known: {again}") from again
                 await asyncio.sleep(_FIRST_PAUSE_SECONDS)
@@ -400,7 +401,7 @@ class PostgresStore(ResidentStore):
             try:
                 async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
                     revision = await database.counter(connection)
-            except self._failures as error:
+            except Exception as error:
                 for question in questions:
                     if not question.done():
                         question.set_exception(Unavailable(f"{self.name}: {error or type(error).__name__}"))
@@ -425,8 +426,9 @@ class PostgresStore(ResidentStore):
                     await self._catch_up(connection)
                     pause = _FIRST_PAUSE_SECONDS
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._news.wait(), self._poll_seconds)
-            except self._failures as error:
+                        async with asyncio.timeout(self._poll_seconds):
+                            await self._news.wait()
+            except Exception as error:
                 logger.warning("%s: lost the connection that follows the log (%r), trying again", self.name, error)
             finally:
                 if connection is not None:
@@ -469,7 +471,7 @@ class PostgresStore(ResidentStore):
         try:
             async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
                 await database.compact(connection, keep_after)
-        except self._failures as error:
+        except Exception as error:
             raise Unavailable(f"{self.name}: {error or type(error).__name__}") from error
         self._log_floor = max(self._log_floor, keep_after)
         self._discard_history(keep_after)
