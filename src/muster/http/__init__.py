@@ -16,9 +16,18 @@ from muster.http.message import (
     Takeover,
     frame,
 )
+from muster.http.relay import RequestBodyTooLarge, end_to_end_fields, relay
 from muster.http.server import HttpServer
 from muster.http.stream import BodyStream, RawConnection, StreamWriter
 from muster.http.tls import server_context
+from muster.http.upstream import (
+    UpstreamBroken,
+    UpstreamError,
+    UpstreamPool,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+    UpstreamUntrusted,
+)
 
 __all__ = [
     "Answer",
@@ -30,10 +39,19 @@ __all__ = [
     "HttpServer",
     "RawConnection",
     "Request",
+    "RequestBodyTooLarge",
     "Response",
     "StreamResponse",
     "StreamWriter",
     "Takeover",
+    "UpstreamBroken",
+    "UpstreamError",
+    "UpstreamPool",
+    "UpstreamTimeout",
+    "UpstreamUnavailable",
+    "UpstreamUntrusted",
+    "end_to_end_fields",
     "frame",
+    "relay",
     "server_context",
 ]

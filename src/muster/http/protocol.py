@@ -31,7 +31,7 @@ NEVER = float("inf")
 IDLE, HEAD, BODY, BUSY, SENDING, CLOSING = range(6)
 
 
-class ServerConnection(asyncio.Protocol):
+class ServerConnection(asyncio.BufferedProtocol):
     __slots__ = (
         "_close_after",
         "_current",
@@ -95,7 +95,11 @@ class ServerConnection(asyncio.Protocol):
             return
         self._wait_in(HEAD, self.server.header_timeout)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.server.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = bytes(self.server.read_buffer[:nbytes])
         if self._takeover is not None:
             self._takeover.feed(data)
         elif self._lingering:
@@ -430,9 +434,11 @@ class ServerConnection(asyncio.Protocol):
     def write_backlog(self) -> int:
         return 0 if self.lost else int(self._transport.get_write_buffer_size())
 
-    def write_eof(self) -> None:
-        if not self.lost and self._transport.can_write_eof():
-            self._transport.write_eof()
+    def write_eof(self) -> bool:
+        if self.lost or self._transport.is_closing() or not self._transport.can_write_eof():
+            return False
+        self._transport.write_eof()
+        return True
 
     async def writable(self) -> None:
         while self._write_paused and not self.lost:

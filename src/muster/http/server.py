@@ -15,11 +15,14 @@ from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any
 
+from muster.http.keepalive import keep_tcp_alive
 from muster.http.message import Connection, Handler, Request, Response
 from muster.http.protocol import ServerConnection
 from muster.http.reader import Rejection
 from muster.http.stream import StreamWriter
 from muster.http.tls import PeerCertificates, SwappableContext, shrink_tls_buffers
+
+READ_BUFFER = 256 * 1024
 
 logger = logging.getLogger("muster.http")
 
@@ -78,6 +81,8 @@ class HttpServer:
         self.stopping = False
         self.date = ""
         self.refused_connections = 0
+        self.read_buffer = memoryview(bytearray(READ_BUFFER))
+        """Where every connection's bytes arrive: each is copied out before the next read, so one buffer serves all."""
         self._on_body_too_large = on_body_too_large
         self._on_error = on_error
         self._on_bad_request = on_bad_request
@@ -104,6 +109,8 @@ class HttpServer:
             ssl_handshake_timeout=None if self._tls is None else self.header_timeout,
             backlog=4096,
         )
+        for opened in listener.sockets:
+            keep_tcp_alive(opened)
         self._listeners.append(listener)
         if self._sweeper is None:
             self._sweep()

@@ -9,7 +9,7 @@ way round: reading from the socket pauses while the handler has not taken what i
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from muster.http.message import frame, unframe
 
@@ -111,16 +111,27 @@ class StreamWriter:
         return not self._expected
 
 
-class _Inbox:
-    """Bytes on their way from the socket to one reader, with the socket paused while too many wait."""
+class Pausable(Protocol):
+    """A connection whose socket can be left unread for a while."""
 
-    __slots__ = ("_connection", "_ended", "_held", "_parts", "_waiter")
+    loop: asyncio.AbstractEventLoop
 
-    def __init__(self, connection: ServerConnection) -> None:
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Inbox:
+    """Bytes on their way from a socket to one reader, with the socket paused while too many wait."""
+
+    __slots__ = ("_connection", "_ended", "_error", "_held", "_parts", "_waiter")
+
+    def __init__(self, connection: Pausable) -> None:
         self._connection = connection
         self._parts: list[bytes] = []
         self._held = 0
         self._ended = False
+        self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     def feed(self, data: bytes) -> None:
@@ -132,13 +143,23 @@ class _Inbox:
             self._connection.pause_reading()
         self._wake()
 
-    def feed_eof(self) -> None:
-        self._ended = True
-        self._wake()
+    def feed_eof(self, error: Exception | None = None) -> None:
+        """Nothing more comes; with `error`, the reader learns that something is missing."""
+        if not self._ended:
+            self._ended = True
+            self._error = error
+            self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def taken(self) -> bytes:
+        """All bytes that are here, without waiting."""
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        self._held = 0
+        return data
 
     async def take(self) -> bytes:
         """All bytes that are here, after waiting for some; empty at the end."""
@@ -148,36 +169,33 @@ class _Inbox:
                 await self._waiter
             finally:
                 self._waiter = None
-        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts.clear()
-        self._held = 0
-        if not self._ended:
-            self._connection.resume_reading()
+        data = self.taken()
+        if not data and self._error is not None:
+            raise self._error
+        self._connection.resume_reading()
         return data
 
 
-class BodyStream(_Inbox):
+class BodyStream(Inbox):
     """A request body as it arrives, for requests the server's `stream_body` chose."""
 
-    __slots__ = ("_torn", "awaits_continue", "complete", "length")
+    __slots__ = ("_server_connection", "awaits_continue", "complete", "length")
 
     def __init__(self, connection: ServerConnection, length: int | None, *, expects_continue: bool) -> None:
         super().__init__(connection)
         self.length = length
         """The announced length; None for a chunked body."""
         self.complete = False
-        self._torn = False
+        """All of it has arrived, read or not."""
+        self._server_connection = connection
         self.awaits_continue = expects_continue
 
     async def read(self) -> bytes:
         """The next bytes; empty at the end. A client that waits for `100 Continue` is told on the first call."""
         if self.awaits_continue:
             self.awaits_continue = False
-            self._connection.send_continue()
-        data = await self.take()
-        if not data and self._torn:
-            raise ConnectionResetError("the client went away in the middle of its request body")
-        return data
+            self._server_connection.send_continue()
+        return await self.take()
 
     def __aiter__(self) -> BodyStream:
         return self
@@ -188,17 +206,12 @@ class BodyStream(_Inbox):
             raise StopAsyncIteration
         return data
 
-    @property
-    def consumed(self) -> bool:
-        return self.complete and not self._parts
-
     def end(self) -> None:
         self.complete = True
         self.feed_eof()
 
     def tear(self) -> None:
-        self._torn = not self.complete
-        self.feed_eof()
+        self.feed_eof(ConnectionResetError("the client went away in the middle of its request body"))
 
 
 class RawConnection:
@@ -208,7 +221,7 @@ class RawConnection:
 
     def __init__(self, connection: ServerConnection, initial: bytes) -> None:
         self._connection = connection
-        self._inbox = _Inbox(connection)
+        self._inbox = Inbox(connection)
         self.initial = initial
 
     async def read(self) -> bytes:
@@ -221,9 +234,9 @@ class RawConnection:
     async def drain(self) -> None:
         await self._connection.writable()
 
-    def write_eof(self) -> None:
-        """End our direction only; where the transport cannot (TLS), nothing happens until `close`."""
-        self._connection.write_eof()
+    def write_eof(self) -> bool:
+        """End our direction only; False where the transport cannot (TLS)."""
+        return self._connection.write_eof()
 
     def close(self) -> None:
         """Close after what was written has been sent."""
@@ -235,6 +248,11 @@ class RawConnection:
     @property
     def is_closed(self) -> bool:
         return self._connection.lost
+
+    @property
+    def secure(self) -> bool:
+        """Under TLS there is no half-close: a client that ends its direction is gone."""
+        return self._connection.info.scheme == "https"
 
     def feed(self, data: bytes) -> None:
         self._inbox.feed(data)

@@ -13,7 +13,7 @@ import uvloop
 from muster.http import Handler, HttpServer, server_context
 
 from .pki import Authority, client_context
-from .wire import Peer
+from .wire import WAIT, Peer
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -57,6 +57,12 @@ class Site:
         peer = await Peer.connect(self.port, context or self._context)
         self._peers.append(peer)
         return peer
+
+    async def emptied(self) -> None:
+        """Wait until the server has lost all its connections."""
+        async with asyncio.timeout(WAIT):
+            while self.server.connections:  # noqa: ASYNC110 - the server has no event for what only tests wait for
+                await asyncio.sleep(0.01)
 
     async def end(self) -> None:
         for peer in self._peers:

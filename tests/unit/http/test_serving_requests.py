@@ -195,16 +195,17 @@ async def test_a_slow_reader_of_a_large_body_does_not_hold_up_others(serve: Serv
 
 async def test_one_pipelining_client_gets_one_request_per_loop_turn(serve: Serve) -> None:
     served: list[str] = []
+    begun = asyncio.Event()
 
     async def note(incoming: Request) -> Answer:
         served.append(incoming.path)
+        begun.set()
         return Response(200)
 
     site = await serve(note)
     greedy, modest = await site.peer(), await site.peer()
     greedy.send(b"".join(request("GET", "/greedy") for _ in range(5000)))
-    while not served:
-        await asyncio.sleep(0)
+    await begun.wait()
     modest.send(request("GET", "/modest"))
     await modest.reply()
     assert served.index("/modest") < 2500

@@ -166,8 +166,7 @@ async def test_a_slow_consumer_can_be_seen_and_dropped(serve: Serve) -> None:
     peer.send(request("GET", "/"))
     async with asyncio.timeout(10):
         await dropped.wait()
-        while site.server.connections:
-            await asyncio.sleep(0.01)
+    await site.emptied()
 
 
 async def test_a_stream_that_outgrows_the_bound_is_cut_by_the_server(serve: Serve) -> None:
@@ -180,9 +179,7 @@ async def test_a_stream_that_outgrows_the_bound_is_cut_by_the_server(serve: Serv
     peer = await site.peer()
     peer.send(request("GET", "/"))
     await peer.head()
-    async with asyncio.timeout(10):
-        while site.server.connections:
-            await asyncio.sleep(0.01)
+    await site.emptied()
 
 
 async def test_drain_waits_for_a_slow_consumer(serve: Serve) -> None:

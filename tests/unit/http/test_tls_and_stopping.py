@@ -123,9 +123,10 @@ async def test_stopping_lets_requests_finish_and_ends_streams_cleanly(
 
 
 async def test_stopping_cancels_what_outlives_the_grace() -> None:
-    cancelled = asyncio.Event()
+    started, cancelled = asyncio.Event(), asyncio.Event()
 
     async def forever(incoming: Request) -> Answer:
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -136,7 +137,7 @@ async def test_stopping_cancels_what_outlives_the_grace() -> None:
     await server.start("127.0.0.1", 0)
     peer = await Peer.connect(server.port)
     peer.send(request("GET", "/"))
-    await asyncio.sleep(0.05)
+    await started.wait()
     await asyncio.wait_for(server.stop(0.05), 5)
     assert cancelled.is_set()
     assert await peer.ended()

@@ -1,0 +1,17 @@
+"""TCP keep-alive: the kernel finds peers that vanished without a word, so idle watches and tunnels need no timeout of their own."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+IDLE = 30
+INTERVAL = 10
+
+
+def keep_tcp_alive(opened: Any) -> None:
+    """Ask a silent peer after IDLE seconds; sockets accepted from a listening one inherit this."""
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, INTERVAL)

@@ -1,0 +1,267 @@
+"""Forwarding a request to another server: bodies streamed both ways, upgrades spliced, nothing parsed that need not be.
+
+The caller decides what is said to the upstream: it starts from `end_to_end_fields(request.headers)` (what the client's
+own Connection field names is gone then), removes and adds, and hands the result over; `relay` itself only adds framing,
+Host if missing, and the Upgrade pair. An answer that is complete at once is passed on as one piece; any other flows at
+the pace of the slower side. A torn answer tears the client's connection too, never fakes an end. A request is tried a
+second time only if an idle connection turned out dead before the upstream said a word, and only if it is safe to repeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+
+from muster.http.message import (
+    Answer,
+    HeaderFields,
+    Headers,
+    Request,
+    Response,
+    StreamResponse,
+    Takeover,
+    encode_head,
+    frame,
+)
+from muster.http.stream import BodyStream, RawConnection, StreamWriter
+from muster.http.upstream import (
+    AnswerHead,
+    UpstreamBroken,
+    UpstreamConnection,
+    UpstreamKey,
+    UpstreamPool,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+
+HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_OWN_REQUEST_FIELDS = HOP_BY_HOP | {"content-length", "expect"}
+_OWN_ANSWER_FIELDS = HOP_BY_HOP | {"content-length", "date"}
+_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+HALF_CLOSE_GRACE = 5.0
+
+
+class RequestBodyTooLarge(Exception):
+    """More than `max_body` bytes were to be relayed."""
+
+
+def end_to_end_fields(headers: Headers) -> list[tuple[str, str]]:
+    """What of a received head may travel further: all but hop-by-hop fields and those its Connection field names."""
+    named = {name.strip().lower() for name in (headers.get("connection") or "").split(",")}
+    dropped = HOP_BY_HOP | named
+    return [(name, value) for name, value in headers.items() if name not in dropped]
+
+
+async def relay(
+    request: Request,
+    *,
+    pool: UpstreamPool,
+    host: str,
+    port: int,
+    path: str,
+    headers: HeaderFields,
+    tls: ssl.SSLContext | None = None,
+    server_hostname: str | None = None,
+    connect_timeout: float = 10.0,
+    head_timeout: float | None = 60.0,
+    max_body: int | None = None,
+) -> Answer:
+    """Send `request` to an upstream as `path` (a raw request target) with `headers`, and give its answer.
+
+    Raises UpstreamUnavailable, UpstreamTimeout, UpstreamUntrusted or UpstreamBroken (all UpstreamError) as long as nothing
+    of the answer has been passed on, and RequestBodyTooLarge. `head_timeout` counts from the end of the request's body.
+    """
+    key: UpstreamKey = (host, port, tls, server_hostname)
+    if request.method == "CONNECT":
+        return Response(405, b"CONNECT is not relayed\n", content_type="text/plain")
+    protocol = request.headers.get("upgrade") if request.upgrade else None
+    head = _request_head(request, path, headers, f"{host}:{port}", protocol)
+    repeatable = request.method in _REPEATABLE and request.body_stream is None
+    for fresh in (protocol is not None, True):
+        connection = await pool.connect(key, connect_timeout, fresh=fresh)
+        exchange = _Exchange(pool, key, connection)
+        try:
+            answer = await exchange.perform(request, head, head_timeout, max_body)
+        except UpstreamUnavailable:
+            exchange.abandon()
+            if connection.used and repeatable and not connection.received and not fresh:
+                continue
+            raise
+        except BaseException:
+            exchange.abandon()
+            raise
+        if not connection.switched:
+            return exchange.pass_on(request, answer)
+        if protocol is not None:
+            return exchange.switch(answer)
+        exchange.abandon()
+        raise UpstreamBroken(connection.upstream, "it switched protocols without being asked")
+    raise AssertionError("the second attempt is always fresh and ends above")
+
+
+def _request_head(request: Request, path: str, headers: HeaderFields, host: str, protocol: str | None) -> bytes:
+    fields = [f"{name}: {value}" for name, value in headers if name.lower() not in _OWN_REQUEST_FIELDS]
+    if not any(name.lower() == "host" for name, _ in headers):
+        fields.insert(0, f"Host: {host}")
+    body = request.body_stream
+    if body is not None and body.length is None:
+        fields.append("Transfer-Encoding: chunked")
+    elif body is not None or request.body or request.method in _WITH_BODY:
+        fields.append(f"Content-Length: {len(request.body) if body is None else body.length}")
+    if protocol is not None:
+        fields += ["Connection: Upgrade", f"Upgrade: {protocol}"]
+    if any("\r" in field or "\n" in field or "\0" in field for field in fields):
+        raise ValueError("a header field to be relayed contains a line break or NUL")
+    if not path.startswith("/") or any(ord(character) <= 32 or ord(character) > 126 for character in path):
+        raise ValueError("the path to be relayed is not a raw request target")
+    return ("\r\n".join([f"{request.method} {path} HTTP/1.1", *fields]) + "\r\n\r\n").encode("latin-1")
+
+
+class _Exchange:
+    """One request on one upstream connection, from the head sent to the connection given back."""
+
+    def __init__(self, pool: UpstreamPool, key: UpstreamKey, connection: UpstreamConnection) -> None:
+        self._pool = pool
+        self._key = key
+        self._connection = connection
+        self._upload: asyncio.Task[None] | None = None
+
+    async def perform(self, request: Request, head: bytes, head_timeout: float | None, max_body: int | None) -> AnswerHead:
+        connection = self._connection
+        body = request.body_stream
+        if body is None:
+            if max_body is not None and len(request.body) > max_body:
+                raise RequestBodyTooLarge
+            connection.exchange(head + request.body, bodiless=request.method == "HEAD")
+        else:
+            if max_body is not None and body.length is not None and body.length > max_body:
+                raise RequestBodyTooLarge
+            connection.exchange(head, bodiless=False)
+            self._upload = asyncio.create_task(_send_body(body, connection, max_body))
+            self._upload.add_done_callback(_heard)
+            await self._until_sent_or_answered(self._upload)
+        try:
+            async with asyncio.timeout(head_timeout):
+                return await connection.answer()
+        except TimeoutError:
+            raise UpstreamTimeout(connection.upstream, f"no answer within {head_timeout:g} s") from None
+
+    async def _until_sent_or_answered(self, upload: asyncio.Task[None]) -> None:
+        answered = asyncio.ensure_future(self._connection.answer())
+        try:
+            await asyncio.wait([upload, answered], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            answered.cancel()
+        if upload.done():
+            error = upload.exception()
+            # An upstream that closes while we send may still have answered (e.g. 413): then that answer counts.
+            if error is not None and not (isinstance(error, ConnectionError) and self._connection.lost):
+                raise error
+
+    def pass_on(self, request: Request, answer: AnswerHead) -> Answer:
+        connection = self._connection
+        named = {part.strip().lower() for name, value in answer.fields if name.lower() == "connection" for part in value.split(",")}
+        dropped = _OWN_ANSWER_FIELDS | named
+        fields = [(name, value) for name, value in answer.fields if name.lower() not in dropped]
+        if connection.complete:
+            if answer.length is not None and (request.method == "HEAD" or answer.status == 304):
+                fields.append(("Content-Length", str(answer.length)))
+            body = connection.body_at_hand()
+            self._give_back()
+            return Response(answer.status, body, fields)
+        return StreamResponse(answer.status, fields, self._stream, length=answer.length, discard=self.abandon)
+
+    async def _stream(self, writer: StreamWriter) -> None:
+        connection = self._connection
+        try:
+            while data := await connection.body():
+                writer.write(data)
+                await writer.drain()
+        except BaseException:
+            self.abandon()
+            raise
+        self._give_back()
+
+    def switch(self, answer: AnswerHead) -> Takeover:
+        protocol = [value for name, value in answer.fields if name.lower() == "upgrade"]
+        fields = [(name, value) for name, value in answer.fields if name.lower() not in HOP_BY_HOP]
+        tail = f"Connection: Upgrade\r\nUpgrade: {', '.join(protocol)}\r\n\r\n"
+        head = encode_head(101, fields, None, tail)
+
+        async def run(client: RawConnection) -> None:
+            try:
+                client.write(head)
+                self._connection.write(client.initial)
+                await _splice(client, self._connection)
+            finally:
+                self._connection.close()
+
+        return Takeover(run, discard=self.abandon)
+
+    def _give_back(self) -> None:
+        if self._upload is not None and not self._upload.done():
+            self.abandon()
+        else:
+            self._pool.release(self._key, self._connection)
+
+    def abandon(self) -> None:
+        if self._upload is not None:
+            self._upload.cancel()
+        self._connection.abort()
+
+
+def _heard(upload: asyncio.Task[None]) -> None:
+    """An upload that fails after the answer began has nobody to tell: the answer's own end says it."""
+    if not upload.cancelled():
+        upload.exception()
+
+
+async def _send_body(body: BodyStream, connection: UpstreamConnection, max_body: int | None) -> None:
+    sent = 0
+    async for data in body:
+        sent += len(data)
+        if max_body is not None and sent > max_body:
+            raise RequestBodyTooLarge
+        connection.write(frame(data) if body.length is None else data)
+        await connection.drain()
+    if body.length is None:
+        connection.write(b"0\r\n\r\n")
+
+
+async def _copy(read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], None], drain: Callable[[], Awaitable[None]]) -> None:
+    while data := await read():
+        write(data)
+        await drain()
+
+
+async def _splice(client: RawConnection, upstream: UpstreamConnection) -> None:
+    """Copy both ways. When one side ends its direction, the other may finish; when one is gone, what it sent is delivered."""
+    up = asyncio.create_task(_copy(client.read, upstream.write, upstream.drain))
+    down = asyncio.create_task(_copy(upstream.body, client.write, client.drain))
+    directions: Sequence[asyncio.Task[None]] = (up, down)
+    try:
+        await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        if up.done():
+            source_gone, half_closed = client.is_closed or client.secure, upstream.write_eof()
+        else:
+            source_gone, half_closed = upstream.lost or upstream.secure, client.write_eof()
+        if not source_gone:
+            await asyncio.wait(directions, timeout=None if half_closed else HALF_CLOSE_GRACE)
+    finally:
+        for direction in directions:
+            direction.cancel()
+        await asyncio.gather(*directions, return_exceptions=True)
