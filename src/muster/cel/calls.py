@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from muster.cel.ast import Call, Node
 from muster.cel.code import COST_EXCEEDED, Code, Frame, Run, constant
 from muster.cel.errors import CostExceeded, EvaluationError, no_such_overload
+from muster.cel.library.regex import compile_pattern
 from muster.cel.library.registry import Cost, Overload
 from muster.cel.library.standard import CONVERSIONS
 from muster.cel.numbers import checked_int
 from muster.cel.types import BOOL, DURATION, INT, STRING, TIMESTAMP
-from muster.cel.values import MISSING, Optional, Uint, key_of
+from muster.cel.values import MISSING, Optional, Uint, key_of, type_of
 
 if TYPE_CHECKING:
     from muster.cel.compiler import Compiler
@@ -47,6 +48,8 @@ def compile_call(compiler: Compiler, node: Call) -> Code:
     codes = [compiler.compile(argument) for argument in nodes]
     if node.target is None and node.name in CONVERSIONS and codes and codes[0].constant is not MISSING:
         return _fold(node, codes[0].constant)
+    if node.name in _PATTERNS and len(codes) > 1 and codes[1].constant.__class__ is str:
+        _check_pattern(codes[1].constant)
     special = _membership(node, codes) or _integer_operator(node, nodes, codes)
     if special is not None:
         return special
@@ -58,9 +61,19 @@ def compile_call(compiler: Compiler, node: Call) -> Code:
     return Code(_invoke_priced(implementation, runs, price), cost)
 
 
+_PATTERNS = frozenset({"matches", "find", "findAll"})
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        compile_pattern(pattern)
+    except ValueError as error:
+        raise InstantiationFailed(f"error parsing regexp: {error}") from None
+
+
 def _fold(node: Call, value: Any) -> Code:
     try:
-        return constant(_choose(node, node.overloads, [value]).call(value))
+        return constant(_choose(node.name, node.overloads, [value]).call(value))
     except EvaluationError as error:
         raise InstantiationFailed(str(error)) from None
 
@@ -208,44 +221,32 @@ def _compare_strings(compared: Callable[[Any, Any], bool], left: Run, right: Run
 
 def _implementation(node: Call, nodes: list[Node]) -> tuple[Callable[..., Any], Cost | None]:
     overloads = node.overloads
+    prices = {overload.cost for overload in overloads}
+    # The reference prices a call by its overload, and by the constant when several may apply.
+    price = prices.pop() if len(prices) == 1 else None
+    first = overloads[0].call
+    if node.name in _GENERIC:
+        return first, price
     dynamic = any(argument.type is None or argument.type.kind in ("dyn", "param") for argument in nodes)
-    shared = all(overload.call is overloads[0].call for overload in overloads)
-    if shared and (not dynamic or _GENERIC.issuperset((node.name,))):
-        prices = {overload.cost for overload in overloads}
-        if len(prices) == 1:
-            return overloads[0].call, overloads[0].cost
-        # Operators over dynamic operands: the price depends on which overload the values fit.
-        return overloads[0].call, lambda args, result: _price(node.overloads, args, result)
-    if len(overloads) == 1:
-        only = overloads[0]
-
-        def checked(*args: Any) -> Any:
-            if not only.accepts(list(args)):
-                raise no_such_overload()
-            return only.call(*args)
-
-        return checked, only.cost
-    return lambda *args: _choose(node, overloads, list(args)).call(*args), lambda args, result: _price(overloads, args, result)
+    if not dynamic and all(overload.call is first for overload in overloads):
+        return first, price
+    return lambda *args: _choose(node.name, overloads, list(args)).call(*args), price
 
 
 _GENERIC = frozenset(
-    ("_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "size", "type", "dyn")
+    {"_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in"} | {"size", "type", "dyn"}
 )
 """Implementations that look at their arguments' types themselves."""
+_UNNAMED = frozenset({"contains", "startsWith", "endsWith", "matches", "find", "findAll"})
 
 
-def _price(overloads: list[Overload], args: list[Any], result: Any) -> int:
-    for overload in overloads:
-        if overload.accepts(args):
-            return 1 if overload.cost is None else overload.cost(args, result)
-    return 1
-
-
-def _choose(node: Call, overloads: list[Overload], args: list[Any]) -> Overload:
+def _choose(name: str, overloads: list[Overload], args: list[Any]) -> Overload:
     for overload in overloads:
         if overload.accepts(args):
             return overload
-    raise no_such_overload()
+    if name in _UNNAMED:
+        raise no_such_overload()
+    raise EvaluationError(f"no such overload: {name}({', '.join(type_of(value).name for value in args)})")
 
 
 def _invoke(call: Callable[..., Any], runs: list[Run]) -> Run:

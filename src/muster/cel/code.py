@@ -43,13 +43,17 @@ class RawCode:
 
 
 class Slot:
-    """Where a variable lives; with a declaration its value is JSON still to be adapted."""
+    """Where a variable lives; with a declaration its value is JSON still to be adapted.
 
-    __slots__ = ("declaration", "index")
+    A bound variable is computed when first read: `lazy` is its code, and the slot holds MISSING until then.
+    """
+
+    __slots__ = ("declaration", "index", "lazy")
 
     def __init__(self, index: int, declaration: Declaration | None) -> None:
         self.index = index
         self.declaration = declaration
+        self.lazy: Code | None = None
 
 
 def constant(value: Any) -> Code:

@@ -20,7 +20,7 @@ from muster.cel.library.costs import LIST_CREATE, MAP_CREATE, STRUCT_CREATE
 from muster.cel.logic import compile_conditional, compile_logical
 from muster.cel.numbers import display
 from muster.cel.types import Type, is_optional
-from muster.cel.values import MISSING, NONE, Optional, key_of
+from muster.cel.values import MISSING, NONE, Optional, Uint, key_of
 from muster.cel.views import Declaration
 
 _NOT_A_MAP = "invalid data, expected a map for the provided schema with type=object"
@@ -152,6 +152,8 @@ class Compiler:
         if slot is None:
             return constant(self.type_names[name.removeprefix(".")])
         index = slot.index
+        if slot.lazy is not None:
+            return Code(_computed_once(index, slot.lazy), 1)
         if slot.declaration is None:
             return Code(lambda frame: frame[index], 1)
         adapt = slot.declaration.adapt
@@ -272,7 +274,7 @@ class Compiler:
         fixed = all(
             key.constant is not MISSING and value.constant is not MISSING and not optional for key, value, optional in pairs
         )
-        if fixed and all(key.constant.__class__ in (str, int, bool) for key, _, _ in pairs):
+        if fixed and all(key.constant.__class__ in (str, int, bool, Uint) for key, _, _ in pairs):
             return constant({key_of(key.constant): value.constant for key, value, _ in pairs})
         runs = [(key.run, value.run, optional) for key, value, optional in pairs]
 
@@ -309,6 +311,17 @@ class Compiler:
 
     def comprehension(self, node: Comprehension) -> Code:
         return compile_comprehension(self, node)
+
+
+def _computed_once(index: int, code: Code) -> Run:
+    def read(frame: list[Any]) -> Any:
+        value = frame[index]
+        if value is MISSING:
+            frame[0] -= code.cost
+            value = frame[index] = code.run(frame)
+        return value
+
+    return read
 
 
 def _paid_when_present(run: Run) -> Run:

@@ -15,7 +15,7 @@ from muster.cel.code import COST_EXCEEDED, Code, Frame, Run, Slot
 from muster.cel.errors import CostExceeded, EvaluationError, no_such_overload
 from muster.cel.library.costs import LIST_CREATE
 from muster.cel.library.standard import insert, insert_all
-from muster.cel.values import elements, is_list, is_map, map_items, map_keys, type_of
+from muster.cel.values import MISSING, elements, is_list, is_map, map_items, map_keys, type_of
 
 if TYPE_CHECKING:
     from muster.cel.compiler import Compiler
@@ -41,18 +41,18 @@ def compile_comprehension(compiler: Compiler, node: Comprehension) -> Code:
 
 
 def _bind(compiler: Compiler, node: Comprehension) -> Code:
-    value = compiler.compile(node.init)
     slot = compiler.slot()
+    slot.lazy = compiler.compile(node.init)
     compiler.scopes.append({node.accumulator: slot})
     body = compiler.compile(node.body)
     compiler.scopes.pop()
-    init, then, index = value.run, body.run, slot.index
+    then, index = body.run, slot.index
 
     def run(frame: Frame) -> Any:
-        frame[index] = init(frame)
+        frame[index] = MISSING
         return then(frame)
 
-    return Code(run, value.cost + body.cost)
+    return Code(run, body.cost)
 
 
 def _source(compiler: Compiler, node: Comprehension) -> tuple[Pairs, int, Slot, Slot | None]:

@@ -74,6 +74,9 @@ def tokenize(source: str) -> tuple[list[Token], list[Issue]]:
 
 def _unrecognized(source: str, position: int) -> str:
     """What the reference lexer would name: all it consumed while hoping for a string, up to and with the bad character."""
+    if source[position] in "=&|":
+        # Half an operator: the lexer had hoped for the other half.
+        return source[position : position + 2]
     if source[position] not in "\"'":
         return source[position]
     quote = source[position]

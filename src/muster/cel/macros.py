@@ -157,7 +157,6 @@ STANDARD_MACROS: MacroTable = {
     ("all", 2, True): _quantifier("all", 1),
     ("exists", 2, True): _quantifier("exists", 1),
     ("exists_one", 2, True): _quantifier("exists_one", 1),
-    ("existsOne", 2, True): _quantifier("exists_one", 1),
     ("map", 2, True): _list_builder("map", 1),
     ("map", 3, True): _list_builder("map", 1),
     ("filter", 2, True): _list_builder("filter", 1),

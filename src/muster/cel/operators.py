@@ -220,7 +220,7 @@ def at_index(container: Any, index: Any) -> Any:
         return found
     if container.__class__ is Optional:
         return optional_at_index(container, index)
-    raise no_such_overload()
+    raise EvaluationError(f"no such key: {display(index)}")
 
 
 def elements_at(view: Any, position: int) -> Any:
@@ -251,6 +251,8 @@ def select(operand: Any, field: str) -> Any:
         found = operand.find(field)
     elif operand.__class__ is Optional:
         return optional_select(operand, field)
+    elif is_list(operand):
+        raise EvaluationError("unsupported index type 'string' in list")
     else:
         found = MISSING
     if found is MISSING:

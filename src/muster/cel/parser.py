@@ -207,7 +207,7 @@ class _Parser:
             self.at += 1
             return self.complain(token.offset, "unsupported syntax: '`'")
         if token.kind != "IDENTIFIER":
-            if token.kind in RESERVED:
+            if token.kind in ("true", "false", "null"):
                 raise _SyntaxError(token.offset, f"mismatched input '{token.text}' expecting IDENTIFIER")
             shown = "" if token.kind == EOF else token.text
             raise _SyntaxError(token.offset, f"no viable alternative at input '.{shown}'")
@@ -352,5 +352,5 @@ class _Parser:
     def no_operand(self) -> NoReturn:
         token = self.tokens[self.at]
         following = self.tokens[self.at + 1].kind if self.at + 1 < len(self.tokens) else None
-        verb = "extraneous" if following in _START_SET and self.at > 0 else "mismatched"
+        verb = "extraneous" if following in _START_SET else "mismatched"
         raise _SyntaxError(token.offset, f"{verb} input '{token.text}' expecting {_quoted(_STARTS)}")

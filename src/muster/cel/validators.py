@@ -66,7 +66,11 @@ def _validate_argument(node: Call) -> Iterator[Issue]:
         return
     parse, index = rule
     argument = node.args[index]
-    if not isinstance(argument, Literal) or not isinstance(argument.value, str):
+    if not isinstance(argument, Literal):
+        return
+    if not isinstance(argument.value, str):
+        if node.name == "duration":
+            yield Issue(argument.offset, "invalid duration argument")
         return
     try:
         parse(argument.value)

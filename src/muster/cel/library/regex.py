@@ -13,6 +13,24 @@ from muster.cel.library import costs
 from muster.cel.library.registry import Library, method
 from muster.cel.types import INT, STRING, list_type
 
+_GO_WORDS = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "unexpected )": "unexpected )",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+    "trailing \\": "trailing backslash at end of expression",
+}
+
+
+def _in_go_words(reason: str) -> str:
+    """RE2's complaint as Go's regexp package puts it."""
+    words, _, fragment = reason.partition(": ")
+    return f"{_GO_WORDS.get(words, words)}: `{fragment}`"
+
 
 @lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> Any:
@@ -25,7 +43,8 @@ def compile_pattern(pattern: str) -> Any:
         return re2.compile(pattern, options)
     except (re2.error, UnicodeEncodeError) as error:
         reason = error.args[0] if error.args else error
-        raise ValueError(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise ValueError(_in_go_words(text)) from None
 
 
 def search(text: str, pattern: str) -> bool:

@@ -176,6 +176,11 @@ def _int_to_timestamp(value: int) -> Timestamp:
     return Timestamp(value * SECOND)
 
 
+def _int_to_duration(value: int) -> Duration:
+    """Declared by the reference, and refused by it."""
+    raise _conversion_error(INT, DURATION)
+
+
 def _identity(value: Any) -> Any:
     return value
 
@@ -200,7 +205,7 @@ _CONVERSIONS: list[tuple[str, Type, list[tuple[Type, Callable[[Any], Any], Cost 
     (
         "duration",
         DURATION,
-        [(DURATION, _identity, None), (INT, Duration, None), (STRING, _from_text(parse_duration, DURATION), None)],
+        [(DURATION, _identity, None), (INT, _int_to_duration, None), (STRING, _from_text(parse_duration, DURATION), None)],
     ),
     (
         "int",
