@@ -1,0 +1,91 @@
+// Program ocm-manifests prints what OCM's operators install besides Deployments: CRDs, service accounts and RBAC, rendered
+// from upstream's own templates. Tests that run the hub controller and the agents as plain processes start from it.
+//
+//	ocm-manifests hub
+//	ocm-manifests agent
+package main
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"text/template"
+
+	"open-cluster-management.io/ocm/manifests"
+)
+
+// set is a group of template files and the values they are rendered with.
+type set struct {
+	files  embed.FS
+	roots  []string
+	values any
+}
+
+var sets = map[string]set{
+	"hub": {
+		files: manifests.ClusterManagerManifestFiles,
+		roots: []string{"cluster-manager/hub/crds", "cluster-manager/hub/registration", "cluster-manager/hub/placement", "cluster-manager/hub/work"},
+		values: manifests.HubConfig{
+			ClusterManagerName:      "cluster-manager",
+			ClusterManagerNamespace: "open-cluster-management-hub",
+			OperatorNamespace:       "open-cluster-management",
+		},
+	},
+	"agent": {
+		files: manifests.KlusterletManifestFiles,
+		roots: []string{"klusterlet/managed", "klusterlet/management"},
+		values: map[string]any{
+			"KlusterletName":             "klusterlet",
+			"KlusterletNamespace":        "open-cluster-management-agent",
+			"AgentNamespace":             "open-cluster-management-agent",
+			"OperatorNamespace":          "open-cluster-management",
+			"RegistrationServiceAccount": "klusterlet-registration-sa",
+			"WorkServiceAccount":         "klusterlet-work-sa",
+			"HubKubeConfigSecret":        "hub-kubeconfig-secret",
+			"Labels":                     map[string]string{},
+			"InstallMode":                "Default",
+		},
+	},
+}
+
+// wanted leaves out what needs pods: Deployments and everything around webhook servers.
+func wanted(path string) bool {
+	return strings.HasSuffix(path, ".yaml") && !strings.Contains(path, "deployment.yaml") && !strings.Contains(path, "webhook-")
+}
+
+func render(s set) error {
+	for _, root := range s.roots {
+		err := fs.WalkDir(s.files, root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !wanted(path) {
+				return err
+			}
+			text, err := s.files.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			parsed, err := template.New(path).Parse(string(text))
+			if err != nil {
+				return err
+			}
+			fmt.Printf("---\n# %s\n", path)
+			return parsed.Execute(os.Stdout, s.values)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func main() {
+	if len(os.Args) != 2 || sets[os.Args[1]].roots == nil {
+		fmt.Fprintln(os.Stderr, "usage: ocm-manifests hub|agent")
+		os.Exit(2)
+	}
+	if err := render(sets[os.Args[1]]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
