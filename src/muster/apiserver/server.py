@@ -7,7 +7,6 @@ acknowledged is lost.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import ssl
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from muster.apiserver.auth.vault import ClusterKeys, Vault
 from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
 from muster.apiserver.client import DirectClient
 from muster.apiserver.cluster import Clock, Cluster, utc_now
-from muster.apiserver.controllers import start_controllers
+from muster.apiserver.controllers import builtin_controllers
 from muster.apiserver.pipeline import Answer, Pipeline, status_response
 from muster.apiserver.request import split_cluster
 from muster.apiserver.wiring import build_pipeline, equip
@@ -63,7 +62,7 @@ class ApiServer:
         self.audit = Audit(config.audit_log) if config.audit_log else None
         self._pipeline: Pipeline = build_pipeline(self)
         self._http: HttpServer
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.controllers = builtin_controllers(self)
 
     @property
     def port(self) -> int:
@@ -100,6 +99,7 @@ class ApiServer:
             on_error=_on_error,
         )
         await self._http.start(self.config.host, self.config.port)
+        self.controllers.start()
         known = [name for name in self.store.clusters() if not name.startswith("_")]
         for name in dict.fromkeys((*self.config.clusters, *known)):
             await self.add_cluster(name)
@@ -109,9 +109,7 @@ class ApiServer:
 
     async def stop(self, grace: float = 5.0) -> None:
         await self._http.stop(grace)
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self.controllers.stop()
         await self.store.close()
         if self.audit is not None:
             self.audit.close()
@@ -126,7 +124,7 @@ class ApiServer:
         keys = await cluster.access.vault.keys(self.config.clock())
         self._tls.load_verify_locations(cadata=(keys.client_ca_pem + keys.proxy_ca_pem).decode())
         self.clusters[name] = cluster
-        self._tasks[name] = asyncio.create_task(start_controllers(self, cluster), name=f"controllers of {name}")
+        self.controllers.adopt(cluster)
         return cluster
 
     async def handle(self, request: Request) -> Answer:

@@ -1,13 +1,15 @@
-"""Controllers that live in the server: coroutines on the store's event stream."""
+"""Controllers that live in the server: functions of the store's event stream, run by one manager for all clusters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.apiserver.controllers.manager import ControllerManager
+from muster.apiserver.controllers.namespaces import NamespaceController
+
 if TYPE_CHECKING:
-    from muster.apiserver.cluster import Cluster
     from muster.apiserver.server import ApiServer
 
 
-async def start_controllers(server: ApiServer, cluster: Cluster) -> None:
-    return None
+def builtin_controllers(server: ApiServer) -> ControllerManager:
+    return ControllerManager(server, [NamespaceController(server)])

@@ -1,0 +1,181 @@
+"""Namespaces: a new one gets its default service account and the root CA; a deleted one is emptied, then let go.
+
+Content goes resource by resource; the namespace's conditions tell what is still there and why, and it is finalized when nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING
+
+from muster.apiserver.bootstrap import ROOT_CA_CONFIGMAP, ROOT_CA_DESCRIPTION
+from muster.apiserver.client import object_path
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.errors import ApiError
+from muster.apiserver.objects import metadata
+from muster.apiserver.registry.resource import Object
+from muster.store.api import Event
+
+if TYPE_CHECKING:
+    from muster.apiserver.server import ApiServer
+
+_NAMESPACES = "/namespaces"
+_FINALIZER = "kubernetes"
+_CONTENT_DELETED = "All content successfully deleted, may be waiting on finalization"
+_AT_ONCE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+_SKIPPED = frozenset({"/events"})
+"""Deleted last, so that what happens while a namespace goes can still be seen."""
+
+
+class NamespaceController:
+    name = "namespaces"
+    resources = (_NAMESPACES, "/serviceaccounts", "/configmaps")
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
+        if event.resource == _NAMESPACES:
+            return () if event.deleted else (event.entry.key,)
+        namespace, _, name = event.entry.key.partition("/")
+        mine = name == "default" if event.resource == "/serviceaccounts" else name == ROOT_CA_CONFIGMAP
+        return (namespace,) if mine else ()
+
+    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
+        return [entry.key for entry in cluster.store.list(cluster.name, _NAMESPACES) if entry.revision > 1]
+
+    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
+        namespace = cluster.read(_NAMESPACES, key)
+        if namespace is None:
+            return None
+        if namespace["metadata"].get("deletionTimestamp"):
+            return await self._empty(cluster, namespace)
+        await self._equip(cluster, key)
+        return None
+
+    async def _equip(self, cluster: Cluster, name: str) -> None:
+        client = self._server.client(cluster)
+        if cluster.entry("/serviceaccounts", f"{name}/default") is None:
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+            await _create(client.create(object_path("v1", "serviceaccounts", name), account))
+        ca = self._server.ca_pem.decode()
+        current = cluster.read("/configmaps", f"{name}/{ROOT_CA_CONFIGMAP}")
+        if current is not None and (current.get("data") or {}).get("ca.crt") == ca:
+            return
+        wanted: Object = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": ROOT_CA_CONFIGMAP, "annotations": {"kubernetes.io/description": ROOT_CA_DESCRIPTION}},
+            "data": {"ca.crt": ca},
+        }
+        path = object_path("v1", "configmaps", name)
+        if current is None:
+            await _create(client.create(path, wanted))
+        else:
+            await client.merge(f"{path}/{ROOT_CA_CONFIGMAP}", {"data": {"ca.crt": ca}})
+
+    async def _empty(self, cluster: Cluster, namespace: Object) -> float | None:
+        name = namespace["metadata"]["name"]
+        if _FINALIZER not in (namespace.get("spec") or {}).get("finalizers", ()):
+            return None
+        remaining, waiting_for = await self._delete_content(cluster, name)
+        await self._report(cluster, namespace, remaining, waiting_for)
+        if remaining:
+            return 0.2
+        finalizers = [f for f in namespace["spec"]["finalizers"] if f != _FINALIZER]
+        path = object_path("v1", "namespaces", "", name, "finalize")
+        current = cluster.read(_NAMESPACES, name)
+        if current is not None:
+            body = {**current, "spec": {**current["spec"], "finalizers": finalizers}}
+            await self._server.client(cluster).update(path, body)
+        return None
+
+    async def _delete_content(self, cluster: Cluster, name: str) -> tuple[dict[str, int], dict[str, int]]:
+        """(objects left per resource, objects left per finalizer) after asking everything to go."""
+        client = self._server.client(cluster)
+        rows = cluster.resources.storages()
+        remaining: dict[str, int] = {}
+        finalizers: dict[str, int] = {}
+        ordered = sorted(rows, key=lambda storage: storage in _SKIPPED)
+        for storage in ordered:
+            row = rows[storage]
+            if not row.namespaced or "delete" not in row.verbs:
+                continue
+            for entry in list(cluster.store.list(cluster.name, storage, name + "/")):
+                meta = metadata(entry)
+                if meta.deletionTimestamp is None:
+                    path = object_path(row.api_version, row.plural, name, meta.name)
+                    await _ignore_missing(client.delete(path, _AT_ONCE))
+            left = cluster.store.list(cluster.name, storage, name + "/")
+            if left:
+                remaining[row.group_resource] = len(left)
+                for entry in left:
+                    for finalizer in metadata(entry).finalizers or ():
+                        finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
+        return remaining, finalizers
+
+    async def _report(self, cluster: Cluster, namespace: Object, remaining: dict[str, int], finalizers: dict[str, int]) -> None:
+        conditions = deletion_conditions(namespace, remaining, finalizers, cluster.now())
+        status = {**(namespace.get("status") or {}), "conditions": conditions}
+        if conditions == (namespace.get("status") or {}).get("conditions"):
+            return
+        path = object_path("v1", "namespaces", "", namespace["metadata"]["name"], "status")
+        await _ignore_missing(self._server.client(cluster).merge(path, {"status": status}))
+
+
+def deletion_conditions(namespace: Object, remaining: dict[str, int], finalizers: dict[str, int], now: str) -> list[Object]:
+    """The five conditions of a terminating namespace, with times kept where nothing changed."""
+    content = finalizer_text = ""
+    if remaining:
+        parts = ", ".join(f"{resource} has {count} resource instances" for resource, count in sorted(remaining.items()))
+        content = f"Some resources are remaining: {parts}"
+    if finalizers:
+        parts = ", ".join(f"{finalizer} in {count} resource instances" for finalizer, count in sorted(finalizers.items()))
+        finalizer_text = f"Some content in the namespace has finalizers remaining: {parts}"
+    wanted = [
+        ("NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"),
+        ("NamespaceDeletionGroupVersionParsingFailure", False, "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+        (
+            "NamespaceDeletionContentFailure",
+            False,
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        (
+            "NamespaceContentRemaining",
+            bool(remaining),
+            "SomeResourcesRemain" if remaining else "ContentRemoved",
+            content or "All content successfully removed",
+        ),
+        (
+            "NamespaceFinalizersRemaining",
+            bool(finalizers),
+            "SomeFinalizersRemain" if finalizers else "ContentHasNoFinalizers",
+            finalizer_text or "All content-preserving finalizers finished",
+        ),
+    ]
+    old = {c["type"]: c for c in (namespace.get("status") or {}).get("conditions") or ()}
+    conditions = []
+    for kind, is_true, reason, message in wanted:
+        status = "True" if is_true else "False"
+        known = old.get(kind)
+        since = known["lastTransitionTime"] if known and known["status"] == status else now
+        conditions.append({"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message})
+    return conditions
+
+
+async def _create(call: Awaitable[object]) -> None:
+    """Create something that may have appeared, or whose namespace may have gone, in the meantime."""
+    try:
+        await call
+    except ApiError as error:
+        if error.code not in (403, 404, 409):
+            raise
+
+
+async def _ignore_missing(call: Awaitable[object]) -> None:
+    try:
+        await call
+    except ApiError as error:
+        if error.code != 404:
+            raise
