@@ -497,11 +497,12 @@ def _replacement(rng: Random, kind: Kind, live: Object, config: Object, version:
     made["apiVersion"] = version
     made["metadata"] = {**live["metadata"], **config.get("metadata", {})}
     entries = live["metadata"].get("managedFields", [])
+    versions = [version, "", *kind.versions] if kind.custom else [version, "", "v9"]
     roll = rng.random()
     if roll < 0.2:
         made["metadata"]["managedFields"] = rng.choice([[], [{}], entries[:1], entries[1:]])
     elif roll < 0.3 and entries:
-        made["metadata"]["managedFields"] = [{**entries[0], "apiVersion": rng.choice(["v9", version, ""])}, *entries[1:]]
+        made["metadata"]["managedFields"] = [{**entries[0], "apiVersion": rng.choice(versions)}, *entries[1:]]
     elif roll < 0.5:
         made["metadata"].pop("managedFields", None)
     return made

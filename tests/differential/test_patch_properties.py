@@ -7,7 +7,6 @@ before and must come to what the server answered. Each step starts from the serv
 import time
 from collections.abc import Iterator
 from copy import deepcopy
-from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -19,7 +18,6 @@ from muster.apiserver.registry.builtin import builtin_resources
 from muster.apiserver.registry.resource import Resource
 from muster.kube.apply import ApplyConflict, ApplyFailed, apply
 from muster.kube.defaulting import default as default_by_schema
-from muster.kube.duration import format_time
 from muster.kube.fieldset import FieldSet
 from muster.kube.jsonpatch import PatchError, apply_json_patch
 from muster.kube.managedfields import track
@@ -39,10 +37,6 @@ WRITES = 25
 _RESET: FieldSet = {"f:status": {}}
 _STATUS_RESET: dict[str, FieldSet] = {"Deployment": {"f:spec": {}, "f:metadata": {"f:labels": {}}}}
 _CUSTOM = Schema(CRD_SCHEMA)
-
-
-def _now() -> str:
-    return format_time(datetime.now(UTC))
 
 
 class Disagreement(Exception):
@@ -68,6 +62,7 @@ class Model:
         if self.resource is None:
             prune(obj, self.schema)
             default_by_schema(obj, self.schema)
+            obj["metadata"] = {key: value for key, value in obj["metadata"].items() if value not in ({}, [], None)}
             return obj
         obj, _ = strict.decode_typed(obj, self.schema)
         if defaults and self.resource.default is not None:
@@ -81,31 +76,31 @@ class Model:
 
     def reset_fields(self, subresource: str) -> FieldSet | None:
         if subresource == "status":
-            return {"f:spec": {}, "f:metadata": {}} if self.kind.custom else _STATUS_RESET[self.kind.name]
+            return {"f:spec": {}} if self.kind.custom else _STATUS_RESET[self.kind.name]
         return self.reset
 
-    def ownership(self, live: Object | None, new: Object, write: Write) -> list[Object]:
+    def ownership(self, live: Object | None, new: Object, write: Write, now: str) -> list[Object]:
         return track(
             live,
             new,
             self.schema,
             manager=write.manager,
             api_version=write.version or self.kind.api_version,
-            now=_now(),
+            now=now,
             subresource=write.subresource,
             reset=self.reset_fields(write.subresource),
             empty=self.empty,
             convert=self.convert,
         )
 
-    def apply(self, live: Object | None, write: Write) -> tuple[Object, list[Object]]:
+    def apply(self, live: Object | None, write: Write, now: str) -> tuple[Object, list[Object]]:
         return apply(
             live,
             write.body,
             self.schema,
             manager=write.manager,
             api_version=write.version or self.kind.api_version,
-            now=_now(),
+            now=now,
             force=write.force,
             subresource=write.subresource,
             reset=self.reset_fields(write.subresource),
@@ -136,7 +131,20 @@ def timeless(entries: list[Object] | None) -> list[Object]:
 
 def same(ours: Any, theirs: Any, what: str) -> None:
     if ours != theirs:
+        if isinstance(ours, list) and isinstance(theirs, list):
+            ours, theirs = [item for item in ours if item not in theirs], [item for item in theirs if item not in ours]
         raise Disagreement(f"{what}\n ours   {_shown(ours)}\n theirs {_shown(theirs)}")
+
+
+def latest(reply: Reply) -> str:
+    """The server's time of the write; ten managers are told apart by it, to the second."""
+    entries = (reply.json.get("metadata") or {}).get("managedFields") or []
+    return max((entry["time"] for entry in entries if "time" in entry), default="2030-01-01T00:00:00Z")
+
+
+def lines(message: str) -> list[str]:
+    """Several problems are listed in the order of a Go map, which has none."""
+    return sorted(message.splitlines())
 
 
 def _shown(value: Any) -> str:
@@ -160,14 +168,14 @@ def check_write(model: Model, live: Object, write: Write, reply: Reply) -> None:
     before = deepcopy(live)
     try:
         if write.content_type == APPLY_PATCH:
-            new, managed = model.apply(live, write)
+            new, managed = model.apply(live, write, latest(reply))
         else:
             new = model.patched(live, write)
     except ApplyConflict as conflict:
-        same({"code": 409, "message": str(conflict), "causes": conflict.causes}, _conflict(reply), "conflict")
+        same({"code": 409, "message": str(conflict), "causes": sorted(conflict.causes)}, _conflict(reply), "conflict")
         return
     except ApplyFailed as problem:
-        same({"code": 500, "message": str(problem)}, {"code": reply.status, "message": reply.json.get("message")}, "refusal")
+        same([500, *lines(str(problem))], [reply.status, *lines(reply.json.get("message", ""))], "refusal")
         return
     except PatchError:
         same(422, reply.status, "refused JSON patch")
@@ -183,14 +191,15 @@ def check_write(model: Model, live: Object, write: Write, reply: Reply) -> None:
         return  # The result is not a valid object; that is not for patching to decide.
     if reply.status != 200:
         raise Disagreement(f"ours applies, theirs answers {reply.status}: {reply.text}")
-    theirs = reply.json
-    same(content(endpoint_view(live, model.finish(new), write, model.kind)), content(theirs), "object")
+    theirs, finished = reply.json, model.finish(new)
+    same(content(endpoint_view(live, finished, write, model.kind)), content(theirs), "object")
     if write.content_type != APPLY_PATCH:
+        # Ownership is booked before the endpoint restores what it does not let through.
+        seen = {**finished, "metadata": {key: value for key, value in finished["metadata"].items() if key != "managedFields"}}
         sent = new["metadata"].get("managedFields")
-        seen = {**theirs, "metadata": {key: value for key, value in theirs["metadata"].items() if key != "managedFields"}}
         if sent is not None and not (model.kind.custom and sent == []):  # Custom resources drop an empty list on decoding.
             seen["metadata"]["managedFields"] = sent
-        managed = model.ownership(live, seen, write)
+        managed = model.ownership(live, seen, write, latest(reply))
     ours, owned = timeless(managed), timeless(theirs["metadata"].get("managedFields"))
     same(ours, owned, "managedFields")
     if not model.kind.custom:
@@ -199,8 +208,7 @@ def check_write(model: Model, live: Object, write: Write, reply: Reply) -> None:
 
 def _conflict(reply: Reply) -> Object:
     body = reply.json
-    causes = [(cause["message"], cause["field"]) for cause in body.get("details", {}).get("causes", [])]
-    causes.sort(key=lambda cause: cause[0])
+    causes = sorted((cause["message"], cause["field"]) for cause in body.get("details", {}).get("causes", []))
     return {"code": reply.status, "message": body.get("message"), "causes": causes}
 
 
@@ -227,10 +235,10 @@ def sequence(client: Client, kind: Kind, seed: str, namespace: str, writes: int)
     if rng.random() < 0.5:
         write = Write(APPLY_PATCH, first, "m1", force=True)
         reply = send(client, f"{collection}/{name}", write)
-        ours = model.apply(None, write)[1] if reply.status == 201 else []
+        ours = model.apply(None, write, latest(reply))[1] if reply.status == 201 else []
     else:
         reply = client.post(collection, first, query={"fieldManager": "m1"})
-        ours = model.ownership(None, _untracked(reply.json), Write("", first, "m1")) if reply.status == 201 else []
+        ours = model.ownership(None, _untracked(reply.json), Write("", first, "m1"), latest(reply)) if reply.status == 201 else []
     if reply.status != 201:
         return
     live = reply.json

@@ -131,7 +131,7 @@ def apply(
         try:
             merged, managers = request.apply(base, applied, managers, force)
         except ApplyConflict as conflict:
-            if manager != _KUBECTL or subresource:
+            if manager != _KUBECTL:
                 raise
             request.pardon(conflict, base)
             merged, managers = request.apply(base, applied, managers, True)

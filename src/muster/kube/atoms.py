@@ -73,17 +73,10 @@ class _SchemaAtom(Atom):
     @cached_property
     def list(self) -> ListAtom | None:  # type: ignore[override]
         schema = self._schema
-        element = DEDUCED if schema.items is None and schema.type else ATOMIC
-        defaults: dict[str, Any] = {}
-        if schema.items is not None:
-            element = self._below(schema.items)
-            defaults = {
-                name: child.raw["default"]
-                for name, child in schema.items.properties.items()
-                if child.raw.get("default") is not None
-            }
         associative, keys = _list_kind(schema)
-        return ListAtom(not associative, keys, element, defaults)
+        if schema.items is None:
+            return ListAtom(not associative, keys, ATOMIC, {})
+        return ListAtom(not associative, keys, self._below(schema.items), _key_defaults(schema.items, keys))
 
     @cached_property
     def map(self) -> MapAtom | None:  # type: ignore[override]
@@ -123,6 +116,23 @@ def _list_kind(schema: Schema) -> tuple[bool, tuple[str, ...]]:
     if "merge" in schema.patch_strategies:
         return True, (schema.patch_merge_key,) if schema.patch_merge_key else ()
     return False, ()
+
+
+def _key_defaults(item: Schema, keys: tuple[str, ...]) -> dict[str, Any]:
+    """What a key is where an item leaves it out. A string that Go structs always have (built-in types, by name) is empty then."""
+    defaults: dict[str, Any] = {}
+    always = set(item.raw.get("required", ())) if item.name else set()
+    if item.name.endswith(".LocalObjectReference"):
+        always.add("name")
+    for key in keys:
+        child = item.properties.get(key)
+        if child is None:
+            continue
+        if child.raw.get("default") is not None:
+            defaults[key] = child.raw["default"]
+        elif key in always and child.type == "string":
+            defaults[key] = ""
+    return defaults
 
 
 def atom_of(schema: Schema, preserve: bool = False, *, root: bool = False) -> Atom:

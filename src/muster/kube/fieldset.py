@@ -17,7 +17,7 @@ import orjson
 
 from muster.kube import gotext
 
-FieldSet: TypeAlias = "dict[str, FieldSet]"
+FieldSet: TypeAlias = dict[str, "FieldSet"]
 Path: TypeAlias = tuple[str, ...]
 
 SELF: Final = "."

@@ -38,7 +38,8 @@ def _no_merge_key(item: dict[str, Any], key: str) -> StrategicPatchError:
 
 
 def _wrong_type(expected: str, value: Any) -> StrategicPatchError:
-    return StrategicPatchError(f"expected a {expected}, but received a {gotext.type_name(value)}")
+    received = "%!s(<nil>)" if value is None else gotext.type_name(value)
+    return StrategicPatchError(f"expected a {expected}, but received a {received}")
 
 
 def apply_strategic_merge(original: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
@@ -338,18 +339,18 @@ def _check_order(items: list[Any], order: list[Any], key: str) -> None:
     for item in (*items, *order) if key else ():
         if not isinstance(item, dict):
             raise _wrong_type("map[string]interface {}", item)
-    expected = iter(order)
-    for item in items:
-        if isinstance(item, dict) and _DIRECTIVE in item:
-            continue
-        if key and key not in item:
-            raise _no_merge_key(item, key)
-        for place in expected:
-            if key and key not in place:
-                raise _no_merge_key(place, key)
-            if _key_of(place, key) == _key_of(item, key):
-                break
-        else:
-            raise StrategicPatchError(
-                f"The order in patch list:\n{gotext.text(items)}\n doesn't match {_ORDER} list:\n{gotext.text(order)}\n"
-            )
+    checked = [item for item in items if not (key and item.get(_DIRECTIVE) == "delete")]
+    at = 0
+    for place in order:
+        # Other directives stand for no item, but only as long as the order list goes on.
+        while at < len(checked) and isinstance(checked[at], dict) and _DIRECTIVE in checked[at]:
+            at += 1
+        if at == len(checked):
+            return
+        for side in (checked[at], place) if key else ():
+            if key not in side:
+                raise _no_merge_key(side, key)
+        at += _key_of(place, key) == _key_of(checked[at], key)
+    if at < len(checked):
+        shown = f"{gotext.text(items)}\n doesn't match {_ORDER} list:\n{gotext.text(order)}"
+        raise StrategicPatchError(f"The order in patch list:\n{shown}\n")
