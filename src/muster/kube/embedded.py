@@ -65,10 +65,10 @@ def coerce(obj: dict[str, Any], schema: Schema) -> tuple[list[str], FieldError |
             if name in resource and not isinstance(resource[name], str):
                 return sorted(unknown), invalid(f"{path}.{name}", resource[name], "must be a string")
         if "metadata" in resource:
-            problem = _malformed(resource["metadata"])
+            problem = malformed_metadata(resource["metadata"])
             if problem:
                 return sorted(unknown), invalid(f"{path}.metadata", resource["metadata"], problem)
-            unknown += [f"{path}.metadata.{name}" for name in _clean(resource["metadata"])]
+            unknown += [f"{path}.metadata.{name}" for name in clean_metadata(resource["metadata"])]
     return sorted(unknown), None
 
 
@@ -85,7 +85,7 @@ def check_resource(resource: dict[str, Any], path: str) -> list[FieldError]:
     if "kind" in resource:
         errors += _check_kind(resource["kind"], _at(path, "kind"))
     if "metadata" in resource:
-        problem = _malformed(resource["metadata"])
+        problem = malformed_metadata(resource["metadata"])
         if problem:
             errors.append(invalid(_at(path, "metadata"), resource["metadata"], problem))
         else:
@@ -122,7 +122,7 @@ def _at(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _malformed(metadata: Any) -> str:
+def malformed_metadata(metadata: Any) -> str:
     """Why a value cannot be read as ObjectMeta, empty if it can."""
     if metadata is None:
         return ""
@@ -160,7 +160,7 @@ def _fits(value: Any, expected: str) -> bool:
     return isinstance(value, _PYTHON_TYPE[expected])
 
 
-def _clean(metadata: dict[str, Any] | None) -> list[str]:
+def clean_metadata(metadata: dict[str, Any] | None) -> list[str]:
     """Remove unknown, null and empty fields; returns the names of the unknown ones."""
     if metadata is None:
         return []

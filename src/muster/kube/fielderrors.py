@@ -56,6 +56,13 @@ class Omitted:
 OMITTED: Final = Omitted()
 
 
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A value whose text is known already (a Go struct, whose fields have an order of their own)."""
+
+    text: str
+
+
 def quote(text: str) -> str:
     """A string as Go's %q prints it."""
     if text.isprintable() and '"' not in text and "\\" not in text:
@@ -74,6 +81,8 @@ def _shown(value: Any) -> str:
         return "null"
     if isinstance(value, str):
         return quote(value)
+    if isinstance(value, Rendered):
+        return value.text
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

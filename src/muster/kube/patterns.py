@@ -60,4 +60,4 @@ def _in_go_words(problem: Exception) -> str:
     text = raw.decode() if isinstance(raw, bytes) else str(raw)
     phrase, _, argument = text.partition(": ")
     wording = _GO_WORDING.get(phrase, phrase)
-    return f"error parsing regexp: {wording}" + (f": `{argument}`" if argument else "")
+    return f"error parsing regexp: {wording}: `{argument}`"

@@ -1,0 +1,92 @@
+"""Table columns of custom resources: the name, then the definition's printer columns, or the age if it declares none.
+
+A cell is the first value its JSONPath finds, shown by the column's type; a value that does not fit the type is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from muster.apiserver.registry import catalog
+from muster.apiserver.registry.resource import Column, Object
+from muster.kube import gotext
+from muster.kube.jsonpath import JSONPath, JSONPathError, compile_path
+
+Raw = Mapping[str, Any]
+_AGE: Final[Raw] = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+
+def table_columns(columns: Sequence[Raw] | None) -> tuple[Column, ...]:
+    printed = catalog.columns()["ConfigMap"]
+    name, age = printed[0], printed[-1]
+    shown = [Column("Name", format="name", description=name["description"], render=lambda obj: obj["metadata"].get("name", ""))]
+    for column in columns or [{**_AGE, "description": age["description"]}]:
+        path = column["jsonPath"]
+        description = column.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
+        shown.append(
+            Column(
+                name=column["name"],
+                type=column["type"],
+                format=column.get("format") or "",
+                description=description,
+                priority=column.get("priority") or 0,
+                path=path,
+                render=_cell(path, column["type"]),
+            )
+        )
+    return tuple(shown)
+
+
+def _cell(path: str, kind: str) -> Callable[[Object], Any]:
+    try:
+        compiled: JSONPath | None = compile_path(path)
+    except JSONPathError:
+        compiled = None
+    show = _SHOW.get(kind, _nothing)
+
+    def read(obj: Object) -> Any:
+        if compiled is None:
+            return None
+        try:
+            found = compiled.find(obj)
+        except JSONPathError:
+            return None
+        return show(found[0]) if found else None
+
+    return read
+
+
+def _nothing(value: Any) -> Any:
+    return None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return gotext.encode_json(value)
+    return "<nil>" if value is None else gotext.text(value)
+
+
+def _integer(value: Any) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _boolean(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _date(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+_SHOW: Final[dict[str, Callable[[Any], Any]]] = {
+    "string": _text,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "date": _date,
+}

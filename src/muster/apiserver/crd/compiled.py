@@ -1,0 +1,274 @@
+"""A stored CustomResourceDefinition to the rows the request pipeline serves: one `Resource` per served version.
+
+What depends on a version's schema alone (pruning, defaults, validation, rules) is compiled once per content and shared by all
+logical clusters, bounded and least recently used first out. A `CustomVersion` adds what belongs to one definition: its sibling
+versions and the way objects are converted between them.
+
+Reading follows the real server: an object is pruned and defaulted by the schema of the version it is stored in, converted, then
+pruned by the schema of the version that was asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from muster.apiserver.crd.cells import table_columns
+from muster.apiserver.crd.conversion import Converter, converter_for
+from muster.apiserver.crd.rules import rule_tree
+from muster.apiserver.crd.scale import check_scale
+from muster.apiserver.crd.webhook import ResolveService
+from muster.apiserver.decode.errors import DecodeError
+from muster.apiserver.registry import catalog
+from muster.apiserver.registry.resource import Object, Resource, Scale, Subresource
+from muster.kube import gotext
+from muster.kube.defaulting import defaulter
+from muster.kube.embedded import check_embedded, clean_metadata, coerce, malformed_metadata
+from muster.kube.fielderrors import (
+    NOT_SUPPORTED,
+    REQUIRED,
+    TOO_LONG,
+    TOO_MANY,
+    TYPE_INVALID,
+    FieldError,
+    invalid,
+)
+from muster.kube.jsonpath import compile_path
+from muster.kube.listtypes import duplicates
+from muster.kube.openapi import NOWHERE
+from muster.kube.prune import pruner
+from muster.kube.ratchet import Correlation
+from muster.kube.schema import Schema
+from muster.kube.validation import SchemaValidator
+
+SHARED_SCHEMAS: Final = 1024
+_BLOCKING: Final = frozenset({NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID})
+_RULES_SKIPPED: Final = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
+)
+_OBJECT_META: Final = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
+
+class CompiledSchema:
+    """Everything one version's schema decides."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self.schema = Schema(raw)
+        typed = {**raw, "properties": {**(raw.get("properties") or {}), **_TYPE_FIELDS}}
+        self.served = Schema(typed, catalog.definitions())
+        """The schema with the fields every object has, for patches and field ownership."""
+        self.prune = pruner(self.schema)
+        self.default = defaulter(self.schema)
+        self.validator = SchemaValidator(raw)
+        status = (raw.get("properties") or {}).get("status")
+        self.status_validator = None if status is None else SchemaValidator(status)
+        self.rules = rule_tree(raw)
+
+
+_TYPE_FIELDS: Final[dict[str, Any]] = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"$ref": _OBJECT_META},
+}
+_compiled: OrderedDict[bytes, CompiledSchema] = OrderedDict()
+
+
+def compiled_schema(raw: Mapping[str, Any]) -> CompiledSchema:
+    """The compiled form of a schema, shared by content."""
+    key = hashlib.sha256(orjson.dumps(raw)).digest()
+    found = _compiled.get(key)
+    if found is None:
+        found = _compiled[key] = CompiledSchema(raw)
+        if len(_compiled) > SHARED_SCHEMAS:
+            _compiled.popitem(last=False)
+    else:
+        _compiled.move_to_end(key)
+    return found
+
+
+class CustomVersion:
+    """One served version of a custom resource, as the request pipeline sees it."""
+
+    def __init__(
+        self,
+        api_version: str,
+        storage_version: str,
+        schemas: Mapping[str, CompiledSchema],
+        converter: Converter,
+        scale: Scale | None,
+        mixed: bool,
+    ) -> None:
+        """`schemas` has all versions of the definition by apiVersion; `mixed` says that stored objects may be of several."""
+        self.api_version = api_version
+        self._storage_version = storage_version
+        self._schemas = schemas
+        self._own = schemas[api_version]
+        self._converter = converter
+        self._scale = scale
+        self.needs_webhook = converter.remote and (mixed or api_version != storage_version)
+
+    def prune(self, obj: Object) -> list[str]:
+        """Drop what the schema does not know; returns the paths. Raises DecodeError for malformed metadata."""
+        problem = malformed_metadata(obj.get("metadata"))
+        if problem:
+            raise DecodeError(problem)
+        unknown = [f"metadata.{name}" for name in clean_metadata(obj.get("metadata"))]
+        unknown += self._own.prune(obj)
+        inner, malformed = coerce(obj, self._own.schema)
+        if malformed is not None:
+            raise DecodeError(str(malformed))
+        return unknown + inner
+
+    def default(self, obj: Object) -> None:
+        self._own.default(obj)
+
+    def validate(self, obj: Object, old: Object | None, subresource: str = "") -> list[FieldError]:
+        """Everything wrong with an object by its schema, lists, scale and rules, apart from its own metadata."""
+        own = self._own
+        if subresource == "status" and old is not None:
+            errors = self._validate_status(obj, old)
+        else:
+            errors = own.validator.errors(obj, old)
+            errors += check_scale(self._scale, obj)
+            errors += check_embedded(obj, own.schema)
+            repeated = duplicates(obj, own.schema)
+            if repeated and (old is None or not duplicates(old, own.schema)):
+                errors += repeated
+        if own.rules is not None:
+            if any(error.reason in _BLOCKING for error in errors):
+                errors.append(invalid(NOWHERE, None, _RULES_SKIPPED))
+            else:
+                correlation = None if old is None else Correlation(obj, old, own.validator.node)
+                errors += own.rules.errors(obj, old, correlation)
+        return errors
+
+    def _validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if "status" in obj and self._own.status_validator is not None:
+            errors += self._own.status_validator.errors(obj["status"], old.get("status"), "status")
+        errors += check_scale(self._scale, obj, spec=False)
+        repeated = duplicates(obj, self._own.schema)
+        if repeated and not duplicates(old, self._own.schema):
+            errors += repeated
+        return errors
+
+    def present(self, value: bytes) -> bytes | None:
+        """Stored bytes in this version with today's defaults; None if that takes a webhook."""
+        obj: Object = orjson.loads(value)
+        if obj["apiVersion"] != self.api_version and self._converter.remote:
+            return None
+        self._settle(obj)
+        if obj["apiVersion"] != self.api_version:
+            obj["apiVersion"] = self.api_version
+            self._own.prune(obj)
+        return orjson.dumps(obj)
+
+    def _settle(self, obj: Object) -> None:
+        """Prune and default a stored object by the schema of the version it is stored in."""
+        stored = self._schemas.get(obj["apiVersion"])
+        if stored is not None:
+            stored.prune(obj)
+            stored.default(obj)
+
+    async def convert_stored(self, objects: Sequence[Object]) -> list[Object]:
+        """Stored objects in this version, in order."""
+        for obj in objects:
+            self._settle(obj)
+        return await self._convert(objects, self.api_version)
+
+    async def to_storage(self, obj: Object) -> Object:
+        """An object of this version in the storage version."""
+        return (await self._convert([obj], self._storage_version))[0]
+
+    async def _convert(self, objects: Sequence[Object], api_version: str) -> list[Object]:
+        converted = await self._converter.convert(objects, api_version)
+        schema = self._schemas[api_version]
+        for before, obj in zip(objects, converted, strict=True):
+            if before["apiVersion"] != api_version or before is not obj:
+                schema.prune(obj)
+        return converted
+
+
+def compile_definition(definition: Mapping[str, Any], resolve_service: ResolveService | None = None) -> list[Resource]:
+    """The rows of all served versions of a definition, under its accepted names."""
+    spec = definition["spec"]
+    group, versions = spec["group"], spec["versions"]
+    accepted = (definition.get("status") or {}).get("acceptedNames") or {}
+    names = accepted if accepted.get("kind") else spec["names"]
+    storage = f"{group}/{next(version['name'] for version in versions if version.get('storage'))}"
+    schemas = {f"{group}/{version['name']}": compiled_schema(_schema_of(version)) for version in versions}
+    converter = converter_for(definition, resolve_service)
+    mixed = len((definition.get("status") or {}).get("storedVersions") or ()) > 1
+    rows = []
+    for version in versions:
+        if not version.get("served"):
+            continue
+        api_version = f"{group}/{version['name']}"
+        scale = _scale_of(version)
+        custom = CustomVersion(api_version, storage, schemas, converter, scale, mixed)
+        rows.append(
+            Resource(
+                group=group,
+                version=version["name"],
+                plural=names["plural"],
+                kind=names["kind"],
+                namespaced=spec["scope"] == "Namespaced",
+                schema=schemas[api_version].served,
+                singular=names.get("singular") or "",
+                list_kind=names.get("listKind") or "",
+                short_names=tuple(names.get("shortNames") or ()),
+                categories=tuple(names.get("categories") or ()),
+                verbs=_VERBS,
+                subresources=_subresources_of(version, names["kind"], group),
+                storage_version=storage,
+                tracks_generation=True,
+                needs_resource_version=True,
+                columns=table_columns(version.get("additionalPrinterColumns")),
+                selectable={
+                    field["jsonPath"].removeprefix("."): _reader(field["jsonPath"])
+                    for field in version.get("selectableFields") or ()
+                },
+                scale=scale,
+                custom=custom,
+            )
+        )
+    return rows
+
+
+def _schema_of(version: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A version without a schema keeps everything."""
+    raw: Mapping[str, Any] | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    return raw if raw is not None else {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def _scale_of(version: Mapping[str, Any]) -> Scale | None:
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is None:
+        return None
+    return Scale(scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath") or "")
+
+
+def _subresources_of(version: Mapping[str, Any], kind: str, group: str) -> dict[str, Subresource]:
+    given = version.get("subresources") or {}
+    found: dict[str, Subresource] = {}
+    if given.get("status") is not None:
+        found["status"] = Subresource("status", kind, ("get", "patch", "update"))
+    if given.get("scale") is not None:
+        found["scale"] = Subresource("scale", "Scale", ("get", "patch", "update"), "autoscaling", "v1", storage=False)
+    return found
+
+
+def _reader(path: str) -> Any:
+    """The value of a selectable field as text, empty where it is absent."""
+    compiled = compile_path(path)
+
+    def read(obj: Object) -> str:
+        found = compiled.find(obj)
+        return gotext.text(found[0]) if found and found[0] is not None else ""
+
+    return read

@@ -1,0 +1,276 @@
+"""`x-kubernetes-validations`: rules of a schema, compiled once and evaluated on every write.
+
+The tree follows the schema, but only along branches that lead to a rule. At a node `self` is the value there and `oldSelf` the
+value of the same place before an update; a rule that reads `oldSelf` is skipped where there is none, unless it is optional. An
+error of a rule that reads only `self` is dropped when the value did not change (ratcheting). One cost budget is shared by all
+rules of an object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.cel import (
+    BOOL,
+    RUNTIME_COST_BUDGET,
+    STRING,
+    CompileError,
+    CostBudget,
+    CostExceeded,
+    Declaration,
+    Environment,
+    EvaluationError,
+    InstantiationError,
+    Program,
+    ResultTypeError,
+    from_structural_schema,
+    optional_declaration,
+)
+from muster.cel.environment import PER_CALL_LIMIT
+from muster.kube.fielderrors import DUPLICATE, FORBIDDEN, INVALID, OMITTED, REQUIRED, FieldError, invalid
+from muster.kube.fieldpaths import BadFieldPath, resolve
+from muster.kube.openapi import NOWHERE
+from muster.kube.ratchet import Correlation, MapList
+
+Raw = Mapping[str, Any]
+MAX_MESSAGE: Final = 5 * 1024
+_TYPE_META: Final = frozenset({"apiVersion", "kind"})
+_OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+_REASONS: Final = {
+    None: INVALID,
+    "FieldValueInvalid": INVALID,
+    "FieldValueForbidden": FORBIDDEN,
+    "FieldValueRequired": REQUIRED,
+    "FieldValueDuplicate": DUPLICATE,
+}
+
+
+class _Stop(Exception):
+    """The budget is used up; what was found so far is the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule; `problem` and `message_problem` say why it or its messageExpression does not compile."""
+
+    source: Raw
+    program: Program | None
+    message: Program | None
+    field: str
+    problem: str = ""
+    message_problem: str = ""
+
+    @property
+    def uses_old_self(self) -> bool:
+        return self.program is not None and "oldSelf" in self.program.references
+
+    @property
+    def optional_old_self(self) -> bool:
+        return bool(self.source.get("optionalOldSelf"))
+
+    @property
+    def summary(self) -> str:
+        """What errors call the rule: its message, else its text."""
+        return (self.source.get("message") or self.source.get("rule") or "").strip()
+
+
+def compile_rules(raw: Raw, declaration: Declaration) -> list[Rule]:
+    """The rules of one node, each compiled or with the reason why not."""
+    plain = Environment({"self": declaration, "oldSelf": declaration})
+    with_optional: Environment | None = None
+    rules = []
+    for source in raw.get("x-kubernetes-validations") or ():
+        environment = plain
+        if source.get("optionalOldSelf"):
+            if with_optional is None:
+                with_optional = Environment({"self": declaration, "oldSelf": optional_declaration(declaration)})
+            environment = with_optional
+        rules.append(_compile_rule(source, environment, raw))
+    return rules
+
+
+def _compile_rule(source: Raw, environment: Environment, raw: Raw) -> Rule:
+    field = ""
+    if source.get("fieldPath"):
+        try:
+            field = resolve(source["fieldPath"], raw).text
+        except BadFieldPath:
+            field = ""
+    try:
+        program = environment.compile(source.get("rule") or "", BOOL)
+    except ResultTypeError:
+        return Rule(source, None, None, field, "cel expression must evaluate to a bool")
+    except InstantiationError as error:
+        return Rule(source, None, None, field, f"program instantiation failed: {error}")
+    except CompileError as error:
+        return Rule(source, None, None, field, f"compilation failed: {error}")
+    message, wrong = _compile_message(source.get("messageExpression") or "", environment)
+    return Rule(source, program, message, field, "", wrong)
+
+
+def _compile_message(text: str, environment: Environment) -> tuple[Program | None, str]:
+    if not text:
+        return None, ""
+    try:
+        return environment.compile(text, STRING), ""
+    except ResultTypeError:
+        return None, "messageExpression must evaluate to a string"
+    except InstantiationError as error:
+        return None, f"messageExpression instantiation failed: {error}"
+    except CompileError as error:
+        return None, f"messageExpression compilation failed: {error}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in old and new object a rule stands: the correlation of this very place, else that of the nearest ancestor."""
+
+    here: Correlation | None = None
+    above: Correlation | None = None
+
+    def key(self, name: str) -> _Place:
+        if self.here is None:
+            return self
+        if self.above is None and name in _TYPE_META:
+            return _Place()
+        return _Place(self.here.key(name), self.here)
+
+    def index(self, position: int) -> _Place:
+        return self if self.here is None else _Place(self.here.index(position), self.here)
+
+    @property
+    def unchanged(self) -> bool:
+        judged = self.here if self.here is not None else self.above
+        return judged is not None and judged.unchanged
+
+
+class RuleTree:
+    """The rules at and below one schema node."""
+
+    __slots__ = ("_additional", "_items", "_keys", "_properties", "_rules", "_type")
+
+    def __init__(self, raw: Raw, root: bool) -> None:
+        self._type: str = raw.get("type") or ""
+        self._keys = tuple(raw.get("x-kubernetes-list-map-keys") or ()) if raw.get("x-kubernetes-list-type") == "map" else ()
+        self._rules: list[Rule] = []
+        if raw.get("x-kubernetes-validations"):
+            declaration = from_structural_schema(raw, root=root)
+            if declaration is not None:
+                self._rules = compile_rules(raw, declaration)
+        items, additional = raw.get("items"), raw.get("additionalProperties")
+        self._items = _subtree(items)
+        self._additional = _subtree(additional)
+        self._properties = {
+            name: tree for name, child in (raw.get("properties") or {}).items() if (tree := _subtree(child)) is not None
+        }
+
+    @property
+    def empty(self) -> bool:
+        return not (self._rules or self._properties or self._items or self._additional)
+
+    def errors(self, value: Any, old: Any = None, correlation: Correlation | None = None, base: str = "") -> list[FieldError]:
+        """Rules that a value breaks. With `correlation`, unchanged parts are not held against the writer."""
+        errors: list[FieldError] = []
+        with contextlib.suppress(_Stop):
+            self._walk(value, old, base, _Place(correlation), errors, CostBudget(RUNTIME_COST_BUDGET))
+        return errors
+
+    def _walk(self, value: Any, old: Any, path: str, place: _Place, errors: list[FieldError], budget: CostBudget) -> None:
+        if value is None:
+            return
+        if self._rules:
+            self._evaluate(value, old, path, place, errors, budget)
+        if value.__class__ is dict:
+            before = old if old.__class__ is dict else {}
+            if self._additional is not None:
+                for name, field in value.items():
+                    self._additional._walk(field, before.get(name), f"{path}[{name}]", place.key(name), errors, budget)
+            for name, tree in self._properties.items():
+                if name in value:
+                    below = f"{path}.{name}" if path else name
+                    tree._walk(value[name], before.get(name), below, place.key(name), errors, budget)
+        elif value.__class__ is list and self._items is not None:
+            earlier = MapList(old if old.__class__ is list else [], self._keys) if self._keys else None
+            for index, item in enumerate(value):
+                match = None if earlier is None else earlier.get(item)
+                self._items._walk(item, match, f"{path}[{index}]", place.index(index), errors, budget)
+
+    def _evaluate(self, value: Any, old: Any, path: str, place: _Place, errors: list[FieldError], budget: CostBudget) -> None:
+        if budget.remaining <= 0:
+            errors.append(self._invalid(path, _OUT_OF_BUDGET))
+            raise _Stop
+        for rule in self._rules:
+            if rule.program is None:
+                errors.append(self._invalid(path, f"rule compile error: {rule.problem}"))
+                continue
+            if rule.uses_old_self and old is None and not rule.optional_old_self:
+                continue
+            variables: dict[str, Any] = {"self": value, "oldSelf": old}
+            if self._holds(rule, rule.program, variables, path, errors, budget):
+                continue
+            error = self._broken(rule, variables, value, path, budget)
+            if rule.uses_old_self or not place.unchanged:
+                errors.append(error)
+
+    def _invalid(self, path: str, detail: str) -> FieldError:
+        return invalid(path or NOWHERE, self._type, detail)
+
+    def _holds(
+        self, rule: Rule, program: Program, variables: dict[str, Any], path: str, errors: list[FieldError], budget: CostBudget
+    ) -> bool:
+        """Whether a rule is fulfilled, or failed in a way that is reported already."""
+        before = budget.remaining
+        try:
+            return bool(program.evaluate(variables, budget))
+        except CostExceeded as error:
+            if before < PER_CALL_LIMIT:
+                errors.append(self._invalid(path, _OUT_OF_BUDGET))
+            else:
+                text = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {rule.summary}"
+                errors.append(self._invalid(path, text))
+            raise _Stop from None
+        except EvaluationError as error:
+            if str(error).startswith("no such overload"):
+                detail = (
+                    f"'{error}': call arguments did not match a supported operator, function or macro signature for rule: "
+                    f"{rule.summary}"
+                )
+            else:
+                detail = f"{error} evaluating rule: {rule.summary}"
+            errors.append(self._invalid(path, detail))
+            return True
+
+    def _broken(self, rule: Rule, variables: dict[str, Any], value: Any, path: str, budget: CostBudget) -> FieldError:
+        field = ".".join(part for part in (path, rule.field) if part) or NOWHERE
+        shown = OMITTED if self._type in ("object", "array") else value
+        reason = _REASONS.get(rule.source.get("reason"), INVALID)
+        message = _message(rule, variables, budget) or (rule.source.get("message") or "").strip() or f"failed rule: {rule.summary}"
+        return FieldError(reason, field, shown, "" if reason == DUPLICATE else message)
+
+
+def _subtree(raw: Any) -> RuleTree | None:
+    if not isinstance(raw, Mapping):
+        return None
+    tree = RuleTree(raw, bool(raw.get("x-kubernetes-embedded-resource")))
+    return None if tree.empty else tree
+
+
+def _message(rule: Rule, variables: dict[str, Any], budget: CostBudget) -> str:
+    """What the messageExpression says; empty where it fails, is too long or has line breaks, so that the plain message is used."""
+    if rule.message is None:
+        return ""
+    try:
+        text = rule.message.evaluate(variables, budget)
+    except (EvaluationError, CostExceeded):
+        return ""
+    trimmed = text.strip() if isinstance(text, str) else ""
+    return trimmed if len(trimmed.encode()) <= MAX_MESSAGE and "\n" not in trimmed else ""
+
+
+def rule_tree(raw: Raw, root: bool = True) -> RuleTree | None:
+    """The rules of a resource's schema, None if it has none."""
+    tree = RuleTree(raw, root)
+    return None if tree.empty else tree
