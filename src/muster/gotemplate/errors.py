@@ -1,0 +1,61 @@
+"""The errors of the template engine.
+
+Every failure that a caller can meet is a `TemplateError`; its text is what Go would have printed, and its fields say
+where. Three kinds exist: the text does not parse, an execution failed, or an execution went beyond its limits. The
+two exceptions at the end are private to the engine: helpers raise them, and the engine turns them into a located
+`ExecError` (see `template.py`). `GoError` is also what a template function raises to report an error as Go would.
+"""
+
+from __future__ import annotations
+
+
+class TemplateError(Exception):
+    """A template that cannot be parsed or executed; `str()` gives Go's full text."""
+
+    def __init__(self, text: str, *, message: str, name: str = "", line: int = 0, column: int | None = None) -> None:
+        super().__init__(text)
+        self.message = message
+        """The reason alone, without the place."""
+        self.name = name
+        """The name of the template in which it happened."""
+        self.line = line
+        """1-based line in the template text; 0 if unknown."""
+        self.column = column
+        """0-based byte offset in the line, as Go counts; parse errors have none."""
+
+
+class ParseError(TemplateError):
+    """The template text is not a template."""
+
+
+class ExecError(TemplateError):
+    """Executing the template failed; `node` is the source of the part that failed, `__cause__` the reason if any."""
+
+    def __init__(
+        self, text: str, *, message: str, name: str = "", line: int = 0, column: int | None = None, node: str = ""
+    ) -> None:
+        super().__init__(text, message=message, name=name, line=line, column=column)
+        self.node = node
+
+
+class LimitError(ExecError):
+    """The execution went beyond one of its `Limits`."""
+
+
+class GoError(Exception):
+    """What a template function raises for an error; the engine prefixes `error calling <name>: `."""
+
+
+class EvalFailure(Exception):
+    """An evaluation rule was broken (wrong type, missing field…); carries the bare reason.
+
+    `{node}` in the reason stands for the source of the failing node, for helpers that do not know it.
+    """
+
+    def __init__(self, reason: str, *, names_node: bool = False) -> None:
+        super().__init__(reason)
+        self.names_node = names_node
+
+
+class LimitExceeded(Exception):
+    """A limit was reached inside a helper; becomes a `LimitError`."""

@@ -1,0 +1,330 @@
+"""Go's `strconv`: quoting, unquoting, and numbers as text.
+
+Digits come from Python's own correctly rounded conversions (`repr` is the shortest round-trip form, `%.*e` is exact);
+this module only lays them out by Go's rules. Parsing accepts Go's syntax (base prefixes, underscores with base 0,
+hexadecimal floats) and nothing that only Python accepts. Errors carry Go's texts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from functools import lru_cache
+
+from muster.gotemplate.errors import GoError
+from muster.gotemplate.golang import unicode
+
+_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\"}
+_UNESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
+_PLAIN = re.compile(r"[ !#-\[\]-~]*\Z")
+INVALID_SYNTAX = "invalid syntax"
+OUT_OF_RANGE = "value out of range"
+
+
+def _escape(char: str, quote: str, ascii_only: bool) -> str:
+    if char in (quote, "\\"):
+        return "\\" + char
+    code = ord(char)
+    if (code < 0x80 or not ascii_only) and unicode.is_print(char) and not 0xDC80 <= code <= 0xDCFF:
+        return char
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x20 or code == 0x7F:
+        return f"\\x{code:02x}"
+    if 0xD800 <= code <= 0xDFFF:
+        return "\\ufffd"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def quote(text: str, ascii_only: bool = False) -> str:
+    """`strconv.Quote`, or `QuoteToASCII`."""
+    if _PLAIN.match(text):
+        return f'"{text}"'
+    return '"' + "".join(_escape(char, '"', ascii_only) for char in text) + '"'
+
+
+def quote_rune(code: int, ascii_only: bool = False) -> str:
+    if not 0 <= code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+        code = 0xFFFD
+    return "'" + _escape(chr(code), "'", ascii_only) + "'"
+
+
+def can_backquote(text: str) -> bool:
+    return not any(c == "`" or c == "\x7f" or c == "\ufeff" or (c < " " and c != "\t") or "\ud800" <= c <= "\udfff"
+                   for c in text)  # fmt: skip
+
+
+def _unquote_char(text: str, at: int, quote_char: str, into: bytearray) -> int:
+    """Reads one character or escape at `at`, appends its bytes, and returns the position after it."""
+    char = text[at]
+    if char == quote_char and quote_char in "'\"":
+        raise GoError(INVALID_SYNTAX)
+    if char != "\\":
+        into += char.encode("utf-8", "surrogateescape")
+        return at + 1
+    if at + 1 >= len(text):
+        raise GoError(INVALID_SYNTAX)
+    kind = text[at + 1]
+    if kind in _UNESCAPES:
+        into += _UNESCAPES[kind].encode()
+        return at + 2
+    width = {"x": 2, "u": 4, "U": 8}.get(kind)
+    if width is not None:
+        digits = text[at + 2 : at + 2 + width]
+        if not re.fullmatch(f"[0-9a-fA-F]{{{width}}}", digits):
+            raise GoError(INVALID_SYNTAX)
+        code = int(digits, 16)
+        if kind == "x":
+            into.append(code)
+        elif code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+            raise GoError(INVALID_SYNTAX)
+        else:
+            into += chr(code).encode()
+        return at + 2 + width
+    if kind in "01234567":
+        digits = text[at + 1 : at + 4]
+        if not re.fullmatch("[0-7]{3}", digits) or int(digits, 8) > 255:
+            raise GoError(INVALID_SYNTAX)
+        into.append(int(digits, 8))
+        return at + 4
+    if kind in "'\"":
+        if kind != quote_char:
+            raise GoError(INVALID_SYNTAX)
+        into += kind.encode()
+        return at + 2
+    raise GoError(INVALID_SYNTAX)
+
+
+def unquote(text: str) -> str:
+    """`strconv.Unquote` of a double- or back-quoted string."""
+    if len(text) < 2 or text[0] != text[-1] or text[0] not in '`"':
+        raise GoError(INVALID_SYNTAX)
+    body = text[1:-1]
+    if text[0] == "`":
+        if "`" in body:
+            raise GoError(INVALID_SYNTAX)
+        return body.replace("\r", "")
+    if "\\" not in body and '"' not in body and "\n" not in body:
+        return body
+    if "\n" in body:
+        raise GoError(INVALID_SYNTAX)
+    into, at = bytearray(), 0
+    while at < len(body):
+        at = _unquote_char(body, at, '"', into)
+    return into.decode("utf-8", "surrogateescape")
+
+
+def unquote_char_constant(text: str) -> int:
+    """The rune of a character constant such as 'a' or '\\n'; `text` includes the quotes."""
+    body = text[1:]
+    if not body:
+        raise GoError(INVALID_SYNTAX)
+    into = bytearray()
+    end = _unquote_char(body, 0, "'", into)
+    if body[end:] != "'":
+        raise GoError(f"malformed character constant: {text}")
+    if body[0] == "\\" and body[1:2] and body[1] in "x01234567":
+        return into[0]
+    char = into.decode("utf-8", "replace")
+    return ord(char[0])
+
+
+_UNDERSCORE_OK = re.compile(r"[+-]?(?:0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|[0-9](?:_?[0-9])*)\Z")
+_DIGITS = {2: "[01]+", 8: "[0-7]+", 10: "[0-9]+", 16: "[0-9a-fA-F]+"}
+
+
+def _parse_digits(text: str, base: int) -> int:
+    """The magnitude of unsigned digits; raises GoError(INVALID_SYNTAX)."""
+    if base == 0:
+        if "_" in text:
+            if not _UNDERSCORE_OK.match(text):
+                raise GoError(INVALID_SYNTAX)
+            text = text.replace("_", "")
+        base = 10
+        if text[:1] == "0":
+            prefix = text[1:2].lower()
+            if prefix in ("x", "b", "o") and prefix:
+                base, text = {"x": 16, "b": 2, "o": 8}[prefix], text[2:]
+            elif len(text) > 1:
+                base, text = 8, text[1:]
+    if not re.fullmatch(_DIGITS[base], text):
+        raise GoError(INVALID_SYNTAX)
+    return int(text, base)
+
+
+class NumError(GoError):
+    """`strconv.NumError`; `value` is the nearest representable number when the text was out of range."""
+
+    def __init__(self, func: str, text: str, reason: str, value: int = 0) -> None:
+        super().__init__(f"strconv.{func}: parsing {quote(text)}: {reason}")
+        self.reason = reason
+        self.value = value
+
+
+def parse_uint(text: str, base: int = 10, func: str = "ParseUint") -> int:
+    try:
+        value = _parse_digits(text, base)
+    except GoError:
+        raise NumError(func, text, INVALID_SYNTAX) from None
+    if value > 0xFFFFFFFFFFFFFFFF:
+        raise NumError(func, text, OUT_OF_RANGE, 0xFFFFFFFFFFFFFFFF)
+    return value
+
+
+def parse_int(text: str, base: int = 10, func: str = "ParseInt") -> int:
+    negative = text[:1] == "-"
+    try:
+        value = _parse_digits(text[1:] if text[:1] in ("+", "-") else text, base)
+    except GoError:
+        raise NumError(func, text, INVALID_SYNTAX) from None
+    value = -value if negative else value
+    if value > 0x7FFFFFFFFFFFFFFF:
+        raise NumError(func, text, OUT_OF_RANGE, 0x7FFFFFFFFFFFFFFF)
+    if value < -0x8000000000000000:
+        raise NumError(func, text, OUT_OF_RANGE, -0x8000000000000000)
+    return value
+
+
+def atoi(text: str) -> int:
+    """`strconv.Atoi`."""
+    return parse_int(text, 10, "Atoi")
+
+
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
+_HEX_FLOAT = re.compile(r"([+-]?)0[xX]([0-9a-fA-F]*)\.?([0-9a-fA-F]*)[pP]([+-]?[0-9]+)\Z")
+_SPECIAL = re.compile(r"([+-]?)(?:(inf|infinity)|nan)\Z", re.IGNORECASE)
+_FLOAT_UNDERSCORES = re.compile(r"[+-]?(?:0[xX](?:_?[0-9a-fA-F])*|[0-9](?:_?[0-9])*)?[^_]*(?:(?<=[0-9])_(?=[0-9])[^_]*)*\Z")
+
+
+def parse_float(text: str) -> float:
+    """`strconv.ParseFloat(text, 64)`."""
+    plain = text
+    if "_" in text:
+        # Underscores are allowed only together with a base prefix (ParseFloat: "only if base prefix").
+        if not re.match(r"[+-]?0[xX]", text) or not _FLOAT_UNDERSCORES.match(text):
+            raise NumError("ParseFloat", text, INVALID_SYNTAX)
+        plain = text.replace("_", "")
+    if _FLOAT.match(plain):
+        value = float(plain)
+        if math.isinf(value):
+            raise NumError("ParseFloat", text, OUT_OF_RANGE)
+        return value
+    special = _SPECIAL.match(plain)
+    if special:
+        if not special[2]:
+            if special[1]:
+                raise NumError("ParseFloat", text, INVALID_SYNTAX)
+            return math.nan
+        return -math.inf if special[1] == "-" else math.inf
+    hexadecimal = _HEX_FLOAT.match(plain)
+    if hexadecimal and (hexadecimal[2] or hexadecimal[3]):
+        try:
+            return float.fromhex(plain)
+        except OverflowError:
+            raise NumError("ParseFloat", text, OUT_OF_RANGE) from None
+    raise NumError("ParseFloat", text, INVALID_SYNTAX)
+
+
+def parse_bool(text: str) -> bool:
+    if text in ("1", "t", "T", "true", "TRUE", "True"):
+        return True
+    if text in ("0", "f", "F", "false", "FALSE", "False"):
+        return False
+    raise GoError(f"strconv.ParseBool: parsing {quote(text)}: invalid syntax")
+
+
+def _shortest32(value: float) -> str:
+    packed = struct.pack("f", value)
+    for digits in range(9):
+        text = f"{value:.{digits}e}"
+        if struct.pack("f", float(text)) == packed:
+            return text
+    return f"{value:.9e}"
+
+
+@lru_cache(maxsize=4096)
+def _shortest(value: float, bits: int) -> tuple[str, int]:
+    """The shortest digits that give the (non-negative, finite) value back, and the decimal exponent of the first."""
+    text = _shortest32(value) if bits == 32 else repr(value)
+    mantissa, _, exponent = text.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole) + int(exponent or 0)
+    lead = len(whole + fraction) - len(digits)
+    digits = digits.rstrip("0")
+    if not digits:
+        return "0", 0
+    return digits, point - lead - 1
+
+
+def _exponent_form(sign: str, digits: str, exponent: int, letter: str) -> str:
+    mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
+    return f"{sign}{mantissa}{letter}{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+
+
+def _fixed_form(sign: str, digits: str, exponent: int) -> str:
+    if exponent < 0:
+        return sign + "0." + "0" * (-exponent - 1) + digits
+    if len(digits) <= exponent + 1:
+        return sign + digits + "0" * (exponent + 1 - len(digits))
+    return sign + digits[: exponent + 1] + "." + digits[exponent + 1 :]
+
+
+def _hex_form(value: float, letter: str, precision: int) -> str:
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    fraction, exponent = math.frexp(abs(value))
+    if fraction == 0:
+        bits, exponent = 0, 0
+    else:
+        bits, exponent = int(fraction * (1 << 53)), exponent - 1
+    # 53 bits: one before the point and 52 (13 hexadecimal digits) after it.
+    if 0 <= precision < 13:
+        drop = 4 * (13 - precision)
+        half, rest = 1 << (drop - 1), bits & ((1 << drop) - 1)
+        bits >>= drop
+        if rest > half or (rest == half and bits & 1):
+            bits += 1
+        bits <<= drop
+        if bits >> 53:
+            bits >>= 1
+            exponent += 1
+    digits = f"{bits & ((1 << 52) - 1):013x}"
+    digits = digits.rstrip("0") if precision < 0 else digits.ljust(precision, "0")[:precision]
+    text = f"{sign}0x{bits >> 52:x}{'.' + digits if digits else ''}p{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    return text.upper() if letter == "X" else text
+
+
+def format_float(value: float, letter: str, precision: int, bits: int = 64) -> str:
+    """`strconv.FormatFloat`; precision -1 asks for the shortest form."""
+    if value != value:
+        return "NaN"
+    if value in (math.inf, -math.inf):
+        return "+Inf" if value > 0 else "-Inf"
+    if letter in "xX":
+        return _hex_form(value, letter, precision)
+    if letter == "b":
+        fraction, exponent = math.frexp(value)
+        size, least = (24, -149) if bits == 32 else (53, -1074)
+        shift = max(exponent - size, least)
+        return f"{int(math.ldexp(fraction, exponent - shift))}p{shift:+d}" if value else f"0p{least}"
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    magnitude = abs(value)
+    if precision >= 0:
+        if letter in "eE":
+            text = f"{magnitude:.{precision}e}"
+            return sign + (text.upper() if letter == "E" else text)
+        if letter in "fF":
+            return sign + f"{magnitude:.{precision}f}"
+        text = f"{magnitude:.{precision}g}"
+        return sign + (text.upper() if letter == "G" else text)
+    digits, exponent = _shortest(magnitude, bits)
+    if letter in "eE":
+        return _exponent_form(sign, digits, exponent, letter)
+    if letter in "fF":
+        return _fixed_form(sign, digits, exponent)
+    if exponent < -4 or exponent >= 6:
+        return _exponent_form(sign, digits, exponent, "E" if letter == "G" else "e")
+    return _fixed_form(sign, digits, exponent)

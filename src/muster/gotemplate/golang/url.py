@@ -1,0 +1,215 @@
+"""Go's `net/url`: parsing and printing of URLs."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+from muster.gotemplate.errors import GoError
+from muster.gotemplate.golang.strconv import quote
+from muster.gotemplate.values import decode, encode
+
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
+_SAFE = {
+    "path": _UNRESERVED | frozenset(b"$&+,/:;=@"),
+    "userinfo": _UNRESERVED | frozenset(b"$&+,;="),
+    "fragment": _UNRESERVED | frozenset(b"$&+,/:;=?@!()*"),
+    "host": _UNRESERVED | frozenset(b"!$&'()*+,;=:[]<>\""),
+}
+_SAFE["zone"] = _SAFE["host"]
+_VALID_ENCODED = frozenset(b"!$&'()*+,;=:@[]%")
+_ESCAPE = re.compile(rb"%([0-9a-fA-F]{2})")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_PORT = re.compile(r"(?::[0-9]*)?\Z")
+_USERINFO = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*\Z")
+
+
+def escape(text: str, mode: str) -> str:
+    safe = _SAFE[mode]
+    return decode(b"".join(bytes((byte,)) if byte in safe else b"%%%02X" % byte for byte in encode(text)))
+
+
+def unescape(text: str, mode: str) -> str:
+    data = encode(text)
+    at = 0
+    while at < len(data):
+        byte = data[at]
+        if byte == ord("%"):
+            code = _ESCAPE.match(data, at)
+            if not code:
+                raise GoError(f"invalid URL escape {quote(decode(data[at : at + 3]))}")
+            value = int(code[1], 16)
+            if mode == "host" and value < 0x80 and value != 0x25:
+                raise GoError(f"invalid URL escape {quote(decode(data[at : at + 3]))}")
+            if mode == "zone" and value not in (0x25, 0x20) and value not in _SAFE["host"]:
+                raise GoError(f"invalid URL escape {quote(decode(data[at : at + 3]))}")
+            at += 3
+            continue
+        if mode in ("host", "zone") and byte < 0x80 and byte not in _SAFE[mode]:
+            raise GoError(f"invalid character {quote(chr(byte))} in host name")
+        at += 1
+    return decode(_ESCAPE.sub(lambda code: bytes((int(code[1], 16),)), data))
+
+
+@dataclass
+class URL:
+    scheme: str = ""
+    opaque: str = ""
+    user: tuple[str, str | None] | None = None
+    host: str = ""
+    path: str = ""
+    raw_path: str = ""
+    force_query: bool = False
+    query: str = ""
+    fragment: str = ""
+    raw_fragment: str = ""
+    omit_host: bool = False
+
+    def hostname(self) -> str:
+        host = self.host
+        colon = host.rfind(":")
+        if colon >= 0 and _PORT.match(host, colon):
+            host = host[:colon]
+        return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+    def userinfo(self) -> str:
+        if self.user is None:
+            return ""
+        name, password = self.user
+        return escape(name, "userinfo") + ("" if password is None else ":" + escape(password, "userinfo"))
+
+    def _escaped(self, raw: str, value: str, mode: str) -> str:
+        if raw and all(byte in _VALID_ENCODED or byte in _SAFE[mode] for byte in encode(raw)):
+            try:
+                if unescape(raw, mode) == value:
+                    return raw
+            except GoError:
+                pass
+        return escape(value, mode)
+
+    def __str__(self) -> str:
+        out = f"{self.scheme}:" if self.scheme else ""
+        if self.opaque:
+            out += self.opaque
+        else:
+            out += self._hierarchy(out)
+        if self.force_query or self.query:
+            out += "?" + self.query
+        if self.fragment:
+            out += "#" + self._escaped(self.raw_fragment, self.fragment, "fragment")
+        return out
+
+    def _hierarchy(self, before: str) -> str:
+        out = ""
+        if (self.scheme or self.host or self.user) and not (self.omit_host and not self.host and not self.user):
+            if self.host or self.path or self.user:
+                out = "//"
+            if self.user is not None:
+                out += self.userinfo() + "@"
+            if self.host:
+                out += escape(self.host, "host")
+        path = "*" if self.path == "*" else self._escaped(self.raw_path, self.path, "path")
+        if path and not path.startswith("/") and self.host:
+            out += "/"
+        if not before and not out and ":" in path.partition("/")[0]:
+            out = "./"
+        return out + path
+
+
+def _scheme(text: str) -> tuple[str, str]:
+    if text.startswith(":"):
+        raise GoError("missing protocol scheme")
+    match = _SCHEME.match(text)
+    return (match[1].lower(), text[match.end() :]) if match else ("", text)
+
+
+def _bracketed_host(host: str) -> str:
+    closing = host.rfind("]")
+    if closing < 0:
+        raise GoError("missing ']' in host")
+    port = host[closing + 1 :]
+    if not _PORT.match(port):
+        raise GoError(f"invalid port {quote(port)} after host")
+    inner = host[1:closing]
+    zone = inner.find("%25")
+    inner = unescape(inner, "host") if zone < 0 else unescape(inner[:zone], "host") + unescape(inner[zone:], "zone")
+    try:
+        address = ipaddress.ip_address(inner)
+    except ValueError:
+        raise GoError(f"invalid host: ParseAddr({quote(inner)}): unable to parse IP") from None
+    if address.version == 4:
+        raise GoError("invalid IP-literal")
+    return f"[{inner}]{port}"
+
+
+def _host(scheme: str, host: str) -> str:
+    bracket = host.rfind("[")
+    if bracket > 0:
+        raise GoError("invalid IP-literal")
+    if bracket == 0:
+        return _bracketed_host(host)
+    colon = host.find(":")
+    if colon >= 0:
+        if host.rfind(":") != colon and scheme not in ("http", "https"):
+            colon = host.rfind(":")
+        if not _PORT.match(host, colon):
+            raise GoError(f"invalid port {quote(host[colon:])} after host")
+    return unescape(host, "host")
+
+
+def _authority(url: URL, authority: str) -> None:
+    userinfo, at, host = authority.rpartition("@")
+    url.host = _host(url.scheme, host)
+    if not at:
+        return
+    if not _USERINFO.match(userinfo):
+        raise GoError("net/url: invalid userinfo")
+    name, colon, password = userinfo.partition(":")
+    url.user = unescape(name, "userinfo"), unescape(password, "userinfo") if colon else None
+
+
+def _parse(text: str) -> URL:
+    if any(char < " " or char == "\x7f" for char in text):
+        raise GoError("net/url: invalid control character in URL")
+    url = URL()
+    if text == "*":
+        url.path = "*"
+        return url
+    url.scheme, rest = _scheme(text)
+    if rest.endswith("?") and rest.count("?") == 1:
+        url.force_query = True
+        rest = rest[:-1]
+    else:
+        rest, _, url.query = rest.partition("?")
+    if not rest.startswith("/"):
+        if url.scheme:
+            url.opaque = rest
+            return url
+        if ":" in rest.partition("/")[0]:
+            raise GoError("first path segment in URL cannot contain colon")
+    if (url.scheme or not rest.startswith("///")) and rest.startswith("//"):
+        authority, slash, rest = rest[2:].partition("/")
+        rest = slash + rest
+        _authority(url, authority)
+    elif url.scheme and rest.startswith("/"):
+        url.omit_host = True
+    url.path = unescape(rest, "path")
+    url.raw_path = "" if escape(url.path, "path") == rest else rest
+    return url
+
+
+def parse(text: str) -> URL:
+    """`url.Parse`; raises GoError."""
+    before, _, fragment = text.partition("#")
+    try:
+        url = _parse(before)
+    except GoError as error:
+        raise GoError(f"parse {quote(before)}: {error}") from None
+    if fragment:
+        try:
+            url.fragment = unescape(fragment, "fragment")
+        except GoError as error:
+            raise GoError(f"parse {quote(text)}: {error}") from None
+        url.raw_fragment = "" if escape(url.fragment, "fragment") == fragment else fragment
+    return url

@@ -1,0 +1,60 @@
+"""Where in a template compiled code is, for error messages.
+
+Go's executor notes each node it visits and reports the last one noted. The compiler follows the same visits, so for
+every call that can fail it knows that node, and gives the call a line number that stands for it. Only `and` and `or`
+leave a choice to run time: how many arguments were visited depends on their values, which the failed frame still
+holds; `Choice` finds the node from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from muster.gotemplate.nodes import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The node visited last by an `and` or `or`: that of the first argument which ended it, else of the last one."""
+
+    is_or: bool
+    arms: tuple[tuple[str, Node | Choice], ...]
+    """Per argument but the last: the local that holds its value, and the node visited last in it."""
+    otherwise: Node | Choice
+
+
+def resolve(node: Node | Choice, frame_locals: Mapping[str, Any]) -> Node:
+    while isinstance(node, Choice):
+        choice = node
+        node = choice.otherwise
+        for local, visited in choice.arms:
+            if bool(frame_locals.get(local)) == choice.is_or:
+                node = visited
+                break
+    return node
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    template: str
+    node: Node | Choice
+    calling: str = ""
+    """The function that is called here, if any: what it raises is reported as `error calling <name>`."""
+
+
+class PlaceTable:
+    """Gives places their line numbers."""
+
+    def __init__(self) -> None:
+        self.places: list[Place | None] = [None, None]
+        self._lines: dict[tuple[int, int, str], int] = {}
+
+    def line(self, template: str, template_id: int, node: Node | Choice, calling: str = "") -> int:
+        key = (template_id, id(node), calling)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = len(self.places)
+            self.places.append(Place(template, node, calling))
+        return line
