@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.apiserver.controllers.manager import ControllerManager
+from muster.apiserver.controllers.aggregation import RoleAggregation
+from muster.apiserver.controllers.certificates import CertificateController
+from muster.apiserver.controllers.garbage import GarbageCollector
+from muster.apiserver.controllers.manager import Controller, ControllerManager
 from muster.apiserver.controllers.namespaces import NamespaceController
 
 if TYPE_CHECKING:
@@ -12,4 +15,10 @@ if TYPE_CHECKING:
 
 
 def builtin_controllers(server: ApiServer) -> ControllerManager:
-    return ControllerManager(server, [NamespaceController(server)])
+    controllers: list[Controller] = [
+        NamespaceController(server),
+        GarbageCollector(server),
+        RoleAggregation(server),
+        CertificateController(server),
+    ]
+    return ControllerManager(server, controllers)

@@ -1,0 +1,182 @@
+"""CertificateSigningRequests: kubelet requests are approved, approved ones signed by the cluster's CA, old ones removed."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from muster.apiserver.attributes import Attributes
+from muster.apiserver.auth.identity import User
+from muster.apiserver.auth.pki import BACKDATE, CLIENT_AUTH, SERVER_AUTH
+from muster.apiserver.client import object_path
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.errors import ApiError
+from muster.apiserver.registry.resource import Object
+from muster.store.api import Event
+
+if TYPE_CHECKING:
+    from muster.apiserver.server import ApiServer
+
+CSRS = "certificates.k8s.io/certificatesigningrequests"
+CLIENT = "kubernetes.io/kube-apiserver-client"
+KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
+KUBELET_SERVING = "kubernetes.io/kubelet-serving"
+LEGACY = "kubernetes.io/legacy-unknown"
+_CLIENT_USAGES = frozenset({"client auth", "digital signature", "key encipherment"})
+_SERVING_USAGES = frozenset({"server auth", "digital signature", "key encipherment"})
+_ALLOWED = {CLIENT: _CLIENT_USAGES, KUBELET_CLIENT: _CLIENT_USAGES, KUBELET_SERVING: _SERVING_USAGES, LEGACY: None}
+_REQUIRED = {CLIENT: "client auth", KUBELET_CLIENT: "client auth", KUBELET_SERVING: "server auth", LEGACY: None}
+_EXTENDED = {"client auth": CLIENT_AUTH, "server auth": SERVER_AUTH}
+_LIFETIME = timedelta(days=365)
+_PENDING_FOR, _SETTLED_FOR = timedelta(hours=24), timedelta(hours=1)
+
+
+class CertificateController:
+    name = "certificate signing requests"
+    resources = (CSRS,)
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
+        return () if event.deleted else (event.entry.key,)
+
+    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
+        return [entry.key for entry in cluster.store.list(cluster.name, CSRS)]
+
+    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
+        csr = cluster.read(CSRS, key)
+        if csr is None:
+            return None
+        now = cluster.clock()
+        until = _expires(csr, now)
+        if until <= now:
+            await self._server.client(cluster).delete(_path(key))
+            return None
+        conditions = _condition_types(csr)
+        if not conditions & {"Approved", "Denied"}:
+            await self._approve(cluster, csr)
+        elif "Approved" in conditions and "Failed" not in conditions and not (csr.get("status") or {}).get("certificate"):
+            await self._sign(cluster, csr, now)
+        return (until - now).total_seconds()
+
+    async def _approve(self, cluster: Cluster, csr: Object) -> None:
+        """Nodes may get their client certificate without a person, if RBAC says so."""
+        spec = csr["spec"]
+        if spec["signerName"] != KUBELET_CLIENT or not _is_node_request(spec):
+            return
+        subresource = "selfnodeclient" if _subject(spec) == spec.get("username") else "nodeclient"
+        attributes = Attributes("create", "certificates.k8s.io", "*", "certificatesigningrequests", subresource)
+        user = User(spec.get("username", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()))
+        if not cluster.access.authorize(user, attributes).allowed:
+            return
+        text = "Auto approving kubelet client certificate after SubjectAccessReview."
+        await self._set_condition(cluster, csr, "Approved", "AutoApproved", text, "approval")
+
+    async def _sign(self, cluster: Cluster, csr: Object, now: datetime) -> None:
+        spec = csr["spec"]
+        signer = spec["signerName"]
+        if signer not in _ALLOWED:
+            return
+        problem = signing_problem(spec)
+        if problem:
+            await self._set_condition(cluster, csr, "Failed", "SignerValidationFailure", problem, "status")
+            return
+        request = _request(spec)
+        keys = await cluster.access.vault.keys(now)
+        seconds = spec.get("expirationSeconds")
+        lifetime = min(timedelta(seconds=seconds), _LIFETIME) if seconds else _LIFETIME
+        usages = [_EXTENDED[usage] for usage in spec.get("usages") or () if usage in _EXTENDED] or [CLIENT_AUTH]
+        certificate = keys.client_ca.sign(
+            request.subject, request.public_key(), now - BACKDATE, now + lifetime, usages, _alternative_names(request)
+        )
+        status = {**(csr.get("status") or {}), "certificate": base64.b64encode(certificate).decode()}
+        await self._write(cluster, csr, {**csr, "status": status}, "status")
+
+    async def _set_condition(self, cluster: Cluster, csr: Object, kind: str, reason: str, message: str, subresource: str) -> None:
+        condition = {"type": kind, "status": "True", "reason": reason, "message": message}
+        status = dict(csr.get("status") or {})
+        status["conditions"] = [*(status.get("conditions") or ()), condition]
+        await self._write(cluster, csr, {**csr, "status": status}, subresource)
+
+    async def _write(self, cluster: Cluster, csr: Object, wanted: Object, subresource: str) -> None:
+        try:
+            await self._server.client(cluster).update(_path(csr["metadata"]["name"], subresource), wanted)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+
+def _path(name: str, subresource: str = "") -> str:
+    return object_path("certificates.k8s.io/v1", "certificatesigningrequests", "", name, subresource)
+
+
+def _condition_types(csr: Object) -> set[str]:
+    return {condition["type"] for condition in (csr.get("status") or {}).get("conditions") or ()}
+
+
+def _expires(csr: Object, now: datetime) -> datetime:
+    """When the cleaner takes the request: a day after asking, an hour after it was settled."""
+    status = csr.get("status") or {}
+    conditions = status.get("conditions") or ()
+    created = datetime.fromisoformat(csr["metadata"]["creationTimestamp"])
+    if not conditions:
+        return created + _PENDING_FOR
+    times = [datetime.fromisoformat(c["lastUpdateTime"]) for c in conditions if c.get("lastUpdateTime")]
+    return max([created, *times]) + _SETTLED_FOR
+
+
+def _request(spec: Object) -> x509.CertificateSigningRequest:
+    return x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
+
+
+def _subject(spec: Object) -> str:
+    names = _request(spec).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
+
+
+def _organizations(request: x509.CertificateSigningRequest) -> list[str]:
+    return [str(part.value) for part in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+
+
+def _is_node_request(spec: Object) -> bool:
+    request = _request(spec)
+    return (
+        _organizations(request) == ["system:nodes"]
+        and _subject(spec).startswith("system:node:")
+        and not list(_alternative_names(request))
+        and set(spec.get("usages") or ()) <= _CLIENT_USAGES
+    )
+
+
+def signing_problem(spec: Object) -> str:
+    """Why the signer must refuse an approved request, or ""."""
+    signer, usages = spec["signerName"], set(spec.get("usages") or ())
+    allowed, needed = _ALLOWED[signer], _REQUIRED[signer]
+    try:
+        request = _request(spec)
+    except ValueError as error:
+        return f"unable to parse csr: {error}"
+    if not request.is_signature_valid:
+        return "the request's signature does not match its key"
+    if allowed is not None and not usages <= allowed:
+        return f"invalid usage for client certificate: {', '.join(sorted(usages - allowed))}"
+    if needed is not None and needed not in usages:
+        return f'usages did not contain "{needed}"'
+    if signer == KUBELET_CLIENT and not _is_node_request(spec):
+        return "subject organization is not system:nodes"
+    if signer == KUBELET_SERVING and _organizations(request) != ["system:nodes"]:
+        return "subject organization is not system:nodes"
+    return ""
+
+
+def _alternative_names(request: x509.CertificateSigningRequest) -> Iterable[x509.GeneralName]:
+    try:
+        return list(request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        return ()
