@@ -35,6 +35,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     __slots__ = (
         "_close_after",
         "_current",
+        "_held",
         "_lingering",
         "_mark",
         "_out",
@@ -70,6 +71,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._out: Iterator[bytes] | None = None
         self._close_after = False
         self._unfed = b""
+        self._held = b""
         self._phase = IDLE
         self._mark = 0
         self._lingering = False
@@ -104,7 +106,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._takeover.feed(data)
         elif self._lingering:
             return
-        elif self._unfed or (self._current is not None and self.reader.receiving is None):
+        elif self._unfed or self._phase == SENDING or (self._current is not None and self.reader.receiving is None):
             self._unfed += data
             if len(self._unfed) > READ_AHEAD:
                 self.pause_reading()
@@ -128,7 +130,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self.reader.receiving is not None and self.reader.receiving.body_stream is not None:
             self.reader.receiving.body_stream.tear()
         self.reader.drop()
-        self._unfed = b""
+        self._unfed = self._held = b""
         self._out = None
         if self._writer is not None:
             self._writer.lost()
@@ -189,7 +191,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _next(self) -> None:
         """Serve the next pipelined request, or go on reading; runs once per loop turn."""
-        if self.lost or self._lingering or self._current is not None:
+        if self.lost or self._lingering or self._current is not None or self._phase == SENDING:
             return
         reader = self.reader
         if reader.ready:
@@ -217,7 +219,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def send_continue(self) -> None:
         if not self.lost:
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._emit(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # Handling
 
@@ -298,9 +300,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             tail = self._tail(request, f"Content-Length: {len(failure.body)}\r\n", keep)
             head, body, size = encode_head(500, (), None, tail), failure.body, len(failure.body)
         if bodiless:
-            self._transport.write(head)
+            self._emit(head)
         elif size <= SLICE:
-            self._transport.write(head + body if isinstance(body, bytes) else b"".join((head, *body)))
+            self._held = head + body if isinstance(body, bytes) else b"".join((head, *body))
+            self.server.flush_soon(self)
         else:
             self._out = _slices(head, body)
             self._close_after = not keep
@@ -321,7 +324,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._out = None
             self._finished(not self._close_after)
             return
-        self._transport.write(piece)
+        self._emit(piece)
         self.loop.call_soon(self._pump)
 
     def _finished(self, keep: bool) -> None:
@@ -357,7 +360,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             _discard(answer)
             self._send(request, self.server.error_response(request, error), keep=keep)
             return
-        self._transport.write(head)
+        self._emit(head)
         if request.method == "HEAD":
             _discard(answer)
             self._finished(keep)
@@ -420,11 +423,26 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.server.error_response(self._current, error)
         self.abort()
 
-    # Writing, for streams and takeovers
+    # Writing
+
+    def flush(self) -> None:
+        """Write the answer that waited for the end of the loop turn."""
+        if self._held and not self.lost:
+            held, self._held = self._held, b""
+            self._transport.write(held)
+            if self._write_paused and self._current is None and self._phase != CLOSING:
+                self._mark = self.write_backlog()
+                self._wait_in(SENDING, self.server.send_timeout)
+
+    def _emit(self, data: bytes) -> None:
+        """Write at once, after what was held."""
+        if self._held:
+            self.flush()
+        self._transport.write(data)
 
     def write_raw(self, data: bytes) -> None:
         if not self.lost and data:
-            self._transport.write(data)
+            self._emit(data)
 
     def write_stream(self, data: bytes) -> None:
         self._transport.write(data)
@@ -432,11 +450,12 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.abort()
 
     def write_backlog(self) -> int:
-        return 0 if self.lost else int(self._transport.get_write_buffer_size())
+        return 0 if self.lost else len(self._held) + int(self._transport.get_write_buffer_size())
 
     def write_eof(self) -> bool:
         if self.lost or self._transport.is_closing() or not self._transport.can_write_eof():
             return False
+        self.flush()
         self._transport.write_eof()
         return True
 
@@ -466,6 +485,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         if not self.lost:
+            self.flush()
             self._mark = self.write_backlog()
             self._wait_in(CLOSING, self.server.send_timeout)
             self._transport.close()
@@ -498,6 +518,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             if 0 < backlog < self._mark:
                 self._mark = backlog
                 self._wait_in(self._phase, self.server.send_timeout)
+            elif backlog == 0 and not self._transport.is_closing():
+                self.close()
             else:
                 self.abort()
         elif self._phase == BODY:

@@ -1,7 +1,7 @@
 """The HTTP/1.1 server: listening, limits, the sweep over deadlines, the flush of streams, and an orderly stop.
 
-One sweep per tick compares each connection's deadline, and one callback per loop turn flushes every stream that was
-written to, so an idle connection costs no timer and a broadcast to a thousand streams costs one scheduled callback.
+One sweep per tick compares each connection's deadline, and one callback per loop turn flushes whatever was
+written in it, so an idle connection costs no timer and a broadcast to a thousand streams costs one scheduled callback.
 TLS material can be replaced while serving: the listener's context only hands each handshake to the current one.
 """
 
@@ -88,7 +88,7 @@ class HttpServer:
         self._on_bad_request = on_bad_request
         self._tls = None if tls is None else SwappableContext(tls)
         self._connections: set[ServerConnection] = set()
-        self._unflushed: list[StreamWriter] = []
+        self._unflushed: list[StreamWriter | ServerConnection] = []
         self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -181,7 +181,9 @@ class HttpServer:
         if not self._connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 
-    def flush_soon(self, writer: StreamWriter) -> None:
+    def flush_soon(self, writer: StreamWriter | ServerConnection) -> None:
+        """Flush at the end of this loop turn. Answers wait for it too: writes in a row cost less than writes between reads,
+        each of which would wake a client on the same machine anew."""
         unflushed = self._unflushed
         if not unflushed and self._loop is not None:
             self._loop.call_soon(self._flush)
