@@ -156,6 +156,7 @@ def _unknown_in(value: Any, expr: TypeExpr, path: str, drop: bool) -> list[str]:
 
 
 def json_kind(value: Any) -> str:
+    """What Go calls a JSON value's kind."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):
@@ -230,19 +231,17 @@ def _items_of(value: Any) -> Iterable[Any]:
 
 
 def _special_mismatch(value: Any, expr: TypeExpr, struct: str, path: str) -> str | None:
-    """Special types unmarshal themselves, so Go's message knows the value only."""
+    """Special types unmarshal themselves; Go puts the field into their message all the same."""
     name = expr.name.rsplit(".", 1)[-1]
-    if name == "IntOrString" and isinstance(value, int) and not isinstance(value, bool):
-        return None if -(1 << 31) <= value < 1 << 31 else f"json: cannot unmarshal number {value} into Go value of type int32"
+    problem = f"json: cannot unmarshal {{}} into Go struct field {struct}.{path} of type {{}}"
+    if name == "IntOrString" and isinstance(value, int | float) and not isinstance(value, bool):
+        fits = isinstance(value, int) and -(1 << 31) <= value < 1 << 31
+        return None if fits else problem.format(f"number {value}", "int32")
     if name in _SPECIAL_FITS and not isinstance(value, _SPECIAL_FITS[name]):
         wanted = {"IntOrString": "int32", "ExtraValue": expr.go, "Verbs": expr.go}.get(name, "string")
-        if name in ("ExtraValue", "Verbs"):
-            return f"json: cannot unmarshal {json_kind(value)} into Go struct field {struct}.{path} of type {expr.go}"
-        return f"json: cannot unmarshal {json_kind(value)} into Go value of type {wanted}"
+        return problem.format(json_kind(value), wanted)
     if name in ("ExtraValue", "Verbs"):
-        for item in value:
-            if not isinstance(item, str):
-                return f"json: cannot unmarshal {json_kind(item)} into Go struct field {struct}.{path} of type string"
+        return next((problem.format(json_kind(item), "string") for item in value if not isinstance(item, str)), None)
     return None
 
 
@@ -265,6 +264,7 @@ __all__ = [
     "decode_json",
     "decode_typed",
     "duplicates",
+    "json_kind",
     "may_have_duplicates",
     "normalize",
     "parse",

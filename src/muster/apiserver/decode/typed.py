@@ -1,9 +1,10 @@
 """What a built-in type makes of JSON: the server decodes into Go structs and encodes them again, and clients see the result.
 
 So unknown fields vanish, `null` means unset, zero values of `omitempty` fields disappear, fields without it always appear
-(`status: {}`, `rules: null`), quantities, times and base64 get their canonical spelling, and wrong types are refused. Each type is
-compiled once to a closure that works in place and allocates only where something changes. The closures stop at the first surprise:
-an unknown field or a wrong type raises a bare signal, and a slower walk with paths (`strict`) finds out what to say.
+(`status: {}`, `rules: null`, also for an empty list, which storage does not tell from none), quantities, times and base64 get
+their canonical spelling, and wrong types are refused. Each type is compiled once to a closure that works in place and allocates
+only where something changes. The closures stop at the first surprise: an unknown field or a wrong type raises a bare signal, and
+a slower walk with paths (`strict`) finds out what to say.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _strings(value: Any) -> Any:
     for index, item in enumerate(value):
         if type(item) is not str:
             value[index] = _string(item)
-    return value
+    return value or None
 
 
 _PROPS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
@@ -190,6 +191,8 @@ def _list(convert: Converter) -> Converter:
             if value is None:
                 return None
             raise WrongType
+        if not value:
+            return None
         for index, item in enumerate(value):
             made = convert(item)
             if made is not item:

@@ -13,6 +13,7 @@ from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.registry import catalog
 from muster.apiserver.registry.columns import DEFAULT, builtin_columns
 from muster.apiserver.registry.defaults import DEFAULTS
+from muster.apiserver.registry.kinds import CONVERSIONS, HOOKS, Hooks
 from muster.apiserver.registry.resource import Column, Resource, Scale, Subresource
 from muster.apiserver.registry.selectable import SELECTABLE
 
@@ -119,6 +120,8 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> Resource:
     if definition is None:
         raise LookupError(f"no struct layout for {group}/{version} {kind}")
     storage, storage_version = STORED_AS.get(key, ("", ""))
+    hooks = HOOKS.get(key, Hooks())
+    conversion = CONVERSIONS.get((group, version, facts["plural"]))
     return Resource(
         group=group,
         version=version,
@@ -140,6 +143,11 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> Resource:
         columns=columns,
         selectable=SELECTABLE.get(key, {}),
         scale=SCALES.get(key),
+        prepare=hooks.prepare,
+        validate=hooks.validate,
+        to_storage=conversion.to_storage if conversion else None,
+        from_storage=conversion.from_storage if conversion else None,
+        drops_status_on_create=key != ("", "nodes"),
         name_rule=NAME_RULES.get(key, "dns-subdomain"),
     )
 

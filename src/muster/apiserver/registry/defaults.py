@@ -17,10 +17,10 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 
 
 def _spec(obj: Object) -> Object:
-    spec = obj.get("spec")
+    spec: Object | None = obj.get("spec")
     if spec is None:
         spec = obj["spec"] = {}
-    return spec  # type: ignore[no-any-return]
+    return spec
 
 
 def _fresh(defaults: Mapping[str, Any]) -> Object:

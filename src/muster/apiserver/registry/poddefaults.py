@@ -32,7 +32,7 @@ _VOLUME_DEFAULTS: Final[dict[str, Object]] = {
 def fill(target: Object, defaults: Object) -> None:
     """Set what is absent."""
     for key, value in defaults.items():
-        if key not in target:
+        if target.get(key) is None:
             target[key] = value
 
 

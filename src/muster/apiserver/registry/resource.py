@@ -15,6 +15,27 @@ Object = dict[str, Any]
 """A decoded API object."""
 
 
+class Identity(Protocol):
+    """Who makes the request."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def groups(self) -> tuple[str, ...]: ...
+    @property
+    def extra(self) -> Mapping[str, tuple[str, ...]]: ...
+
+
+class Addresses(Protocol):
+    """Where a cluster's Services get their addresses and node ports from. `owner` is the service's namespace/name: what it already
+    holds is given to it again. "" and 0 ask for any free one. A LookupError says in Kubernetes' words why a wish is refused."""
+
+    def cluster_ip(self, wanted: str, owner: str) -> str: ...
+    def node_port(self, wanted: int, owner: str) -> int: ...
+
+
 class HookContext(Protocol):
     """What a hook may ask of the request it runs in."""
 
@@ -24,6 +45,10 @@ class HookContext(Protocol):
     def subresource(self) -> str: ...
     @property
     def username(self) -> str: ...
+    @property
+    def user(self) -> Identity: ...
+    @property
+    def addresses(self) -> Addresses: ...
     @property
     def namespace(self) -> str: ...
 

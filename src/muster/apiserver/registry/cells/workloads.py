@@ -205,7 +205,7 @@ def _revision_controller(revision: Object) -> str:
     if owner is None:
         return NONE
     group = owner.get("apiVersion", "").rpartition("/")[0]
-    return f"{owner['kind']}.{group}".rstrip(".").lower() + "/" + owner.get("name", "")
+    return f"{owner['kind']}.{group}".rstrip(".").lower() + f"/{owner.get('name', '')}"
 
 
 CELLS: Mapping[str, Mapping[str, Cell]] = {
