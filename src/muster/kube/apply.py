@@ -48,8 +48,9 @@ from muster.kube.managedfields import (
     yield_fields,
 )
 from muster.kube.names import ANNOTATIONS_LIMIT, annotations_size
+from muster.kube.overlay import merge, remove, with_named_fields
 from muster.kube.schema import Schema
-from muster.kube.typed import TypedError, check, compare, fields_of, merge, remove, with_named_fields
+from muster.kube.typed import TypedError, check, compare, fields_of
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _KUBECTL: Final = "kubectl"

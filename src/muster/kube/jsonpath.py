@@ -8,18 +8,16 @@ Errors of the template raise JSONPathError at compile time, those of the data at
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from muster.kube import gotext
+from muster.kube.jsonpathsteps import Chain, Constant, Field, Filter, JSONPathError, Slice, Step, Union, Values, recursive, wildcard
 
-Values = list[Any]
-Step = Callable[[Values, bool], Values]
-"""(values, missing keys are fine) → values"""
+__all__ = ["JSONPath", "JSONPathError", "compile_path", "compile_template", "relaxed"]
 
 _SLICE: Final = re.compile(r"(-?\d*)(?::(-?\d*))?(?::(-?\d*))?", re.ASCII)
 _DICT_KEY: Final = re.compile(r"'([^']*)'")
@@ -28,158 +26,6 @@ _TERMINATORS: Final = frozenset(" \t\r\n.,[]$@{}")
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})|(.))", re.DOTALL)
 _RELAXED: Final = re.compile(r"\{\.?([^{}]+)\}|\.?([^{}]+)", re.DOTALL)
-_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "<": operator.lt,
-    ">": operator.gt,
-    "<=": operator.le,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-_MAX_DEPTH: Final = 100
-
-
-class JSONPathError(ValueError):
-    """A template that cannot be compiled, or data it does not fit."""
-
-
-# Steps -----------------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    name: str
-
-    def __call__(self, values: Values, missing: bool) -> Values:
-        if not values:
-            return []
-        name = self.name
-        found = [value[name] for value in values if isinstance(value, dict) and name in value]
-        if not found and not missing:
-            raise JSONPathError(f"{name} is not found")
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Constant:
-    """Text replaces the values; a number or boolean stands once for each of them."""
-
-    value: Any
-
-    def __call__(self, values: Values, missing: bool) -> Values:
-        return [self.value] if isinstance(self.value, str) else [self.value] * len(values)
-
-
-def _children(value: Any) -> Values:
-    if isinstance(value, dict):
-        return list(value.values())
-    return list(value) if isinstance(value, list | str) else []
-
-
-def _wildcard(values: Values, missing: bool) -> Values:
-    return [child for value in values for child in _children(value)]
-
-
-def _recursive(values: Values, missing: bool) -> Values:
-    return [found for value in values for found in _with_descendants(value, 0)]
-
-
-def _with_descendants(value: Any, depth: int) -> Iterator[Any]:
-    if depth > _MAX_DEPTH or not isinstance(value, dict | list) or not value:
-        return
-    yield value
-    for child in _children(value):
-        yield from _with_descendants(child, depth + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    start: int | None
-    stop: int | None
-    step: int | None
-    single: bool
-
-    def __call__(self, values: Values, missing: bool) -> Values:
-        result: Values = []
-        for value in values:
-            if value is None:
-                continue
-            if not isinstance(value, list):
-                raise JSONPathError(f"{gotext.type_name(value)} is not array or slice")
-            length = len(value)
-            start = self.start or 0
-            if self.single:
-                stop = start + 1
-            else:
-                stop = length if self.stop is None else self.stop
-            start += length if start < 0 else 0
-            stop += length if stop < 0 or (stop == 0 and self.single) else 0
-            if start == stop:
-                return result
-            if not 0 <= start < length:
-                raise JSONPathError(f"array index out of bounds: index {start}, length {length}")
-            if not 0 <= stop <= length:
-                raise JSONPathError(f"array index out of bounds: index {stop - 1}, length {length}")
-            if start > stop:
-                raise JSONPathError(f"starting index {start} is greater than ending index {stop}")
-            if self.step is not None and self.step <= 0:
-                raise JSONPathError("step must be > 0")
-            result += value[start : stop : self.step or 1]
-        return result
-
-
-@dataclass(frozen=True, slots=True)
-class _Union:
-    members: tuple[_Chain, ...]
-
-    def __call__(self, values: Values, missing: bool) -> Values:
-        return [found for member in self.members for found in member(values, missing)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Chain:
-    steps: tuple[Step, ...]
-
-    def __call__(self, values: Values, missing: bool) -> Values:
-        for step in self.steps:
-            values = step(values, missing)
-        return values
-
-
-@dataclass(frozen=True, slots=True)
-class _Filter:
-    left: _Chain
-    comparison: str
-    right: _Chain
-
-    def __call__(self, values: Values, missing: bool) -> Values:
-        result: Values = []
-        for value in values:
-            if not isinstance(value, list):
-                raise JSONPathError(f"{gotext.text(value)} is not array or slice and cannot be filtered")
-            result += [item for item in value if self._keeps(item, missing)]
-        return result
-
-    def _keeps(self, item: Any, missing: bool) -> bool:
-        if not self.comparison:
-            try:
-                return bool(self.left([item], missing))
-            except JSONPathError:
-                return False
-        lefts, rights = self.left([item], missing), self.right([item], missing)
-        if not lefts or not rights:
-            return False
-        if len(lefts) > 1 or len(rights) > 1:
-            raise JSONPathError("can only compare one element at a time")
-        left, right = lefts[0], rights[0]
-        compare = _COMPARE.get(self.comparison)
-        if compare is None:
-            raise JSONPathError(f"unrecognized filter operator {self.comparison}")
-        if not isinstance(left, str | bool | int | float) or not isinstance(right, str | bool | int | float):
-            raise JSONPathError("invalid type for comparison")
-        if type(left) is not type(right) or (isinstance(left, bool) and self.comparison not in ("==", "!=")):
-            raise JSONPathError("incompatible types for comparison")
-        return compare(left, right)
 
 
 # Templates -------------------------------------------------------------------------------------------------------------------
@@ -187,11 +33,11 @@ class _Filter:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    over: _Chain
+    over: Chain
     body: tuple[_Segment, ...]
 
 
-_Segment = str | _Chain | _Range
+_Segment = str | Chain | _Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,10 +113,10 @@ class _ActionParser:
             if rest == "[?(":
                 steps.append(self.filter())
             elif rest[:2] == "..":
-                if steps and steps[-1] is _recursive:
+                if steps and steps[-1] is recursive:
                     raise JSONPathError("invalid multiple recursive descent")
                 self.position += 2
-                steps.append(_recursive)
+                steps.append(recursive)
                 following = self.text[self.position : self.position + 1]
                 if following == "_" or following.isalnum():
                     steps.append(self.field())
@@ -281,12 +127,12 @@ class _ActionParser:
             elif mark == "[":
                 steps += self.brackets()
             elif mark in "\"'":
-                steps.append(_Constant(self.quoted(mark)))
+                steps.append(Constant(self.quoted(mark)))
             elif mark == ".":
                 self.position += 1
                 steps.append(self.field())
             elif mark in "+-" or mark.isdigit():
-                steps.append(_Constant(self.number()))
+                steps.append(Constant(self.number()))
             elif mark == "_" or mark.isalnum():
                 steps.append(self.identifier())
             else:
@@ -301,11 +147,11 @@ class _ActionParser:
 
     def field(self) -> Step:
         name = self.word()
-        return _wildcard if name == "*" else _Field(name.replace("\\", ""))
+        return wildcard if name == "*" else Field(name.replace("\\", ""))
 
     def identifier(self) -> Step | _Keyword:
         name = self.word()
-        return _Constant(name == "true") if name in ("true", "false") else _Keyword(name)
+        return Constant(name == "true") if name in ("true", "false") else _Keyword(name)
 
     def number(self) -> int | float:
         start = self.position
@@ -341,14 +187,14 @@ class _ActionParser:
         inside = self.text[self.position + 1 : end]
         self.position = end + 1
         if "," in inside:
-            return [_Union(tuple(_action(f"[{part.strip(' ')}]") for part in inside.split(",")))]
+            return [Union(tuple(_action(f"[{part.strip(' ')}]") for part in inside.split(",")))]
         if named := _DICT_KEY.fullmatch(inside):
             return list(_action(f".{named[1]}").steps)
         found = _SLICE.fullmatch(":" if inside == "*" else inside)
         if found is None:
             raise JSONPathError(f"invalid array index {inside}")
         start, stop, step = (int(part) if part not in (None, "", "-") else None for part in found.groups())
-        return [_Slice(start, stop, step, single=found[2] is None)]
+        return [Slice(start, stop, step, single=found[2] is None)]
 
     def filter(self) -> Step:
         start = self.position + 3
@@ -370,8 +216,8 @@ class _ActionParser:
         inside = self.text[start:position]
         self.position = position + 2
         if found := _FILTER.fullmatch(inside):
-            return _Filter(_action(found[1]), found[2], _action(found[3]))
-        return _Filter(_action(inside), "", _Chain(()))
+            return Filter(_action(found[1]), found[2], _action(found[3]))
+        return Filter(_action(inside), "", Chain(()))
 
 
 def _unquoted(text: str) -> str:
@@ -397,23 +243,23 @@ def _unquoted(text: str) -> str:
         raise JSONPathError(f"unquote string {text} error invalid syntax") from None
 
 
-def _action(inside: str) -> _Chain:
+def _action(inside: str) -> Chain:
     """A part of an action that is an action of its own: a side of a filter, a member of a union."""
     return _chain(_ActionParser(inside + "}", 0).parse())
 
 
-def _chain(steps: list[Step | _Keyword]) -> _Chain:
+def _chain(steps: list[Step | _Keyword]) -> Chain:
     made: list[Step] = []
     for step in steps:
         if isinstance(step, _Keyword):
             raise JSONPathError(f"unrecognized identifier {step.name}")
         made.append(step)
-    return _Chain(tuple(made))
+    return Chain(tuple(made))
 
 
 def _parse(text: str) -> tuple[_Segment, ...]:
     """Segments of a template; `{range}` opens a body that `{end}` closes (the end of the text closes it too)."""
-    open_bodies: list[tuple[_Chain | None, list[_Segment]]] = [(None, [])]
+    open_bodies: list[tuple[Chain | None, list[_Segment]]] = [(None, [])]
     position = 0
     while position < len(text):
         brace = text.find("{", position)
@@ -438,7 +284,7 @@ def _parse(text: str) -> tuple[_Segment, ...]:
     return tuple(open_bodies[0][1])
 
 
-def _close(open_bodies: list[tuple[_Chain | None, list[_Segment]]]) -> None:
+def _close(open_bodies: list[tuple[Chain | None, list[_Segment]]]) -> None:
     over, body = open_bodies.pop()
     assert over is not None
     open_bodies[-1][1].append(_Range(over, tuple(body)))
@@ -449,9 +295,9 @@ def compile_template(text: str) -> JSONPath:
     """`{.items[*].metadata.name}{"\\n"}` and the like. Raises JSONPathError."""
     segments = _parse(text)
     keys: tuple[str, ...] | None = None
-    if len(segments) == 1 and isinstance(segments[0], _Chain):
+    if len(segments) == 1 and isinstance(segments[0], Chain):
         steps = segments[0].steps
-        names = [step.name for step in steps if isinstance(step, _Field) and step.name]
+        names = [step.name for step in steps if isinstance(step, Field) and step.name]
         if steps and len(names) == len(steps):
             keys = tuple(names)
     return JSONPath(segments, keys)

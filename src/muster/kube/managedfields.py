@@ -26,8 +26,9 @@ from muster.kube.fieldset import (
     recursive_difference,
     union,
 )
+from muster.kube.overlay import after_schema_change
 from muster.kube.schema import Schema
-from muster.kube.typed import Comparison, TypedError, after_schema_change, compare
+from muster.kube.typed import Comparison, TypedError, compare
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
