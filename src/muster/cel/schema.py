@@ -15,9 +15,10 @@ from typing import Any
 
 from muster.cel import types
 from muster.cel.errors import EvaluationError
+from muster.cel.library.registry import holds
 from muster.cel.parser import RESERVED
 from muster.cel.types import Type, list_type, map_type, struct_type
-from muster.cel.values import Duration, ListView, MapView, Optional, Timestamp, Uint
+from muster.cel.values import NONE, Duration, MapView, Optional, Timestamp, Uint
 from muster.cel.views import Adapter, Declaration, KeyedList, SchemaList, SchemaMap, SchemaObject, SetList
 
 MAX_REQUEST = 3 * 1024 * 1024
@@ -279,48 +280,26 @@ def object_type(name: str, fields: Mapping[str, Type | Declaration]) -> Declarat
     return object_declaration(name, declared)
 
 
-_PLAIN_CLASSES: dict[str, tuple[type, ...]] = {
-    "bool": (bool,),
-    "int": (int,),
-    "uint": (Uint,),
-    "double": (float,),
-    "string": (str,),
-    "bytes": (bytes,),
-    "timestamp": (Timestamp,),
-    "duration": (Duration,),
-    "list": (list, ListView),
-    "map": (dict, MapView),
-    "struct": (dict, MapView),
-}
-
-
 def declaration_of(spec: Type | Declaration) -> Declaration:
     """A plain type as a declaration: values are taken as they are, after a look at their class."""
     if isinstance(spec, Declaration):
         return spec
-    classes = _PLAIN_CLASSES.get(spec.kind, ())
-    if types.is_optional(spec):
-        classes = (Optional,)
 
     def adapt(value: Any) -> Any:
-        kind = value.__class__
-        if not classes or kind in classes or (kind not in (bool, Uint) and isinstance(value, classes)):
+        if holds(spec, value) or (value is None and spec.kind == "struct"):
             return value
+        kind = value.__class__
         if kind is int and spec.kind == "uint" and value >= 0:
             return Uint(value)
         if kind is int and spec.kind == "double":
             return float(value)
-        if value is None and spec.kind == "struct":
-            return None
         raise EvaluationError(f"invalid data, expected {spec}, got {_GO_NAMES.get(kind, kind.__name__)}")
 
-    return Declaration(spec, adapt, smallest=1)
+    return Declaration(spec, adapt)
 
 
 def optional_declaration(spec: Type | Declaration) -> Declaration:
     """`oldSelf` where it may be absent: None or a missing variable is `optional.none()`."""
-    from muster.cel.values import NONE
-
     inner = declaration_of(spec)
 
     def adapt(value: Any) -> Any:
