@@ -1,5 +1,5 @@
 """Request bodies to objects: JSON with strict checks, Kubernetes protobuf, and the typed decode both end in."""
 
-from .errors import DecodeError
+from .errors import DecodeError, Unrecognized
 
-__all__ = ["DecodeError"]
+__all__ = ["DecodeError", "Unrecognized"]

@@ -16,6 +16,7 @@ from .errors import DecodeError
 
 FORMAT_WRONG: Final = WRONG_FORMAT
 _SHAPE = re.compile(r"[+-]?0*([0-9]*)(?:\.([0-9]*))?(?:(Ki|Mi|Gi|Ti|Pi|Ei)|(n|u|m|k|M|G|T|P|E|)|[eE]([+-]?[0-9]{1,3}))", re.ASCII)
+_GRAMMAR = re.compile(r"[+-]?[0-9.]+[eEinumkKMGTP]*[-+]?[0-9]*", re.ASCII)
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
@@ -39,6 +40,8 @@ def canonical(text: str) -> str:
     text = text.strip()
     if text == "0" or _keeps_spelling(text):
         return text
+    if not _GRAMMAR.fullmatch(text):
+        raise DecodeError(FORMAT_WRONG)
     try:
         return str(parse_quantity(text))
     except QuantityError as error:

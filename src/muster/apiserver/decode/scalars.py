@@ -123,6 +123,8 @@ def _with_fraction(value: int, unit: int) -> str:
 def base64_text(text: str) -> str:
     """Standard base64 re-encoded; line breaks inside are allowed as Go allows them."""
     try:
+        if len(text) % 4:
+            raise ValueError
         raw = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
         raw = _base64_with_breaks(text)

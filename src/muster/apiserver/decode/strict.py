@@ -17,7 +17,8 @@ import orjson
 from muster.kube.schema import Schema
 
 from . import quantities, scalars, typed
-from .errors import DecodeError
+from .errors import DecodeError, Unrecognized
+from .jsonsyntax import syntax_problem
 from .layouts import Layout, TypeExpr, has_layout, layout
 
 Object = dict[str, Any]
@@ -30,30 +31,17 @@ def parse(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise DecodeError(_syntax_error(body, error)) from error
+        raise Unrecognized(syntax_problem(body) or str(error), body) from error
 
 
-def _syntax_error(body: bytes, error: orjson.JSONDecodeError) -> str:
-    text = body.decode("utf-8", "replace")
-    if not text.strip():
-        return "unexpected end of JSON input"
-    if error.pos >= len(text):
-        return "unexpected end of JSON input"
-    character = text[error.pos]
-    return f"invalid character {_go_rune(character)} looking for beginning of value"
-
-
-def _go_rune(character: str) -> str:
-    return {"'": "'\\''", '"': "'\"'", "\n": "'\\n'", "\t": "'\\t'"}.get(character, f"'{character}'")
+_TYPE_META = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 
 
 def decode_json(body: bytes, find_duplicates: bool = False) -> tuple[Object, list[str]]:
     """(object, paths of duplicate fields). The last of two duplicates wins, as in Go."""
     value = parse(body)
     if not isinstance(value, dict):
-        raise DecodeError(
-            f"json: cannot unmarshal {json_kind(value)} into Go value of type struct {{ APIVersion string; Kind string }}"
-        )
+        raise Unrecognized(f"json: cannot unmarshal {json_kind(value)} into Go value of type {_TYPE_META}", body)
     return value, (duplicates(body) if find_duplicates and may_have_duplicates(body, value) else [])
 
 
@@ -197,7 +185,6 @@ _SPECIAL_FITS: dict[str, tuple[type, ...]] = {
     "Duration": (str,),
     "ExtraValue": (list,),
     "Verbs": (list,),
-    "FieldsV1": (dict,),
     "IntOrString": (str,),
 }
 
@@ -213,7 +200,10 @@ def _mismatch_in(value: Any, expr: TypeExpr, struct: str, path: str) -> str | No
             return problem.format(json_kind(value))
         limit = 1 << (_BITS[expr.kind] - 1)
         fits = isinstance(value, int) and -limit <= value < limit
-        return None if fits else problem.format(f"number {typed.number_text(value) if isinstance(value, int) else value!r}")
+        return None if fits else problem.format(f"number {value}")
+    if expr.kind == "bytes" and isinstance(value, list):
+        wrong = next((item for item in value if isinstance(item, bool) or not isinstance(item, int)), 0)
+        return problem.replace(expr.go, "uint8").format(json_kind(wrong))
     if not isinstance(value, _FITS[expr.kind]) or (expr.kind == "float64" and isinstance(value, bool)):
         return problem.format(json_kind(value))
     if expr.kind == "struct":
@@ -261,6 +251,7 @@ def strict_warnings(unknown: list[str], duplicate: list[str]) -> list[str]:
 
 __all__ = [
     "DecodeError",
+    "Unrecognized",
     "decode_json",
     "decode_typed",
     "duplicates",

@@ -120,12 +120,6 @@ def _anything(value: Any) -> Any:
     return value
 
 
-def _object_or_null(value: Any) -> Any:
-    if value is None or type(value) is dict:
-        return value
-    raise WrongType
-
-
 def _strings(value: Any) -> Any:
     if value is None:
         return None
@@ -134,7 +128,11 @@ def _strings(value: Any) -> Any:
     for index, item in enumerate(value):
         if type(item) is not str:
             value[index] = _string(item)
-    return value or None
+    return value
+
+
+def _string_list(value: Any) -> Any:
+    return _strings(value) or None
 
 
 _PROPS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
@@ -165,7 +163,7 @@ _SPECIAL: dict[str, Converter] = {
     "Quantity": _quantity,
     "IntOrString": _int_or_string,
     "RawExtension": _anything,
-    "FieldsV1": _object_or_null,
+    "FieldsV1": _anything,
     "JSON": _anything,
     "ExtraValue": _strings,
     "Verbs": _strings,
@@ -236,7 +234,7 @@ def converter(expr: TypeExpr) -> Converter:
         return _SPECIAL[expr.name.rsplit(".", 1)[-1]]
     if expr.item is not None:
         if expr.kind == "list":
-            return _strings if expr.item.kind == "string" else _list(converter(expr.item))
+            return _string_list if expr.item.kind == "string" else _list(converter(expr.item))
         return _string_map if expr.item.kind == "string" else _map(converter(expr.item))
     return _SCALAR[expr.kind]
 

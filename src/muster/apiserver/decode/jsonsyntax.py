@@ -1,0 +1,112 @@
+"""What is wrong with a text that is not JSON, in the words of Go's scanner. Only asked after the fast parser refused the text."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_LITERALS: Final = (b"true", b"false", b"null")
+_END: Final = "unexpected end of JSON input"
+
+
+class _Broken(Exception):
+    """Carries the message."""
+
+
+def syntax_problem(text: bytes) -> str:
+    """The message; empty when the text is JSON after all (or too deep to look at)."""
+    try:
+        at = _skip(text, _value(text, _skip(text, 0), 0))
+        return _unexpected(text, at, "after top-level value") if at < len(text) else ""
+    except _Broken as broken:
+        return str(broken)
+
+
+def _unexpected(text: bytes, at: int, where: str) -> str:
+    if at >= len(text):
+        return _END
+    character = text[at : at + 4].decode("utf-8", "replace")[:1]
+    shown = {"'": "\\'", '"': '"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character, character)
+    return f"invalid character '{shown}' {where}"
+
+
+def _skip(text: bytes, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
+
+
+def _value(text: bytes, at: int, depth: int) -> int:
+    if depth > 500:
+        raise _Broken("exceeded max depth")
+    first = text[at : at + 1]
+    if first == b"{":
+        return _members(text, at + 1, depth)
+    if first == b"[":
+        return _items(text, at + 1, depth)
+    if first == b'"':
+        return _string(text, at + 1)
+    for literal in _LITERALS:
+        if first == literal[:1]:
+            return _literal(text, at, literal)
+    if first and first in b"-0123456789":
+        found = _NUMBER.match(text, at)
+        if found is None:
+            raise _Broken(_unexpected(text, at + 1, "in numeric literal"))
+        return found.end()
+    raise _Broken(_unexpected(text, at, "looking for beginning of value"))
+
+
+def _literal(text: bytes, at: int, literal: bytes) -> int:
+    for offset, wanted in enumerate(literal):
+        if text[at + offset : at + offset + 1] != bytes([wanted]):
+            where = f"in literal {literal.decode()} (expecting '{chr(wanted)}')"
+            raise _Broken(_unexpected(text, at + offset, where))
+    return at + len(literal)
+
+
+def _string(text: bytes, at: int) -> int:
+    while at < len(text):
+        byte = text[at]
+        if byte == 0x22:
+            return at + 1
+        if byte < 0x20:
+            raise _Broken(_unexpected(text, at, "in string literal"))
+        if byte == 0x5C:
+            at += 1
+            if text[at : at + 1] not in (b'"', b"\\", b"/", b"b", b"f", b"n", b"r", b"t", b"u"):
+                raise _Broken(_unexpected(text, at, "in string escape code"))
+        at += 1
+    raise _Broken(_END)
+
+
+def _members(text: bytes, at: int, depth: int) -> int:
+    at = _skip(text, at)
+    if text[at : at + 1] == b"}":
+        return at + 1
+    while True:
+        if text[at : at + 1] != b'"':
+            raise _Broken(_unexpected(text, at, "looking for beginning of object key string"))
+        at = _skip(text, _string(text, at + 1))
+        if text[at : at + 1] != b":":
+            raise _Broken(_unexpected(text, at, "after object key"))
+        at = _skip(text, _value(text, _skip(text, at + 1), depth + 1))
+        if text[at : at + 1] == b"}":
+            return at + 1
+        if text[at : at + 1] != b",":
+            raise _Broken(_unexpected(text, at, "after object key:value pair"))
+        at = _skip(text, at + 1)
+
+
+def _items(text: bytes, at: int, depth: int) -> int:
+    at = _skip(text, at)
+    if text[at : at + 1] == b"]":
+        return at + 1
+    while True:
+        at = _skip(text, _value(text, at, depth + 1))
+        if text[at : at + 1] == b"]":
+            return at + 1
+        if text[at : at + 1] != b",":
+            raise _Broken(_unexpected(text, at, "after array element"))
+        at = _skip(text, at + 1)
