@@ -12,7 +12,7 @@ import orjson
 
 from muster.apiserver import errors
 from muster.apiserver.context import Context
-from muster.apiserver.decode import DecodeError, protobuf, strict
+from muster.apiserver.decode import DecodeError, Unrecognized, protobuf, strict
 from muster.apiserver.negotiation import JSON, PROTOBUF, YAML, media_type
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import Object, Resource
@@ -74,6 +74,8 @@ def _parse(ctx: Context, resource: Resource, validation: str) -> tuple[Object, l
             return _parse_yaml(body)
         if media == PROTOBUF and resource.custom is None:
             return protobuf.decode(body, resource.api_version, resource.kind), []
+    except Unrecognized as error:
+        raise errors.bad_request(error.message(resource.kind)) from None
     except DecodeError as error:
         raise errors.cannot_decode(resource, str(error)) from None
     raise errors.unsupported_media_type(_BUILTIN_BODIES if resource.custom is None else _CUSTOM_BODIES)

@@ -13,6 +13,7 @@ import orjson
 
 from muster.apiserver.errors import bad_request
 from muster.apiserver.objects import raw_metadata, view
+from muster.apiserver.registry.cells import Live
 from muster.apiserver.registry.resource import Column, Object, Resource
 from muster.kube.duration import human_duration
 from muster.store.api import Entry
@@ -53,17 +54,21 @@ def _timestamp(text: str) -> datetime | None:
         return None
 
 
-def _cells(columns: Sequence[Column], obj: Object) -> tuple[bytes | _Age, ...]:
+def _cells(columns: Sequence[Column], obj: Object) -> tuple[bytes | _Age | Live, ...]:
     """Encoded cells; runs of constant cells are joined so that most rows are one or two pieces."""
-    pieces: list[bytes | _Age] = []
+    pieces: list[bytes | _Age | Live] = []
     constant: list[bytes] = []
     for column in columns:
         value = column.render(obj) if column.render is not None else _path_value(column, obj)
-        if column.path and (column.type == "date" or column.path == ".metadata.creationTimestamp"):
+        is_age = bool(column.path) and (column.type == "date" or column.path == ".metadata.creationTimestamp")
+        if is_age or isinstance(value, Live):
             if constant:
                 pieces.append(b",".join(constant))
                 constant = []
-            pieces.append(_Age(_timestamp(value)) if isinstance(value, str) and value else _Age(None))
+            if isinstance(value, Live):
+                pieces.append(value)
+            else:
+                pieces.append(_Age(_timestamp(value)) if isinstance(value, str) and value else _Age(None))
         else:
             constant.append(orjson.dumps(value))
     if constant:
