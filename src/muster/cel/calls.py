@@ -192,8 +192,8 @@ def _unequal(a: Run, b: Run) -> Run:
 _COMPARE: dict[str, Callable[[Run, Run], Run]] = {
     "_<_": _less,
     "_<=_": _less_equals,
-    "_>_": lambda a, b: _less(b, a),
-    "_>=_": lambda a, b: _less_equals(b, a),
+    "_>_": lambda a, b: _guard(lambda frame: a(frame) > b(frame)),
+    "_>=_": lambda a, b: _guard(lambda frame: a(frame) >= b(frame)),
     "_==_": _equal,
     "_!=_": _unequal,
 }

@@ -12,6 +12,7 @@ from muster.cel.ast import Call, Comprehension, ListExpr, Literal, MapExpr, Node
 from muster.cel.errors import CompileError, EvaluationError, Issue
 from muster.cel.library.format import FormatError, check_argument, interpolate
 from muster.cel.library.regex import compile_pattern
+from muster.cel.library.standard import CONVERSIONS
 from muster.cel.times import parse_duration, parse_timestamp
 from muster.cel.types import DYN, Type
 
@@ -68,12 +69,12 @@ def _validate_argument(node: Call) -> Iterator[Issue]:
     argument = node.args[index]
     if not isinstance(argument, Literal):
         return
-    if not isinstance(argument.value, str):
-        if node.name == "duration":
-            yield Issue(argument.offset, "invalid duration argument")
-        return
+    value = argument.value
     try:
-        parse(argument.value)
+        if isinstance(value, str):
+            parse(value)
+        elif node.name in CONVERSIONS and node.overloads:
+            node.overloads[0].call(value)
     except (EvaluationError, ValueError):
         yield Issue(argument.offset, f"invalid {node.name} argument")
 
