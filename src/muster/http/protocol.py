@@ -3,18 +3,18 @@
 The first complete request is served within the call that delivered its bytes; a further pipelined one waits for the next
 loop turn, so that no client gets more than one request per turn. Bytes beyond the request being served are kept unparsed up
 to a bound, then the socket is no longer read. Large bodies leave in slices, one per turn and only while the client takes
-them. Deadlines are plain numbers that the server's sweep compares, not timers: `_phase` says what the connection waits for.
+them.
 A lost connection cancels the task that works for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from muster.http.message import Answer, Connection, Request, Response, StreamResponse, Takeover, encode_head
+from muster.http.flow import BODY, BUSY, CLOSING, HEAD, IDLE, NEVER, SENDING, Flow
+from muster.http.message import Answer, Request, Response, StreamResponse, Takeover, encode_head
 from muster.http.reader import Rejection, RequestReader
 from muster.http.stepping import begin
 from muster.http.stream import READ_AHEAD, BodyStream, RawConnection, StreamWriter
@@ -26,58 +26,30 @@ SLICE = 256 * 1024
 """The most one connection writes in one loop turn; up to this a head and its body leave in one write."""
 LINGER = 1.0
 TAKEOVER_LINGER = 5.0
-NEVER = float("inf")
-
-IDLE, HEAD, BODY, BUSY, SENDING, CLOSING = range(6)
 
 
-class ServerConnection(asyncio.BufferedProtocol):
+class ServerConnection(Flow):
     __slots__ = (
         "_close_after",
         "_current",
-        "_held",
         "_lingering",
-        "_mark",
         "_out",
-        "_phase",
-        "_reading_paused",
         "_takeover",
         "_task",
-        "_transport",
         "_unfed",
-        "_writable",
-        "_write_paused",
-        "_writer",
-        "deadline",
-        "info",
-        "loop",
-        "lost",
         "reader",
-        "server",
     )
 
     def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop) -> None:
-        self.server = server
-        self.loop = loop
-        self.info: Connection
+        super().__init__(server, loop)
         self.reader: RequestReader
-        self.lost = False
-        self.deadline = NEVER
-        self._transport: Any = None
         self._current: Request | Rejection | None = None
         self._task: asyncio.Task[Any] | None = None
-        self._writer: StreamWriter | None = None
         self._takeover: RawConnection | None = None
         self._out: Iterator[bytes] | None = None
         self._close_after = False
         self._unfed = b""
-        self._held = b""
-        self._phase = IDLE
-        self._mark = 0
         self._lingering = False
-        self._reading_paused = False
-        self._write_paused = False
-        self._writable: asyncio.Future[None] | None = None
 
     # Transport callbacks
 
@@ -96,9 +68,6 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.abort()
             return
         self._wait_in(HEAD, self.server.header_timeout)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self.server.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         data = bytes(self.server.read_buffer[:nbytes])
@@ -143,13 +112,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         elif self._task is not None:
             self._task.cancel()
 
-    def pause_writing(self) -> None:
-        self._write_paused = True
-
-    def resume_writing(self) -> None:
-        self._write_paused = False
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
+    def _resumed(self) -> None:
         if self._out is not None:
             self.loop.call_soon(self._pump)
         elif self._current is None and self._phase == SENDING:
@@ -206,16 +169,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         if not self.server.stream_body(request):
             return None
         return BodyStream(self, length, expects_continue=expects_continue)
-
-    def pause_reading(self) -> None:
-        if not self._reading_paused and not self._transport.is_closing():
-            self._reading_paused = True
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        if self._reading_paused and not self._transport.is_closing():
-            self._reading_paused = False
-            self._transport.resume_reading()
 
     def send_continue(self) -> None:
         if not self.lost:
@@ -316,8 +269,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self.lost or self._out is None:
             return
         if self._write_paused:
-            self._mark = self.write_backlog()
-            self._wait_in(SENDING, self.server.send_timeout)
+            self._wait_for_taker()
             return
         piece = next(self._out, None)
         if piece is None:
@@ -333,8 +285,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if not keep or self.server.stopping:
             self._close_gently()
         elif self._write_paused:
-            self._mark = self.write_backlog()
-            self._wait_in(SENDING, self.server.send_timeout)
+            self._wait_for_taker()
         else:
             self._ready_for_next()
 
@@ -423,50 +374,6 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.server.error_response(self._current, error)
         self.abort()
 
-    # Writing
-
-    def flush(self) -> None:
-        """Write the answer that waited for the end of the loop turn."""
-        if self._held and not self.lost:
-            held, self._held = self._held, b""
-            self._transport.write(held)
-            if self._write_paused and self._current is None and self._phase != CLOSING:
-                self._mark = self.write_backlog()
-                self._wait_in(SENDING, self.server.send_timeout)
-
-    def _emit(self, data: bytes) -> None:
-        """Write at once, after what was held."""
-        if self._held:
-            self.flush()
-        self._transport.write(data)
-
-    def write_raw(self, data: bytes) -> None:
-        if not self.lost and data:
-            self._emit(data)
-
-    def write_stream(self, data: bytes) -> None:
-        self._transport.write(data)
-        if self._write_paused and self.write_backlog() > self.server.max_stream_buffer:
-            self.abort()
-
-    def write_backlog(self) -> int:
-        return 0 if self.lost else len(self._held) + int(self._transport.get_write_buffer_size())
-
-    def write_eof(self) -> bool:
-        if self.lost or self._transport.is_closing() or not self._transport.can_write_eof():
-            return False
-        self.flush()
-        self._transport.write_eof()
-        return True
-
-    async def writable(self) -> None:
-        while self._write_paused and not self.lost:
-            if self._writable is None or self._writable.done():
-                self._writable = self.loop.create_future()
-            await asyncio.shield(self._writable)
-        if self.lost:
-            raise ConnectionResetError("the client went away")
-
     # Ending
 
     def shut_down(self) -> None:
@@ -483,13 +390,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         else:
             self.abort()
 
-    def close(self) -> None:
-        if not self.lost:
-            self.flush()
-            self._mark = self.write_backlog()
-            self._wait_in(CLOSING, self.server.send_timeout)
-            self._transport.close()
-
     def _close_gently(self) -> None:
         """Close so that the client can still read the answer: unread input would make the kernel reset the connection."""
         if self.reader.receiving is None and not self._unfed and not self.reader.rejected:
@@ -501,15 +401,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.write_eof()
         self._mark = self.write_backlog()
         self._wait_in(CLOSING, LINGER)
-
-    def abort(self) -> None:
-        if self._writer is not None:
-            self._writer.lost()
-        self._transport.abort()
-
-    def _wait_in(self, phase: int, seconds: float) -> None:
-        self._phase = phase
-        self.deadline = time.monotonic() + seconds
 
     def expire(self) -> None:
         """The deadline has passed: renew it if there was progress, else end the wait."""

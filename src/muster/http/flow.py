@@ -1,0 +1,142 @@
+"""The transport side of a server connection: holding back, pausing, writing, closing, and what it is waiting for.
+
+Answers are held until the end of the loop turn (`flush`), everything else is written at once behind them. Both directions are
+bounded: reading pauses when the layer above asks, and `_write_paused` says that the client is behind. `_phase` and
+`deadline` are plain values that the server's sweep compares; nothing here owns a timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from muster.http.message import Connection
+
+if TYPE_CHECKING:
+    from muster.http.server import HttpServer
+    from muster.http.stream import StreamWriter
+
+NEVER = float("inf")
+
+IDLE, HEAD, BODY, BUSY, SENDING, CLOSING = range(6)
+"""Waiting for a request, the rest of a head, the rest of a body, the handler, the client to take an answer, the end."""
+
+
+class Flow(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_held",
+        "_mark",
+        "_phase",
+        "_reading_paused",
+        "_transport",
+        "_writable",
+        "_write_paused",
+        "_writer",
+        "deadline",
+        "info",
+        "loop",
+        "lost",
+        "server",
+    )
+
+    def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop) -> None:
+        self.server = server
+        self.loop = loop
+        self.info: Connection
+        self.lost = False
+        self.deadline = NEVER
+        self._transport: Any = None
+        self._writer: StreamWriter | None = None
+        self._held = b""
+        self._phase = IDLE
+        self._mark = 0
+        self._reading_paused = False
+        self._write_paused = False
+        self._writable: asyncio.Future[None] | None = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.server.read_buffer
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._resumed()
+
+    def _resumed(self) -> None:
+        """The client has taken enough of what was written."""
+
+    def pause_reading(self) -> None:
+        if not self._reading_paused and not self._transport.is_closing():
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._reading_paused and not self._transport.is_closing():
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    def flush(self) -> None:
+        """Write the answer that waited for the end of the loop turn."""
+        if self._held and not self.lost:
+            held, self._held = self._held, b""
+            self._transport.write(held)
+            if self._write_paused and self._phase in (IDLE, HEAD):
+                self._wait_for_taker()
+
+    def _emit(self, data: bytes) -> None:
+        """Write at once, after what was held."""
+        if self._held:
+            self.flush()
+        self._transport.write(data)
+
+    def write_raw(self, data: bytes) -> None:
+        if not self.lost and data:
+            self._emit(data)
+
+    def write_stream(self, data: bytes) -> None:
+        self._transport.write(data)
+        if self._write_paused and self.write_backlog() > self.server.max_stream_buffer:
+            self.abort()
+
+    def write_backlog(self) -> int:
+        return 0 if self.lost else len(self._held) + int(self._transport.get_write_buffer_size())
+
+    def write_eof(self) -> bool:
+        if self.lost or self._transport.is_closing() or not self._transport.can_write_eof():
+            return False
+        self.flush()
+        self._transport.write_eof()
+        return True
+
+    async def writable(self) -> None:
+        while self._write_paused and not self.lost:
+            if self._writable is None or self._writable.done():
+                self._writable = self.loop.create_future()
+            await asyncio.shield(self._writable)
+        if self.lost:
+            raise ConnectionResetError("the client went away")
+
+    def _wait_in(self, phase: int, seconds: float) -> None:
+        self._phase = phase
+        self.deadline = time.monotonic() + seconds
+
+    def _wait_for_taker(self) -> None:
+        self._mark = self.write_backlog()
+        self._wait_in(SENDING, self.server.send_timeout)
+
+    def close(self) -> None:
+        if not self.lost:
+            self.flush()
+            self._mark = self.write_backlog()
+            self._wait_in(CLOSING, self.server.send_timeout)
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._writer is not None:
+            self._writer.lost()
+        self._transport.abort()
