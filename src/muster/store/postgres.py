@@ -30,59 +30,18 @@ from urllib.parse import urlsplit
 
 from muster.store import database
 from muster.store.api import ANY_REVISION, BaseLayer, Conflict, EncodeAt, Entry, StoreError, Unavailable
-from muster.store.buckets import BASE_REVISION, BURY, DELETE, DROP, PUT
+from muster.store.buckets import Bucket
+from muster.store.groups import Outcome, Request, decide, next_group
 from muster.store.resident import Change, ResidentStore, Retention
 
 logger = logging.getLogger(__name__)
 
-_GROUP: Final = 512
 _FAR_BEHIND: Final = 10_000
 """Loading anew is cheaper than following so many revisions."""
 _PATIENCE_SECONDS: Final = 10.0
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _MARKS_PER_AGE: Final = 20
-
-
-class _Request:
-    """A write (or, without `encode`, the drop of a cluster) waiting for its transaction."""
-
-    __slots__ = ("cluster", "delete", "done", "encode", "expect", "key", "resource")
-
-    def __init__(
-        self,
-        cluster: str,
-        resource: str,
-        key: str,
-        encode: EncodeAt | None,
-        expect: int,
-        delete: bool,
-        done: asyncio.Future[Entry],
-    ) -> None:
-        self.cluster = cluster
-        self.resource = resource
-        self.key = key
-        self.encode = encode
-        self.expect = expect
-        self.delete = delete
-        self.done = done
-
-    def fail(self, error: Exception) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
-
-
-class _Outcome:
-    """What a group's transaction decided: the changes with their requests, and the requests that lost."""
-
-    __slots__ = ("bases", "changes", "conflicts", "requests", "revision")
-
-    def __init__(self, revision: int) -> None:
-        self.revision = revision
-        self.changes: list[Change] = []
-        self.bases: list[bytes | None] = []
-        self.requests: list[_Request] = []
-        self.conflicts: list[_Request] = []
 
 
 class PostgresStore(ResidentStore):
@@ -100,7 +59,7 @@ class PostgresStore(ResidentStore):
         self._poll_seconds = poll_seconds
         self._clock = clock
         self._pool: Any = None
-        self._requests: deque[_Request] = deque()
+        self._requests: deque[Request] = deque()
         self._work = asyncio.Event()
         self._news = asyncio.Event()
         self._questions: list[asyncio.Future[int]] = []
@@ -220,7 +179,7 @@ class PostgresStore(ResidentStore):
         self, cluster: str, resource: str, key: str, encode: EncodeAt | None, expect: int, delete: bool
     ) -> asyncio.Future[Entry]:
         done: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
-        self._requests.append(_Request(cluster, resource, key, encode, expect, delete, done))
+        self._requests.append(Request(cluster, resource, key, encode, expect, delete, done))
         self._work.set()
         return done
 
@@ -230,7 +189,7 @@ class PostgresStore(ResidentStore):
                 self._work.clear()
                 await self._work.wait()
                 continue
-            group = self._next_group()
+            group = next_group(self._requests)
             try:
                 await self._commit_group(group)
             except Exception as error:
@@ -238,37 +197,15 @@ class PostgresStore(ResidentStore):
                 for request in group:
                     request.fail(Unavailable(f"{self.name}: {error or type(error).__name__}"))
 
-    def _next_group(self) -> Sequence[_Request]:
-        """The oldest requests, each key once (a second write of a key waits for the next group); a drop goes alone."""
-        group: list[_Request] = []
-        places: set[tuple[str, str, str]] = set()
-        waiting: list[_Request] = []
-        while self._requests and len(group) < _GROUP:
-            request = self._requests[0]
-            if request.encode is None and (group or waiting):
-                break
-            self._requests.popleft()
-            place = (request.cluster, request.resource, request.key)
-            if place in places:
-                waiting.append(request)
-                continue
-            places.add(place)
-            group.append(request)
-            if request.encode is None:
-                break
-        self._requests.extendleft(reversed(waiting))
-        return group
-
-    async def _commit_group(self, group: Sequence[_Request]) -> None:
+    async def _commit_group(self, group: Sequence[Request]) -> None:
         origin = secrets.randbits(63)
-        outcome: _Outcome | None = None
+        outcome: Outcome | None = None
         try:
             async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
                 transaction = connection.transaction()
                 await transaction.start()
                 try:
-                    decided = await self._decide(connection, group, origin)
-                    outcome = decided
+                    outcome = await decide(connection, group, origin, self._bucket_to_write)
                 except BaseException:
                     await transaction.rollback()
                     raise
@@ -279,47 +216,7 @@ class PostgresStore(ResidentStore):
         assert outcome is not None
         self._settle(outcome)
 
-    async def _decide(self, connection: Any, group: Sequence[_Request], origin: int) -> _Outcome:
-        """Lock the counter, check every expectation, and write what may be written."""
-        outcome = _Outcome(await database.lock_counter(connection))
-        if group[0].encode is None:
-            change = Change(group[0].cluster, "", Entry("", outcome.revision + 1, b""), DROP)
-            outcome.changes.append(change)
-            outcome.requests.append(group[0])
-            await database.drop(connection, change.cluster, change.entry.revision, origin)
-            return outcome
-        found = await database.heads(connection, [(r.cluster, r.resource, r.key) for r in group])
-        for request, (revision, buried) in zip(group, found, strict=True):
-            self._consider(request, revision, buried, outcome)
-        if outcome.changes:
-            await database.write(connection, outcome.changes, outcome.bases, origin)
-        return outcome
-
-    def _consider(self, request: _Request, revision: int | None, buried: bool, outcome: _Outcome) -> None:
-        try:
-            bucket = self._bucket(self._writable(request.cluster), request.resource)
-        except StoreError as error:
-            request.fail(error)
-            return
-        has_base = bucket.has_base(request.key)
-        base = bucket.from_base(request.key) if has_base and revision is None else None
-        head = BASE_REVISION if base is not None else revision if revision is not None and not buried else 0
-        if (request.delete and not head) or request.expect not in (ANY_REVISION, head):
-            outcome.conflicts.append(request)
-            return
-        following = outcome.revision + len(outcome.changes) + 1
-        assert request.encode is not None
-        try:
-            entry = Entry(request.key, following, request.encode(following))
-        except Exception as error:
-            request.fail(error)
-            return
-        op = PUT if not request.delete else BURY if has_base else DELETE
-        outcome.changes.append(Change(request.cluster, bucket.resource, entry, op))
-        outcome.bases.append(base.value if base is not None else None)
-        outcome.requests.append(request)
-
-    async def _took_effect(self, outcome: _Outcome, origin: int, error: BaseException) -> bool:
+    async def _took_effect(self, outcome: Outcome, origin: int, error: BaseException) -> bool:
         if not outcome.changes:
             return False
         logger.warning("%s: the end of a transaction was not heard of (%r), looking it up", self.name, error)
@@ -333,7 +230,14 @@ class PostgresStore(ResidentStore):
                     raise Unavailable(f"{self.name}: whether the write took effect is not known: {again}") from again
                 await asyncio.sleep(_FIRST_PAUSE_SECONDS)
 
-    def _settle(self, outcome: _Outcome) -> None:
+    def _bucket_to_write(self, cluster: str, resource: str) -> Bucket:
+        """Unlike a new write, one that was queued before its cluster's drop may still go ahead of it."""
+        known = self._clusters.get(cluster)
+        if known is None:
+            raise StoreError(f"cluster {cluster} was dropped")
+        return self._bucket(known, resource)
+
+    def _settle(self, outcome: Outcome) -> None:
         """Make a committed group visible, and answer its requests once it is."""
         if outcome.changes and self._revision == outcome.revision:
             self._show(outcome.changes)
@@ -346,7 +250,7 @@ class PostgresStore(ResidentStore):
         ):
             self._compaction = asyncio.create_task(self._compact_quietly(self._revision - self.retention.log_rows))
 
-    def _refuse(self, request: _Request) -> Callable[[], None]:
+    def _refuse(self, request: Request) -> Callable[[], None]:
         return lambda: request.fail(Conflict(request.key, self.get(request.cluster, request.resource, request.key)))
 
     # Reading
@@ -496,7 +400,7 @@ class PostgresStore(ResidentStore):
             await asyncio.sleep(self.retention.age_seconds / _MARKS_PER_AGE)
 
 
-def _answer(request: _Request, entry: Entry) -> Callable[[], None]:
+def _answer(request: Request, entry: Entry) -> Callable[[], None]:
     def answer() -> None:
         if not request.done.done():
             request.done.set_result(entry)

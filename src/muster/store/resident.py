@@ -13,17 +13,14 @@ event of the process can be dropped in constant time; a mark whose event its buc
 from __future__ import annotations
 
 import heapq
-import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from muster.store.api import ANY_REVISION, BaseLayer, Compacted, Conflict, Entry, Event, Listener, Lost, StoreError
 from muster.store.buckets import BASE_REVISION, DROP, PUT, BaseIndex, Bucket, Cluster, Renderings
+from muster.store.watches import Scope, Watch
 
-logger = logging.getLogger(__name__)
-
-Scope = tuple[str | None, str | None]
 ObjectRow = tuple[str, str, str, int, bytes | None]
 """cluster, resource, key, revision, value (None: tombstone over the base layer)."""
 LogRow = tuple[int, str, str, str, int, int | None, bytes | None, bytes | None]
@@ -51,57 +48,6 @@ class Change:
         self.resource = resource
         self.entry = entry
         self.op = op
-
-
-class Watch:
-    """A subscription. `after` keeps out events that were replayed, or that the reader has from another server."""
-
-    __slots__ = ("_after", "_listener", "_on_lost", "_scope", "_scopes", "closed")
-
-    def __init__(
-        self, scopes: dict[Scope, dict[Watch, None]], scope: Scope, after: int, listener: Listener, on_lost: Lost | None
-    ) -> None:
-        self._scopes = scopes
-        self._scope = scope
-        self._after = after
-        self._listener = listener
-        self._on_lost = on_lost
-        self.closed = False
-        scopes.setdefault(scope, {})[self] = None
-
-    def deliver(self, events: Sequence[Event]) -> None:
-        if self.closed:
-            return
-        if events[0].entry.revision <= self._after:
-            events = [event for event in events if event.entry.revision > self._after]
-            if not events:
-                return
-        try:
-            self._listener(events)
-        except Exception:
-            logger.exception("a listener of %s failed; other listeners and the write are not affected", self._scope)
-
-    def lose(self) -> None:
-        if self.closed:
-            return
-        self.close()
-        if self._on_lost is None:
-            logger.warning("history of %s is gone and its listener has no way to be told; it hears no more", self._scope)
-            return
-        try:
-            self._on_lost()
-        except Exception:
-            logger.exception("the on_lost callback of %s failed", self._scope)
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        self.closed = True
-        watches = self._scopes.get(self._scope)
-        if watches is not None:
-            watches.pop(self, None)
-            if not watches:
-                del self._scopes[self._scope]
 
 
 class ResidentStore:
@@ -226,7 +172,7 @@ class ResidentStore:
         watch = Watch(self._watches, scope, from_revision or 0, listener, on_lost)
         if missed:
             watch.deliver(missed)
-        watch._after = max(from_revision or 0, self._revision)
+        watch.after = max(from_revision or 0, self._revision)
         return watch
 
     def _in_scope(self, scope: Scope) -> Iterable[Bucket]:

@@ -1,0 +1,121 @@
+"""One group of writes to a shared database: which requests go together, and what becomes of each inside the transaction.
+
+The transaction holds the revision counter, so what is read here is the last word: a request whose expectation does not fit the
+row (or, where there is no row, the base layer) loses; the others get the next revisions in the order they were asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from muster.store import database
+from muster.store.api import ANY_REVISION, EncodeAt, Entry, StoreError
+from muster.store.buckets import BASE_REVISION, BURY, DELETE, DROP, PUT, Bucket
+from muster.store.resident import Change
+
+_LARGEST: Final = 512
+
+
+class Request:
+    """A write (or, without `encode`, the drop of a cluster) waiting for its transaction."""
+
+    __slots__ = ("cluster", "delete", "done", "encode", "expect", "key", "resource")
+
+    def __init__(
+        self,
+        cluster: str,
+        resource: str,
+        key: str,
+        encode: EncodeAt | None,
+        expect: int,
+        delete: bool,
+        done: asyncio.Future[Entry],
+    ) -> None:
+        self.cluster = cluster
+        self.resource = resource
+        self.key = key
+        self.encode = encode
+        self.expect = expect
+        self.delete = delete
+        self.done = done
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class Outcome:
+    """What a group's transaction decided: the changes with their requests, and the requests that lost."""
+
+    __slots__ = ("bases", "changes", "conflicts", "requests", "revision")
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self.changes: list[Change] = []
+        self.bases: list[bytes | None] = []
+        self.requests: list[Request] = []
+        self.conflicts: list[Request] = []
+
+
+def next_group(requests: deque[Request]) -> Sequence[Request]:
+    """Take the oldest requests, each key once (a second write of a key waits for the next group); a drop goes alone."""
+    group: list[Request] = []
+    places: set[tuple[str, str, str]] = set()
+    waiting: list[Request] = []
+    while requests and len(group) < _LARGEST:
+        if requests[0].encode is None:
+            if not group and not waiting:
+                group.append(requests.popleft())
+            break
+        request = requests.popleft()
+        place = (request.cluster, request.resource, request.key)
+        if place in places:
+            waiting.append(request)
+        else:
+            places.add(place)
+            group.append(request)
+    requests.extendleft(reversed(waiting))
+    return group
+
+
+async def decide(connection: Any, group: Sequence[Request], origin: int, bucket_of: Callable[[str, str], Bucket]) -> Outcome:
+    """Lock the counter, check every expectation, and write what may be written."""
+    outcome = Outcome(await database.lock_counter(connection))
+    if group[0].encode is None:
+        change = Change(group[0].cluster, "", Entry("", outcome.revision + 1, b""), DROP)
+        outcome.changes.append(change)
+        outcome.requests.append(group[0])
+        await database.drop(connection, change.cluster, change.entry.revision, origin)
+        return outcome
+    found = await database.heads(connection, [(request.cluster, request.resource, request.key) for request in group])
+    for request, (revision, buried) in zip(group, found, strict=True):
+        try:
+            _consider(request, revision, buried, outcome, bucket_of(request.cluster, request.resource))
+        except StoreError as error:
+            request.fail(error)
+    if outcome.changes:
+        await database.write(connection, outcome.changes, outcome.bases, origin)
+    return outcome
+
+
+def _consider(request: Request, revision: int | None, buried: bool, outcome: Outcome, bucket: Bucket) -> None:
+    has_base = bucket.has_base(request.key)
+    base = bucket.from_base(request.key) if has_base and revision is None else None
+    head = BASE_REVISION if base is not None else revision if revision is not None and not buried else 0
+    if (request.delete and not head) or request.expect not in (ANY_REVISION, head):
+        outcome.conflicts.append(request)
+        return
+    following = outcome.revision + len(outcome.changes) + 1
+    assert request.encode is not None
+    try:
+        entry = Entry(request.key, following, request.encode(following))
+    except Exception as error:
+        request.fail(error)
+        return
+    op = PUT if not request.delete else BURY if has_base else DELETE
+    outcome.changes.append(Change(request.cluster, bucket.resource, entry, op))
+    outcome.bases.append(base.value if base is not None else None)
+    outcome.requests.append(request)
