@@ -68,4 +68,4 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         used = set(getattr(item, "fixturenames", ()))
         for kind, plane in _running.items():
             if used & {"plane", "both_planes", f"{kind}_plane"}:
-                report.sections.append((f"{kind} control plane", plane.log()))
+                report.sections.append((f"{kind} control plane", plane.log(12)))

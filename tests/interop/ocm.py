@@ -1,0 +1,229 @@
+"""Runs upstream's Open Cluster Management programs, unmodified, against clusters of a test.
+
+What the operators would install (CRDs, service accounts, RBAC) is rendered from upstream's templates; each program then
+gets a token of its own service account and nothing more, so the API server's authorization is really asked. Only the
+administrator's two acts, accepting the cluster and approving its first certificate, are done as admin.
+"""
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support import peers
+from tests.support.client import Client, Reply
+from tests.support.planes import Cluster, write_kubeconfig
+from tests.support.processes import Server, free_ports, tail
+
+HUB_NAMESPACE = "open-cluster-management-hub"
+AGENT_NAMESPACE = "open-cluster-management-agent"
+BOOTSTRAP_NAMESPACE = "open-cluster-management"
+BOOTSTRAP_RULES = [
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
+    {
+        "apiGroups": ["certificates.k8s.io"],
+        "resources": ["certificatesigningrequests"],
+        "verbs": ["create", "get", "list", "watch"],
+    },
+    {
+        "apiGroups": ["cluster.open-cluster-management.io"],
+        "resources": ["managedclusters"],
+        "verbs": ["get", "create", "list", "watch"],
+    },
+    {
+        "apiGroups": ["cluster.open-cluster-management.io"],
+        "resources": ["managedclustersets/join"],
+        "verbs": ["create"],
+    },
+]
+MANAGED_CLUSTERS = "/apis/cluster.open-cluster-management.io/v1/managedclusters"
+CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+COLLECTIONS = {
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "ClusterRole": f"{RBAC}/clusterroles",
+    "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
+    "Role": f"{RBAC}/namespaces/{{namespace}}/roles",
+    "RoleBinding": f"{RBAC}/namespaces/{{namespace}}/rolebindings",
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+}
+
+
+def manifests(which: str) -> list[dict[str, Any]]:
+    rendered = subprocess.run([peers.need("ocm-manifests"), which], capture_output=True, text=True, check=True)
+    documents = [document for document in yaml.load_all(rendered.stdout, yaml.CSafeLoader) if document]
+    for document in documents:
+        # Upstream's operator reads a trailing dash as "remove this annotation".
+        annotations = document["metadata"].get("annotations") or {}
+        document["metadata"]["annotations"] = {k: v for k, v in annotations.items() if not k.endswith("-")}
+    return documents
+
+
+def create(admin: Client, path: str, body: object) -> Reply:
+    """Creates, or leaves what is there: two sets of manifests name the same service accounts."""
+    reply = admin.post(path, body)
+    assert reply.status in (201, 409), f"{path}: {reply.status} {reply.text[:1000]}"
+    return reply
+
+
+def install(admin: Client, which: str, namespace: str) -> None:
+    create(admin, "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    definitions = []
+    for document in manifests(which):
+        place = document["metadata"].get("namespace", "")
+        create(admin, COLLECTIONS[document["kind"]].format(namespace=place), document)
+        if document["kind"] == "CustomResourceDefinition":
+            definitions.append(document["metadata"]["name"])
+    for name in definitions:
+        wait_until(lambda name=name: _established(admin, name), f"CRD {name} to be served")  # type: ignore[misc]
+
+
+def _established(admin: Client, name: str) -> bool:
+    definition = admin.get(f"{COLLECTIONS['CustomResourceDefinition']}/{name}").expect(200)
+    conditions = definition.get("status", {}).get("conditions") or []
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+
+def wait_until(done: Callable[[], bool], what: str, timeout: float = 60) -> None:
+    deadline = time.monotonic() + timeout
+    while not done():
+        assert time.monotonic() < deadline, f"waited {timeout:g} s for {what}"
+        time.sleep(0.1)
+
+
+def service_account_kubeconfig(cluster: Cluster, admin: Client, namespace: str, name: str, path: Path) -> Path:
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}}
+    token = admin.post(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", request).expect(201)
+    write_kubeconfig(path, cluster.url, cluster.ca, {"token": token["status"]["token"]})
+    return path
+
+
+@dataclass
+class Fleet:
+    """A hub and one managed cluster with upstream's programs on them."""
+
+    hub: Cluster
+    spoke: Cluster
+    directory: Path
+    name: str = "cluster1"
+    _servers: list[Server] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.hub_admin = self.hub.client()
+        self.spoke_admin = self.spoke.client()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator["Fleet"]:
+        try:
+            self._start_hub()
+            self._start_registration_agent()
+            yield self
+        finally:
+            for server in reversed(self._servers):
+                server.stop(timeout=5)
+
+    def _run(self, name: str, *arguments: str | Path) -> None:
+        (port,) = free_ports(1)
+        program = peers.need(name.partition("-")[0])
+        common = ["--disable-leader-election", f"--listen=127.0.0.1:{port}"]
+        log = self.directory / f"{name}.log"
+        server = Server(name, [program, *arguments, *common], log, {"POD_NAME": name, "KUBECONFIG": ""})
+        server.start()
+        self._servers.append(server)
+
+    def _start_hub(self) -> None:
+        install(self.hub_admin, "hub", HUB_NAMESPACE)
+        create(self.hub_admin, "/api/v1/namespaces", {"metadata": {"name": BOOTSTRAP_NAMESPACE}})
+        create(
+            self.hub_admin,
+            f"/api/v1/namespaces/{BOOTSTRAP_NAMESPACE}/serviceaccounts",
+            {"metadata": {"name": "agent-registration-bootstrap"}},
+        )
+        role = "open-cluster-management:bootstrap"
+        create(self.hub_admin, f"{RBAC}/clusterroles", {"metadata": {"name": role}, "rules": BOOTSTRAP_RULES})
+        subject = {"kind": "ServiceAccount", "namespace": BOOTSTRAP_NAMESPACE, "name": "agent-registration-bootstrap"}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+        binding = {"metadata": {"name": f"{role}:agent-registration"}, "subjects": [subject], "roleRef": reference}
+        create(self.hub_admin, f"{RBAC}/clusterrolebindings", binding)
+        kubeconfig = service_account_kubeconfig(
+            self.hub, self.hub_admin, HUB_NAMESPACE, "registration-controller-sa", self.directory / "hub.kubeconfig"
+        )
+        self._run("registration-controller", "controller", f"--kubeconfig={kubeconfig}", f"--namespace={HUB_NAMESPACE}")
+
+    def _start_registration_agent(self) -> None:
+        install(self.spoke_admin, "agent", AGENT_NAMESPACE)
+        own = service_account_kubeconfig(
+            self.spoke,
+            self.spoke_admin,
+            AGENT_NAMESPACE,
+            "klusterlet-registration-sa",
+            self.directory / "registration.kubeconfig",
+        )
+        bootstrap = service_account_kubeconfig(
+            self.hub,
+            self.hub_admin,
+            BOOTSTRAP_NAMESPACE,
+            "agent-registration-bootstrap",
+            self.directory / "bootstrap.kubeconfig",
+        )
+        secret = {"metadata": {"name": "bootstrap-hub-kubeconfig"}, "stringData": {"kubeconfig": bootstrap.read_text()}}
+        create(self.spoke_admin, f"/api/v1/namespaces/{AGENT_NAMESPACE}/secrets", secret)
+        self._run(
+            "registration-agent",
+            "agent",
+            f"--kubeconfig={own}",
+            f"--namespace={AGENT_NAMESPACE}",
+            f"--spoke-cluster-name={self.name}",
+            "--agent-id=agent1",
+            f"--bootstrap-kubeconfig={bootstrap}",
+            f"--hub-kubeconfig-dir={self.directory / 'hub-kubeconfig'}",
+            "--feature-gates=AddonManagement=false",
+        )
+
+    def start_work_agent(self) -> None:
+        """After the cluster has joined: the agent uses the certificate that registration obtained."""
+        own = service_account_kubeconfig(
+            self.spoke, self.spoke_admin, AGENT_NAMESPACE, "klusterlet-work-sa", self.directory / "work.kubeconfig"
+        )
+        self._run(
+            "work-agent",
+            "agent",
+            f"--kubeconfig={own}",
+            f"--namespace={AGENT_NAMESPACE}",
+            f"--spoke-cluster-name={self.name}",
+            "--agent-id=agent1",
+            f"--workload-source-config={self.directory / 'hub-kubeconfig' / 'kubeconfig'}",
+            "--status-sync-interval=2s",
+        )
+
+    # The administrator's part
+
+    def accept(self) -> None:
+        wait_until(lambda: self.hub_admin.get(f"{MANAGED_CLUSTERS}/{self.name}").status == 200, "the ManagedCluster")
+        self.hub_admin.patch(f"{MANAGED_CLUSTERS}/{self.name}", {"spec": {"hubAcceptsClient": True}}).expect(200)
+        wait_until(lambda: bool(self._requests()), "the agent's certificate request")
+        for request in self._requests():
+            approved = {"type": "Approved", "status": "True", "reason": "Test", "message": "accepted by the test"}
+            request.setdefault("status", {})["conditions"] = [approved]
+            self.hub_admin.put(f"{CSRS}/{request['metadata']['name']}/approval", request).expect(200)
+
+    def _requests(self) -> list[dict[str, Any]]:
+        label = f"open-cluster-management.io/cluster-name={self.name}"
+        items = self.hub_admin.get(CSRS, query={"labelSelector": label}).expect(200)["items"]
+        return [{**item, "kind": "CertificateSigningRequest", "apiVersion": "certificates.k8s.io/v1"} for item in items]
+
+    def condition(self, kind: str) -> str | None:
+        cluster = self.hub_admin.get(f"{MANAGED_CLUSTERS}/{self.name}").expect(200)
+        for condition in cluster.get("status", {}).get("conditions", ()):
+            if condition["type"] == kind:
+                return str(condition["status"])
+        return None
+
+    def log(self) -> str:
+        return "\n".join(f"--- {server.name}\n{tail(server.log, 25)}" for server in self._servers)
