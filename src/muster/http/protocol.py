@@ -3,8 +3,7 @@
 The first complete request is served within the call that delivered its bytes; a further pipelined one waits for the next
 loop turn, so that no client gets more than one request per turn. Bytes beyond the request being served are kept unparsed up
 to a bound, then the socket is no longer read. Large bodies leave in slices, one per turn and only while the client takes
-them.
-A lost connection cancels the task that works for it.
+them. A lost connection cancels the task that works for it; a takeover has a few seconds to deliver what it holds.
 """
 
 from __future__ import annotations

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from muster.http import (
     Answer,
@@ -361,6 +364,33 @@ async def test_a_torn_answer_tears_the_clients_connection(front: Front, framing:
             rest = b""
     assert len(rest) < 100
     assert not rest.endswith(b"0\r\n\r\n")
+
+
+ANSWER_FRAGMENTS = [
+    b"HTTP/1.1 200 OK\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\n",
+    b"HTTP/1.1 101 Up\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+    b"HTTP/1.1 204 No Content\r\n",
+    b"Content-Length: 3\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"Connection: close\r\n",
+    b"\r\n",
+    b"3\r\nabc\r\n",
+    b"0\r\n\r\n",
+    b"abc",
+]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.one_of(st.sampled_from(ANSWER_FRAGMENTS), st.binary(max_size=8)), max_size=12).map(b"".join))
+async def test_whatever_an_upstream_says_the_client_hears_an_end(front: Front, data: bytes) -> None:
+    async with Scripted([data]) as port:
+        site = await front(port, tls=None, head_timeout=1.0)
+        peer = await site.peer()
+        peer.send(request("GET", "/", "Connection: close"))
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            await peer.rest()
+        await site.end()
 
 
 async def test_a_stale_connection_is_retried_once_for_safe_requests_only(front: Front) -> None:
