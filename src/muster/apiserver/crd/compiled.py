@@ -21,6 +21,7 @@ from muster.apiserver.crd.cells import table_columns
 from muster.apiserver.crd.conversion import Converter, converter_for
 from muster.apiserver.crd.rules import rule_tree
 from muster.apiserver.crd.scale import check_scale
+from muster.apiserver.crd.warnings import deprecation, finalizer_warnings
 from muster.apiserver.crd.webhook import ResolveService
 from muster.apiserver.decode.errors import DecodeError
 from muster.apiserver.registry import catalog
@@ -102,6 +103,7 @@ class CustomVersion:
         converter: Converter,
         scale: Scale | None,
         mixed: bool,
+        deprecation: str = "",
     ) -> None:
         """`schemas` has all versions of the definition by apiVersion; `mixed` says that stored objects may be of several."""
         self.api_version = api_version
@@ -110,6 +112,8 @@ class CustomVersion:
         self._own = schemas[api_version]
         self._converter = converter
         self._scale = scale
+        self.deprecation = deprecation
+        """The warning every answer of this version carries, if any."""
         self.needs_webhook = converter.remote and (mixed or api_version != storage_version)
 
     def prune(self, obj: Object) -> list[str]:
@@ -156,6 +160,10 @@ class CustomVersion:
         if repeated and not duplicates(old, self._own.schema):
             errors += repeated
         return errors
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """What a write is warned about although it is valid."""
+        return finalizer_warnings(obj, old)
 
     def present(self, value: bytes) -> bytes | None:
         """Stored bytes in this version with today's defaults; None if that takes a webhook."""
@@ -210,7 +218,7 @@ def compile_definition(definition: Mapping[str, Any], resolve_service: ResolveSe
             continue
         api_version = f"{group}/{version['name']}"
         scale = _scale_of(version)
-        custom = CustomVersion(api_version, storage, schemas, converter, scale, mixed)
+        custom = CustomVersion(api_version, storage, schemas, converter, scale, mixed, deprecation(version, spec))
         rows.append(
             Resource(
                 group=group,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from muster.apiserver.crd.webhook import ResolveService, WebhookFailed, WebhookTarget
-from muster.apiserver.errors import internal
+from muster.apiserver.errors import ApiError
 from muster.apiserver.registry.resource import Object
 from muster.kube import gotext, names
 from muster.kube.fielderrors import FieldError, quote
@@ -60,11 +60,11 @@ class WebhookConversion:
         if not waiting:
             return list(objects)
         if not self._review_version:
-            raise internal("no supported conversion review versions")
+            raise failure("no supported conversion review versions")
         try:
             answers = iter(await self._ask(waiting, api_version))
         except (WebhookFailed, _Refused) as problem:
-            raise internal(f"conversion webhook for {_kind_of(waiting[0])} failed: {problem}") from None
+            raise failure(f"conversion webhook for {_kind_of(waiting[0])} failed: {problem}") from None
         return [obj if obj["apiVersion"] == api_version else next(answers) for obj in objects]
 
     async def _ask(self, waiting: list[Object], api_version: str) -> list[Object]:
@@ -78,7 +78,7 @@ class WebhookConversion:
         converted = _converted_objects(reply, request_id, self._review_version)
         if len(converted) != len(waiting):
             text = f"conversion webhook for {_kind_of(waiting[0])} returned {len(converted)} objects, expected {len(waiting)}"
-            raise internal(text)
+            raise failure(text)
         return [
             _accept(original, answer, api_version, index, len(waiting) > 1)
             for index, (original, answer) in enumerate(zip(waiting, converted, strict=True))
@@ -92,6 +92,11 @@ def converter_for(definition: Mapping[str, Any], resolve_service: ResolveService
     webhook = conversion["webhook"]
     target = WebhookTarget(webhook["clientConfig"], resolve_service)
     return WebhookConversion(target, webhook.get("conversionReviewVersions") or ())
+
+
+def failure(text: str) -> ApiError:
+    """A failed conversion is the server's failure, without a reason of its own."""
+    return ApiError(500, "", text)
 
 
 def _kind_of(obj: Object) -> str:
@@ -136,7 +141,7 @@ def _accept(original: Object, answer: Any, api_version: str, index: int, several
         where = f"invalid metadata in object at index {index}" if several else "invalid metadata"
         problem = f"{where}: {wrong}" if wrong else ""
     if problem:
-        raise internal(f"conversion webhook for {_kind_of(original)} returned {problem}")
+        raise failure(f"conversion webhook for {_kind_of(original)} returned {problem}")
     converted: Object = answer
     return converted
 
