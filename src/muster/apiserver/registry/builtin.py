@@ -145,6 +145,7 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> Resource:
         scale=SCALES.get(key),
         prepare=hooks.prepare,
         validate=hooks.validate,
+        on_delete=hooks.on_delete,
         to_storage=conversion.to_storage if conversion else None,
         from_storage=conversion.from_storage if conversion else None,
         drops_status_on_create=key != ("", "nodes"),

@@ -55,12 +55,17 @@ class HookContext(Protocol):
     def now(self) -> str:
         """The server's clock as RFC 3339 seconds."""
 
+    def warn(self, text: str) -> None:
+        """Tell the client something with the answer."""
+
     def read(self, resource: str, key: str) -> Object | None:
         """Another object of the same cluster, e.g. read("/namespaces", "default")."""
 
 
 Prepare = Callable[[HookContext, Object, Object | None], None]
 """Adjust the new object before validation (old is None on create): reset fields, allocate, normalise."""
+MarkDeleted = Callable[[HookContext, Object], None]
+"""Adjust an object that a delete request marks, e.g. to add a finalizer."""
 Validate = Callable[[HookContext, Object, Object | None], list[FieldError]]
 
 
@@ -146,6 +151,7 @@ class Resource:
     scale: Scale | None = None
     prepare: Prepare | None = None
     validate: Validate | None = None
+    on_delete: MarkDeleted | None = None
     to_storage: Callable[[Object], Object] | None = None
     from_storage: Callable[[Object], Object] | None = None
     custom: Any = None

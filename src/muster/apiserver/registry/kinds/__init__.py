@@ -8,15 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from muster.apiserver.registry.resource import Object, Prepare, Validate
+from muster.apiserver.registry.resource import MarkDeleted, Object, Prepare, Validate
 
-from . import certificates, configuration, conversions, extensions, jobs, networking, pods, rbac, services, storage, workloads
+from . import (
+    certificates,
+    configuration,
+    conversions,
+    definitions,
+    extensions,
+    jobs,
+    networking,
+    pods,
+    rbac,
+    services,
+    storage,
+    workloads,
+)
 from .checks import on_spec
 
 
 class Hooks(NamedTuple):
     prepare: Prepare | None = None
     validate: Validate | None = None
+    on_delete: MarkDeleted | None = None
 
 
 class Conversion(NamedTuple):
@@ -51,6 +65,9 @@ HOOKS: Final[Mapping[tuple[str, str], Hooks]] = {
     ("", "secrets"): Hooks(configuration.prepare_secret, configuration.validate_secret),
     ("", "serviceaccounts"): Hooks(configuration.prepare_service_account, None),
     ("", "services"): _checked(services.validate_service, services.prepare_service),
+    ("apiextensions.k8s.io", "customresourcedefinitions"): Hooks(
+        definitions.prepare_definition, definitions.validate_definition, definitions.delete_definition
+    ),
     ("apiregistration.k8s.io", "apiservices"): _checked(extensions.validate_api_service),
     ("apps", "controllerrevisions"): Hooks(None, workloads.validate_controller_revision),
     ("apps", "daemonsets"): _checked(workloads.validate_daemon_set, workloads.prepare_daemon_set),

@@ -6,9 +6,9 @@ from typing import Final
 
 from muster.apiserver.registry.resource import HookContext, Object
 from muster.kube import names
-from muster.kube.fielderrors import invalid, not_supported, required
+from muster.kube.fielderrors import INVALID, invalid, not_supported, required
 
-from .checks import Errors, Validator, label_selector, named_like
+from .checks import Errors, Validator, label_selector, named_like, struct_error
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 
@@ -86,7 +86,8 @@ def _binding(namespaced: bool) -> Validator:
         for index, subject in enumerate(obj.get("subjects") or ()):
             errors += _subject(subject, namespaced, f"subjects[{index}]")
         if old is not None and old.get("roleRef") != reference:
-            errors.append(invalid("roleRef", reference, "cannot change roleRef"))
+            shown = {"APIGroup": reference.get("apiGroup"), "Kind": reference.get("kind"), "Name": reference.get("name")}
+            errors.append(struct_error(INVALID, "roleRef", shown, "cannot change roleRef"))
         return errors
 
     return validate

@@ -41,35 +41,46 @@ def prepare_service(ctx: HookContext, obj: Object, old: Object | None) -> None:
     else:
         _carry_over(spec, spec_of(old))
     if spec.get("type") == "ExternalName":
-        if old is not None and spec_of(old).get("type") != "ExternalName":
-            for field in _ADDRESS_FIELDS:
-                spec.pop(field, None)
         return
     owner = f"{obj['metadata'].get('namespace', '')}/{obj['metadata'].get('name', '')}"
     _address(ctx, spec, owner)
     _node_ports(ctx, spec, owner)
 
 
+_NEEDED_BY: Final = {
+    "externalTrafficPolicy": _WITH_NODE_PORTS,
+    "healthCheckNodePort": ("LoadBalancer",),
+    "allocateLoadBalancerNodePorts": ("LoadBalancer",),
+    "loadBalancerClass": ("LoadBalancer",),
+    "internalTrafficPolicy": ("ClusterIP", "NodePort", "LoadBalancer"),
+    **dict.fromkeys(_ADDRESS_FIELDS, ("ClusterIP", "NodePort", "LoadBalancer")),
+}
+"""Fields that only some types have; a change of type drops them unless the request changes them itself."""
+
+
 def _carry_over(spec: Object, before: Object) -> None:
-    if before.get("type") == "ExternalName" or spec.get("type") == "ExternalName":
+    """Client copies of what the server allocated may be stale or missing: keep, hand over or drop what belongs to the types."""
+    kind, old_kind = spec.get("type"), before.get("type")
+    for field, kinds in _NEEDED_BY.items():
+        if old_kind in kinds and kind not in kinds and spec.get(field) == before.get(field):
+            spec.pop(field, None)
+    if old_kind in _WITH_NODE_PORTS and kind not in _WITH_NODE_PORTS:
+        held_ports = [port.get("nodePort") for port in before.get("ports") or ()]
+        if [port.get("nodePort") for port in spec.get("ports") or ()] == held_ports:
+            for port in spec.get("ports") or ():
+                port.pop("nodePort", None)
+    if "ExternalName" in (kind, old_kind):
         return
     if not spec.get("clusterIP") and not spec.get("clusterIPs"):
-        for field in ("clusterIP", "clusterIPs"):
-            if field in before:
-                spec[field] = before[field]
+        spec.update({field: before[field] for field in ("clusterIP", "clusterIPs") if field in before})
     for field in ("ipFamilies", "ipFamilyPolicy"):
         if not spec.get(field) and before.get(field):
             spec[field] = before[field]
-    if spec.get("type") in _WITH_NODE_PORTS and before.get("type") in _WITH_NODE_PORTS:
+    if kind in _WITH_NODE_PORTS and old_kind in _WITH_NODE_PORTS:
         held = {(p.get("port"), p.get("protocol")): p["nodePort"] for p in before.get("ports") or () if p.get("nodePort")}
         for port in spec.get("ports") or ():
             if not port.get("nodePort") and (port.get("port"), port.get("protocol")) in held:
                 port["nodePort"] = held[(port.get("port"), port.get("protocol"))]
-    elif before.get("type") in _WITH_NODE_PORTS and spec.get("type") == "ClusterIP":
-        held_ports = {p.get("nodePort") for p in before.get("ports") or ()}
-        for port in spec.get("ports") or ():
-            if port.get("nodePort") in held_ports:
-                port.pop("nodePort", None)
 
 
 def _address(ctx: HookContext, spec: Object, owner: str) -> None:

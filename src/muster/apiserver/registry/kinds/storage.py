@@ -80,7 +80,7 @@ def _claim_update(spec: Object, before: Object) -> Errors:
     if unchanged:
         return []
     text = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"
-    return [forbidden("spec", text)]
+    return [forbidden("spec", text), *immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode")]
 
 
 def validate_volume(ctx: HookContext, obj: Object, old: Object | None) -> Errors:

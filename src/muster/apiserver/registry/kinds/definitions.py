@@ -1,0 +1,27 @@
+"""CustomResourceDefinition: the rules live in `muster.apiserver.crd`, which is only loaded where custom resources are used."""
+
+from __future__ import annotations
+
+from muster.apiserver.registry.resource import HookContext, Object
+from muster.kube.fielderrors import FieldError
+
+
+def prepare_definition(ctx: HookContext, new: Object, old: Object | None) -> None:
+    from muster.apiserver.crd import definition
+
+    if ctx.subresource != "status":
+        definition.prepare(new, old)
+        for text in definition.definition_warnings(new, old):
+            ctx.warn(text)
+
+
+def validate_definition(ctx: HookContext, new: Object, old: Object | None) -> list[FieldError]:
+    from muster.apiserver.crd import definition
+
+    return definition.check_status(new) if ctx.subresource == "status" else definition.check_definition(new, old)
+
+
+def delete_definition(ctx: HookContext, marked: Object) -> None:
+    from muster.apiserver.crd import naming
+
+    naming.begin_deletion(marked, ctx.now())

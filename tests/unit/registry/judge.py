@@ -1,0 +1,183 @@
+"""Our verdict about an object without a server: decode, default, prepare and validate as a write does, and say what came of it.
+
+A verdict is `{"object": …}` or `{"message": …}`; objects are stripped of what differs between any two servers (uids, times,
+allocated addresses) and of what admission plug-ins add to pods, so that verdicts of two servers can be compared.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from muster.apiserver.decode import strict
+from muster.apiserver.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update
+from muster.apiserver.registry.builtin import builtin_resources
+from muster.apiserver.registry.kinds.addresses import ServiceAddresses
+from muster.apiserver.registry.resource import Object, Resource
+from muster.kube.fielderrors import FieldError
+
+NAMESPACE = "registry-verdicts"
+UID = "11111111-2222-3333-4444-555555555555"
+Verdict = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Caller:
+    name: str = "admin"
+    uid: str = ""
+    groups: tuple[str, ...] = ("system:masters", "system:authenticated")
+    extra: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass
+class Request:
+    """What a hook may ask of the request it runs in."""
+
+    verb: str = "create"
+    subresource: str = ""
+    user: Caller = field(default_factory=Caller)
+    namespace: str = NAMESPACE
+    addresses: ServiceAddresses = field(default_factory=lambda: ServiceAddresses(list))
+
+    @property
+    def username(self) -> str:
+        return self.user.name
+
+    def now(self) -> str:
+        return "2026-01-01T00:00:00Z"
+
+    def read(self, resource: str, key: str) -> Object | None:
+        return None
+
+
+@cache
+def row(api_version: str, kind: str) -> Resource:
+    return next(r for r in builtin_resources() if (r.api_version, r.kind) == (api_version, kind))
+
+
+def path(resource: Resource) -> str:
+    base = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    return base + (f"/namespaces/{NAMESPACE}" if resource.namespaced else "") + f"/{resource.plural}"
+
+
+def named(api_version: str, kind: str, body: Object, name: str) -> Object:
+    """The whole object to send, named unless the body names itself."""
+    obj = {"apiVersion": api_version, "kind": kind, **_in_namespace(copy.deepcopy(body))}
+    obj.setdefault("metadata", {}).setdefault("name", name)
+    return obj
+
+
+def _in_namespace(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _in_namespace(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_in_namespace(item) for item in value]
+    return NAMESPACE if value == "$NS" else value
+
+
+def _refusal(resource: Resource, obj: Object, problems: list[FieldError]) -> Verdict:
+    texts = list(dict.fromkeys(str(problem) for problem in problems))
+    said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    kind = "Event" if resource.kind == "Event" else resource.group_kind
+    return {"message": f'{kind} "{obj["metadata"].get("name", "")}" is invalid: {said}'}
+
+
+def created(resource: Resource, obj: Object, request: Request | None = None) -> tuple[Object | None, Verdict]:
+    """(the object as it would be stored, the verdict) of a create."""
+    request = request or Request()
+    obj = copy.deepcopy(obj)
+    try:
+        obj, _ = strict.decode_typed(obj, resource.schema)
+    except strict.DecodeError as error:
+        return None, {"message": strict.refusal(resource.kind, resource.version, str(error))}
+    if resource.default is not None:
+        resource.default(obj)
+    fill_on_create(resource, obj["metadata"], request.now(), UID)
+    if resource.namespaced:
+        obj["metadata"]["namespace"] = NAMESPACE
+    if resource.has_status and resource.drops_status_on_create:
+        obj.pop("status", None)
+    if resource.prepare is not None:
+        resource.prepare(request, obj, None)
+    problems = check_metadata(resource, obj) + (resource.validate(request, obj, None) if resource.validate else [])
+    if problems:
+        return None, _refusal(resource, obj, problems)
+    return obj, {"object": comparable(_shown(resource, obj))}
+
+
+def replaced(resource: Resource, old: Object, new: Object, request: Request | None = None) -> Verdict:
+    """The verdict of a PUT of `new` over the stored `old`."""
+    request = request or Request(verb="update")
+    new, _ = strict.decode_typed(copy.deepcopy(new), resource.schema)
+    if resource.default is not None:
+        resource.default(new)
+    keep_on_update(resource, request.subresource, new, old)
+    if resource.prepare is not None:
+        resource.prepare(request, new, old)
+    problems = check_metadata_update(resource, new, old) + (resource.validate(request, new, old) if resource.validate else [])
+    return _refusal(resource, new, problems) if problems else {"object": comparable(_shown(resource, new))}
+
+
+def _shown(resource: Resource, obj: Object) -> Object:
+    shown, _ = strict.decode_typed(copy.deepcopy(obj), resource.schema)
+    if resource.to_storage is not None and resource.from_storage is not None:
+        shown, _ = strict.decode_typed(resource.from_storage(resource.to_storage(shown)), resource.schema)
+    return shown
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+_SERVER_MADE = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "namespace")
+_POD_ADMISSION = ("tolerations", "priority", "preemptionPolicy", "serviceAccount", "serviceAccountName")
+
+
+def comparable(obj: Object) -> Object:
+    obj = copy.deepcopy(obj)
+    for key in _SERVER_MADE:
+        obj["metadata"].pop(key, None)
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if obj["kind"] == "Pod":
+        _without_pod_admission(spec)
+    elif obj["kind"] == "Service":
+        _mask_addresses(spec)
+    elif obj["kind"] == "Node":
+        spec.pop("taints", None)
+    elif obj["kind"] == "PersistentVolume":
+        status.pop("lastPhaseTransitionTime", None)
+    return _without_uids(obj) if obj["kind"] == "Job" else obj
+
+
+def _without_pod_admission(spec: Object) -> None:
+    for key in _POD_ADMISSION:
+        spec.pop(key, None)
+    spec["volumes"] = [v for v in spec.get("volumes") or () if not v["name"].startswith("kube-api-access-")]
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        mounts = [m for m in container.pop("volumeMounts", ()) if not m["name"].startswith("kube-api-access-")]
+        container["volumeMounts"] = mounts
+
+
+def _mask_addresses(spec: Object) -> None:
+    if spec.get("clusterIP") not in (None, "None"):
+        spec["clusterIP"], spec["clusterIPs"] = "allocated", ["allocated"] * len(spec.get("clusterIPs") or ())
+    for port in spec.get("ports") or ():
+        if port.get("nodePort"):
+            port["nodePort"] = -1
+
+
+def _without_uids(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: "uid" if key.endswith("controller-uid") else _without_uids(item) for key, item in value.items()}
+    return [_without_uids(item) for item in value] if isinstance(value, list) else value
