@@ -3,7 +3,8 @@
 Two tables. `obj` has the present: one row per key, or a tombstone (value NULL) where a key of the base layer was deleted. `log`
 has the past, one row per revision, holding what the write *replaced*; together they give every retained event both versions
 while each version is stored once. A deletion's row also has the bytes its event carries. The revision counter is never written
-on its own: it is the newest log row, or the compaction mark when the log is empty.
+on its own: it is the newest log row, or the compaction mark when the log is empty. Both are rowid tables with pages of 8 KiB:
+for values of a few kilobytes that costs a third of the processor time of WITHOUT ROWID and 4 KiB.
 
 Everything here is synchronous and belongs to one thread. The connection holds the file exclusively as long as it is open, so a
 second server on the same file fails at once instead of corrupting it.
@@ -29,7 +30,7 @@ _SCHEMA: Final = """
 CREATE TABLE obj (
     cluster TEXT NOT NULL, resource TEXT NOT NULL, key TEXT NOT NULL, rev INTEGER NOT NULL, value BLOB,
     PRIMARY KEY (cluster, resource, key)
-) WITHOUT ROWID;
+);
 CREATE TABLE log (
     rev INTEGER PRIMARY KEY, cluster TEXT NOT NULL, resource TEXT NOT NULL, key TEXT NOT NULL, op INTEGER NOT NULL,
     previous_rev INTEGER, previous_value BLOB, value BLOB
@@ -39,6 +40,7 @@ INSERT INTO mark VALUES (0);
 """
 _LOCK_WAIT_SECONDS: Final = 1.0
 _CACHE_KIB: Final = 2_048
+_PAGE_BYTES: Final = 8_192
 _COMPACTION_STEP: Final = 2_000
 _MOUNTS = Path("/proc/self/mountinfo")
 _NETWORK_FILESYSTEMS: Final = frozenset(
@@ -87,6 +89,7 @@ class DataFile:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         execute = connection.execute
+        execute(f"PRAGMA page_size={_PAGE_BYTES}")
         execute("PRAGMA locking_mode=EXCLUSIVE")
         execute("BEGIN EXCLUSIVE").connection.commit()
         (application,) = execute("PRAGMA application_id").fetchone()
