@@ -45,18 +45,22 @@ from muster.cel.values import Duration, Optional, Timestamp, Uint, plain
 from muster.cel.views import Declaration, LazyMap
 
 if TYPE_CHECKING:
+    from muster.cel.estimate import STATIC_COST_LIMIT, STATIC_CRD_COST_LIMIT, cost_complaint, maximum_cardinality
     from muster.cel.library.kubernetes import BINDINGS, JSON_PATCH, KUBERNETES
 
-_LIBRARIES = frozenset({"BINDINGS", "JSON_PATCH", "KUBERNETES"})
+_ON_FIRST_USE = {
+    **dict.fromkeys(("BINDINGS", "JSON_PATCH", "KUBERNETES"), "muster.cel.library.kubernetes"),
+    **dict.fromkeys(("STATIC_COST_LIMIT", "STATIC_CRD_COST_LIMIT", "cost_complaint", "maximum_cardinality"), "muster.cel.estimate"),
+}
 
 
 def __getattr__(name: str) -> object:
-    """The libraries are loaded on first use: importing this package should cost a command-line tool nothing."""
-    if name not in _LIBRARIES:
+    """Libraries and the estimator are loaded on first use: importing this package should cost a command nothing."""
+    if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from muster.cel.library import kubernetes
+    from importlib import import_module
 
-    return getattr(kubernetes, name)
+    return getattr(import_module(_ON_FIRST_USE[name]), name)
 
 
 __all__ = [
@@ -73,6 +77,8 @@ __all__ = [
     "NULL",
     "PER_CALL_LIMIT",
     "RUNTIME_COST_BUDGET",
+    "STATIC_COST_LIMIT",
+    "STATIC_CRD_COST_LIMIT",
     "STRING",
     "TIMESTAMP",
     "UINT",
@@ -94,10 +100,12 @@ __all__ = [
     "Timestamp",
     "Type",
     "Uint",
+    "cost_complaint",
     "escape",
     "from_structural_schema",
     "list_type",
     "map_type",
+    "maximum_cardinality",
     "object_type",
     "optional",
     "optional_declaration",

@@ -94,6 +94,12 @@ class Program:
             raise CostExceeded(COST_EXCEEDED)
         return result, cost
 
+    def maximum_cost(self, root: Declaration | None) -> int:
+        """The worst case, when `self` is declared as `root`; see `estimate.py` for what to do with it."""
+        from muster.cel.estimate import maximum_cost
+
+        return maximum_cost(self.tree, root)
+
     def __repr__(self) -> str:
         return f"<Program {self.text!r}: {self.type}>"
 
@@ -123,6 +129,11 @@ class Environment:
             **{name: type_type(struct) for name, struct in self._structs.items()},
         }
         self._programs: dict[tuple[str, Type | None], Program] = {}
+
+    def declaration(self, name: str) -> Declaration | None:
+        """How a variable was declared; a plain type has no bounds and counts as none."""
+        found = self._variables.get(name)
+        return found if found is not None and found.bounded else None
 
     def compile(self, text: str, result: Type | None = None) -> Program:
         """The program for an expression; raises CompileError. With `result`, its type must be that one."""

@@ -295,7 +295,7 @@ def declaration_of(spec: Type | Declaration) -> Declaration:
             return float(value)
         raise EvaluationError(f"invalid data, expected {spec}, got {_GO_NAMES.get(kind, kind.__name__)}")
 
-    return Declaration(spec, adapt)
+    return Declaration(spec, adapt, bounded=False)
 
 
 def optional_declaration(spec: Type | Declaration) -> Declaration:

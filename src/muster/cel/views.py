@@ -23,10 +23,10 @@ class Declaration:
 
     `adapt` is the conversion. `fields` (escaped name to JSON name and declaration) is set for objects, `element` for
     lists and maps. `bound` is the largest number of elements or characters, `smallest` the fewest bytes the value
-    takes as JSON; both serve the cost estimate only.
+    takes as JSON; both serve the cost estimate only, and mean nothing unless `bounded`.
     """
 
-    __slots__ = ("adapt", "bound", "element", "fields", "kind", "smallest", "type")
+    __slots__ = ("adapt", "bound", "bounded", "element", "fields", "kind", "smallest", "type")
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class Declaration:
         element: Declaration | None = None,
         bound: int | None = None,
         smallest: int = 1,
+        bounded: bool = True,
     ) -> None:
         self.type = type_
         self.adapt = adapt
@@ -45,6 +46,7 @@ class Declaration:
         self.element = element
         self.bound = bound
         self.smallest = smallest
+        self.bounded = bounded
 
     def field(self, name: str) -> tuple[str, Declaration] | None:
         """A field by the name an expression uses; a reserved word may come plain or escaped."""

@@ -14,7 +14,10 @@ def main() -> None:
         cases = [case["expr"] if isinstance(case, dict) else case for case in document["cases"]]
         answers = ask({**document["shared"], "expr": expr} for expr in cases)
         document["recorded"] = versions()
-        document["cases"] = [{"expr": expr, "answer": comparable(answer)} for expr, answer in zip(cases, answers, strict=True)]
+        document["cases"] = [
+            {"expr": expr, "answer": comparable(answer), "worst": answer.get("maxCost")}
+            for expr, answer in zip(cases, answers, strict=True)
+        ]
         head = {key: value for key, value in document.items() if key != "cases"}
         body = ",\n".join(f"    {json.dumps(case, ensure_ascii=False)}" for case in document["cases"])
         shown = json.dumps(head, indent=2, ensure_ascii=False)[:-2]

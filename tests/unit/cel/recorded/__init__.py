@@ -118,6 +118,12 @@ def ask_ours(question: dict[str, Any]) -> Answer:
     return {"value": render(value), "cost": cost}
 
 
+def worst_case(question: dict[str, Any]) -> int:
+    """Our estimate of the most the expression can cost."""
+    env = environment(question)
+    return env.compile(question["expr"]).maximum_cost(env.declaration("self"))
+
+
 def comparable(answer: Answer) -> Answer:
     """The parts of the oracle's answer that ours has too."""
     if answer.get("compileError"):
