@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ class Writer:
         while True:
             try:
                 reply = self.client.request(method, base + path, body, content_type=kind)
-            except OSError:
+            except (OSError, HTTPException):
                 if self._happened(event, f"{base}/{name}", step):
                     break
                 continue
@@ -78,7 +79,7 @@ class Writer:
         while True:
             try:
                 reply = self.client.get(path)
-            except OSError:
+            except (OSError, HTTPException):
                 assert time.monotonic() < deadline, "the server did not come back"
                 time.sleep(0.02)
                 continue

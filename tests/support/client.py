@@ -6,6 +6,7 @@ stream that stays silent ends the generator instead of hanging the test.
 """
 
 import http.client
+import select
 import socket
 import ssl
 import time
@@ -120,22 +121,21 @@ class Client:
         """One exchange. `body` is sent as is when bytes or str, else as JSON. `user` is a token; "" means anonymous."""
         payload, content_type = encode(body, content_type)
         wire = self.headers(accept=accept, content_type=content_type, user=user, extra=headers)
-        reused = self._connection is not None
-        try:
-            return self._exchange(method, target(self.prefix, path, query), payload, wire)
-        except (http.client.RemoteDisconnected, ConnectionError, BrokenPipeError):
-            self.close()
-            if not reused:
-                raise
-        # The server may close an idle kept-alive connection at any time; that is no answer to this request.
         return self._exchange(method, target(self.prefix, path, query), payload, wire)
 
     def _exchange(self, method: str, path: str, payload: bytes | None, headers: dict[str, str]) -> Reply:
+        # Something to read before anything was asked is the server's goodbye: find out before sending, never resend.
+        if self._connection is not None and select.select([self._connection.sock], [], [], 0)[0]:
+            self.close()
         if self._connection is None:
             self._connection = self.connect()
-        self._connection.request(method, path, payload, headers)
-        response = self._connection.getresponse()
-        body = response.read()
+        try:
+            self._connection.request(method, path, payload, headers)
+            response = self._connection.getresponse()
+            body = response.read()
+        except (OSError, http.client.HTTPException):
+            self.close()
+            raise
         if response.will_close:
             self.close()
         return Reply(response.status, response.getheaders(), body)

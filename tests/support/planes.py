@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 
 import yaml
@@ -127,7 +128,7 @@ class ControlPlane(abc.ABC):
         def answers(path: str) -> bool:
             try:
                 return client.get(path).status == 200
-            except OSError:
+            except (OSError, HTTPException):
                 client.close()
                 return False
 
@@ -215,7 +216,7 @@ class KubePlane(ControlPlane):
         def serves() -> bool:
             try:
                 return ready.get("/livez/ping").status == 200
-            except OSError:
+            except (OSError, HTTPException):
                 ready.close()
                 return False
 
