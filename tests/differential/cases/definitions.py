@@ -516,13 +516,10 @@ GROUPS: dict[str, dict[str, Body]] = {
     },
 }
 
-NOT_ESTIMATED = {"rule-costs": ["status", "body"]}
-"""Costs of rules are limited when they run, not estimated when they are written."""
-
 
 def judged(name: str, body: Body) -> Any:
     query = {"dryRun": "All", "fieldValidation": "Ignore", "fieldManager": name}
-    return post(CRDS, body, query=query, pick=verdict, differs=NOT_ESTIMATED if "cost" in name else {})
+    return post(CRDS, body, query=query, pick=verdict)
 
 
 CASES: list[Case] = [

@@ -61,7 +61,7 @@ def _check(new: Raw, old: Raw | None) -> Iterator[FieldError]:
         wanted = f"{(spec.get('names') or {}).get('plural') or ''}.{spec.get('group') or ''}"
         if new["metadata"].get("name") != wanted:
             yield invalid("metadata.name", new["metadata"].get("name") or "", 'must be spec.names.plural+"."+spec.group')
-    yield from _check_spec(spec, is_established(old) if old is not None else False)
+    yield from _check_spec(spec, old)
     if old is not None:
         yield from _check_immutable(spec, old.get("spec") or {}, is_established(old))
     yield from _check_names(status.get("acceptedNames") or {}, "status.acceptedNames")
@@ -90,9 +90,10 @@ def internal_form(spec: Raw) -> Object:
     return form
 
 
-def _check_spec(public: Raw, established: bool) -> Iterator[FieldError]:
+def _check_spec(public: Raw, old: Raw | None) -> Iterator[FieldError]:
     spec = internal_form(public)
     versions = spec["versions"]
+    unchanged = _unchanged_schemas(public, old)
     yield from _check_group(spec.get("group") or "")
     yield from _check_choice(spec.get("scope") or "", "spec.scope", ["Cluster", "Namespaced"])
     if not (spec.get("validation") or {}).get("openAPIV3Schema"):
@@ -102,7 +103,7 @@ def _check_spec(public: Raw, established: bool) -> Iterator[FieldError]:
     if spec.get("preserveUnknownFields") and _has_defaults(spec):
         yield invalid("spec.preserveUnknownFields", True, "must be false in order to use defaults in the schema")
     for index, version in enumerate(versions):
-        yield from _check_version(version, f"spec.versions[{index}]", spec)
+        yield from _check_version(version, f"spec.versions[{index}]", spec, unchanged)
     version_names = [version.get("name") or "" for version in versions]
     if len(set(version_names)) != len(version_names):
         yield invalid("spec.versions", rendered_versions(versions), "must contain unique version names")
@@ -112,7 +113,7 @@ def _check_spec(public: Raw, established: bool) -> Iterator[FieldError]:
         yield invalid("spec.version", version_names[0], ",".join(problems))
     yield from _check_spec_names(spec.get("names") or {})
     any_status = _has_status(spec) or any(_has_status(version) for version in versions)
-    yield from check_schema(spec.get("validation"), any_status, "spec.validation")
+    yield from check_schema(spec.get("validation"), any_status, "spec.validation", unchanged.issuperset(version_names[:1]))
     yield from check_subresources(spec.get("subresources"), "spec.subresources")
     yield from check_columns(spec.get("additionalPrinterColumns"), "spec.additionalPrinterColumns")
     if spec.get("selectableFields"):
@@ -121,16 +122,30 @@ def _check_spec(public: Raw, established: bool) -> Iterator[FieldError]:
         else:
             schema = (spec["validation"] or {}).get("openAPIV3Schema") or {}
             yield from check_selectable_fields(spec["selectableFields"], schema, "spec.selectableFields")
-    yield from check_conversion(spec, established)
+    yield from check_conversion(spec, old is not None and is_established(old))
 
 
-def _check_version(version: Raw, path: str, spec: Raw) -> Iterator[FieldError]:
+def _unchanged_schemas(spec: Raw, old: Raw | None) -> set[str]:
+    """Versions whose schema is the stored one."""
+    if old is None:
+        return set()
+    before = {version.get("name"): version.get("schema") for version in (old.get("spec") or {}).get("versions") or ()}
+    versions = spec.get("versions") or ()
+    return {
+        version["name"]
+        for version in versions
+        if version.get("name") in before and version.get("schema") == before[version["name"]]
+    }
+
+
+def _check_version(version: Raw, path: str, spec: Raw, unchanged: set[str]) -> Iterator[FieldError]:
     name = version.get("name") or ""
     problems = names.dns1035_label(name)
     if problems:
         yield invalid(f"{path}.name", name, ",".join(problems))
     yield from _check_deprecation(version, f"{path}.deprecationWarning")
-    yield from check_schema(version.get("schema"), _has_status(version) or _has_status(spec), f"{path}.schema")
+    has_status = _has_status(version) or _has_status(spec)
+    yield from check_schema(version.get("schema"), has_status, f"{path}.schema", name in unchanged)
     yield from check_subresources(version.get("subresources"), f"{path}.subresources")
     yield from check_columns(version.get("additionalPrinterColumns"), f"{path}.additionalPrinterColumns")
     if version.get("selectableFields"):

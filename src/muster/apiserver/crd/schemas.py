@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from muster.apiserver.crd.goshape import SCHEMA_FIELDS, rendered_schema
-from muster.apiserver.crd.rulechecks import DefinitionRules, default_breaks_rules
+from muster.apiserver.crd.rulechecks import DefinitionRules, TotalCost, default_breaks_rules
 from muster.kube.defaultchecks import check_defaults
 from muster.kube.fielderrors import FieldError, duplicate, forbidden, invalid, required, too_many
 from muster.kube.fieldpaths import BadFieldPath, resolve
@@ -28,8 +28,8 @@ _SELECTABLE: Final = (
 )
 
 
-def check_schema(validation: Raw | None, has_status: bool, path: str) -> Iterator[FieldError]:
-    """Everything wrong with `{openAPIV3Schema: …}`."""
+def check_schema(validation: Raw | None, has_status: bool, path: str, unchanged: bool = False) -> Iterator[FieldError]:
+    """Everything wrong with `{openAPIV3Schema: …}`; the rules of an unchanged schema are not blamed one by one for their cost."""
     raw = (validation or {}).get("openAPIV3Schema")
     if raw is None:
         return
@@ -44,10 +44,12 @@ def check_schema(validation: Raw | None, has_status: bool, path: str) -> Iterato
         structural = check_structural(raw, field) or check_defaults(raw, field, default_breaks_rules)
         yield from structural
     sound = not unreadable and not structural
-    keywords = check_keywords(raw, field, DefinitionRules() if sound else None)
+    total = TotalCost()
+    keywords = check_keywords(raw, field, DefinitionRules(raw, total, judge_costs=not unchanged) if sound else None)
     yield from keywords
     if unreadable and not keywords:
         yield invalid(field, "", unreadable)
+    yield from total.errors(field)
 
 
 def _check_root(raw: Raw, field: str) -> Iterator[FieldError]:
