@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from muster.cel.errors import CostExceeded
 from muster.cel.values import MISSING
 from muster.cel.views import Declaration
 
@@ -58,9 +57,3 @@ class Slot:
 
 def constant(value: Any) -> Code:
     return Code(lambda frame: value, 0, value)
-
-
-def spend(frame: Frame, amount: int) -> None:
-    frame[0] -= amount
-    if frame[0] < 0:
-        raise CostExceeded(COST_EXCEEDED)

@@ -51,9 +51,20 @@ def from_structural_schema(schema: Mapping[str, Any], *, root: bool = False, nam
         return Declaration(types.DYN, _or_null(schema, _int_or_string), bound=_string_bound(length), smallest=1)
     root = root or bool(schema.get("x-kubernetes-embedded-resource"))
     if root:
-        schema = {**schema, "properties": {**schema.get("properties", {}), **_ROOT_PROPERTIES}}
+        schema = _with_type_and_name(schema)
     build = _BUILDERS.get(str(schema.get("type", "")))
     return None if build is None else build(schema, name)
+
+
+def _with_type_and_name(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema with the fields every resource shows; it may have declared them all itself, with bounds."""
+    properties: Mapping[str, Any] = schema.get("properties") or {}
+    metadata = properties.get("metadata") or {}
+    names = metadata.get("properties") or {}
+    strings = [properties.get("kind"), properties.get("apiVersion"), names.get("name"), names.get("generateName")]
+    if metadata.get("type") == "object" and all(found and found.get("type") == "string" for found in strings):
+        return schema
+    return {**schema, "properties": {**properties, **_ROOT_PROPERTIES}}
 
 
 def _or_null(schema: Mapping[str, Any], adapt: Adapter) -> Adapter:

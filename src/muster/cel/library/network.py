@@ -136,7 +136,7 @@ def _global_unicast(value: IP) -> bool:
     return not (limited or address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local)
 
 
-_LINK_LOCAL_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
+_LINK_LOCAL_MULTICAST = ipaddress.ip_network("224.0.0.0/24")
 _LINK_LOCAL_UNICAST = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fe80::/10"))
 
 
@@ -145,7 +145,7 @@ def _link_local_multicast(value: IP) -> bool:
     if address.version == 6:
         # Any flags, scope 2.
         return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 0x02
-    return address in _LINK_LOCAL_MULTICAST[0]
+    return address in _LINK_LOCAL_MULTICAST
 
 
 def _link_local_unicast(value: IP) -> bool:

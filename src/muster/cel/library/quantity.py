@@ -46,8 +46,7 @@ def parse_quantity(text: str) -> Quantity:
         raise EvaluationError(_WRONG_FORMAT)
     sign, whole, fraction, suffix, exponent = match.groups()
     fraction = fraction or ""
-    if not whole and not text.lstrip("+-").startswith("."):
-        raise EvaluationError(_WRONG_FORMAT)
+    # A quantity without digits is zero.
     whole = whole.lstrip("0") or "0"
     binary, power = _scale(suffix, exponent)
     value = Fraction(int(whole + fraction), 10 ** len(fraction)) * (Fraction(2) ** power if binary else Fraction(10) ** power)

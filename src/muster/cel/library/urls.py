@@ -17,7 +17,7 @@ from muster.cel.types import BOOL, STRING, Type, list_type, map_type
 from muster.cel.values import Opaque
 
 URL_TYPE = Type("struct", "kubernetes.URL")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOST = re.compile(r"[A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>\"\x80-\U0010ffff]")
 _PATH_PLAIN = re.compile(r"[A-Za-z0-9\-_.~$&+,/:;=@!'()*\[\]%]*\Z")
 _ESCAPE = re.compile(r"%([0-9a-fA-F]{2})?")
@@ -93,16 +93,10 @@ def _parse(text: str, request: bool) -> URL:
 
 
 def _split_scheme(text: str) -> tuple[str, str]:
-    for index, char in enumerate(text):
-        if char == ":":
-            if index == 0:
-                raise _Invalid("missing protocol scheme")
-            return text[:index].lower(), text[index + 1 :]
-        if not (char.isascii() and (char.isalpha() or (index > 0 and (char.isdigit() or char in "+-.")))):
-            if char.isascii() and (char.isdigit() or char in "+-.") and index == 0:
-                return "", text
-            return "", text
-    return "", text
+    if text.startswith(":"):
+        raise _Invalid("missing protocol scheme")
+    match = _SCHEME.match(text)
+    return ("", text) if match is None else (match.group(1).lower(), text[match.end() :])
 
 
 def _parse_authority(authority: str) -> str:

@@ -127,7 +127,8 @@ def worst_case(question: dict[str, Any]) -> int:
 def comparable(answer: Answer) -> Answer:
     """The parts of the oracle's answer that ours has too."""
     if answer.get("compileError"):
-        return {"compileError": answer["compileError"].removeprefix("compilation failed: ")}
+        text = answer["compileError"].removeprefix("compilation failed: ")
+        return {"compileError": text.replace("program instantiation failed: ", "program: ", 1)}
     if answer.get("error"):
         return {"error": answer["error"]}
     return {"value": answer["value"], "cost": answer["cost"]}
