@@ -92,5 +92,4 @@ CELLS: Mapping[str, Mapping[str, Cell]] = {
         "RequiresRepublish": at("spec", "requiresRepublish", absent=False),
         "Modes": lambda obj: ",".join(spec(obj).get("volumeLifecycleModes") or ()) or NONE,
     },
-    "CSIStorageCapacity": {"StorageClassName": at("storageClassName"), "Capacity": at("capacity", absent=UNSET)},
 }

@@ -1,0 +1,248 @@
+"""Behaviour of single kinds that verdicts on created objects do not show: identities, subresources, conversions, allocation."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from muster.apiserver.registry.kinds import certificates, conversions
+from muster.apiserver.registry.kinds.addresses import ServiceAddresses
+from muster.apiserver.registry.kinds.jobs import schedule_problem
+from muster.apiserver.registry.kinds.pods import quality_of_service
+from tests.unit.registry.judge import Caller, Request, created, named, row
+
+
+@pytest.fixture(scope="module")
+def request_pem() -> str:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "someone")])
+    signed = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    return base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
+
+
+def signing_request(pem: str, **spec: Any) -> dict[str, Any]:
+    fields = {"request": pem, "signerName": "example.com/signer", "usages": ["client auth"], **spec}
+    return named("certificates.k8s.io/v1", "CertificateSigningRequest", {"spec": fields}, "csr")
+
+
+CSR = row("certificates.k8s.io/v1", "CertificateSigningRequest")
+
+
+def test_who_asks_for_a_certificate_is_the_servers_word(request_pem: str) -> None:
+    caller = Request(user=Caller("alice", "u1", ("devs",), {"k": ("v",)}))
+    obj, verdict = created(CSR, signing_request(request_pem, username="root", groups=["system:masters"]), caller)
+    assert obj is not None, verdict
+    spec = obj["spec"]
+    assert (spec["username"], spec["uid"], spec["groups"], spec["extra"]) == ("alice", "u1", ["devs"], {"k": ["v"]})
+    assert obj["status"] == {}
+
+
+def _csr_with(pem: str, *conditions: dict[str, Any]) -> dict[str, Any]:
+    obj, verdict = created(CSR, signing_request(pem))
+    assert obj is not None, verdict
+    return {**obj, "status": {"conditions": list(conditions)} if conditions else {}}
+
+
+APPROVED = {
+    "type": "Approved",
+    "status": "True",
+    "lastUpdateTime": "2025-01-01T00:00:00Z",
+    "lastTransitionTime": "2025-01-01T00:00:00Z",
+}
+
+
+def _write(old: dict[str, Any], status: dict[str, Any], subresource: str) -> tuple[dict[str, Any], list[str]]:
+    new = {**copy.deepcopy(old), "status": copy.deepcopy(status), "spec": {"request": "tampered"}}
+    ctx = Request(verb="update", subresource=subresource)
+    certificates.prepare(ctx, new, old)
+    return new, [str(error) for error in certificates.validate(ctx, new, old)]
+
+
+def test_approval_adds_a_verdict_with_times_and_nothing_else(request_pem: str) -> None:
+    old = _csr_with(request_pem)
+    status = {"certificate": "eA==", "conditions": [{"type": "Approved", "status": "True"}]}
+    new, errors = _write(old, status, "approval")
+    now = Request().now()
+    assert errors == []
+    assert new["spec"] == old["spec"]
+    assert new["status"] == {"conditions": [{**APPROVED, "lastUpdateTime": now, "lastTransitionTime": now}]}
+
+
+def test_a_verdict_cannot_be_taken_back_or_contradicted(request_pem: str) -> None:
+    old = _csr_with(request_pem, APPROVED)
+    _, removed = _write(old, {}, "approval")
+    assert removed == ['status.conditions: Forbidden: updates may not remove a condition of type "Approved"']
+    _, both = _write(old, {"conditions": [APPROVED, {"type": "Denied", "status": "True"}]}, "approval")
+    assert both == ['status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive']
+    _, untrue = _write(_csr_with(request_pem), {"conditions": [{"type": "Approved", "status": "False"}]}, "approval")
+    assert untrue == ['status.conditions[0].status: Unsupported value: "False": supported values: "True"']
+
+
+def test_the_main_endpoint_changes_neither_request_nor_status(request_pem: str) -> None:
+    old = _csr_with(request_pem, APPROVED)
+    new, errors = _write(old, {}, "")
+    assert errors == []
+    assert (new["spec"], new["status"]) == (old["spec"], old["status"])
+
+
+def test_status_sets_the_certificate_once_and_no_verdict(request_pem: str) -> None:
+    old = _csr_with(request_pem, APPROVED)
+    _, garbage = _write(old, {"certificate": "eA==", "conditions": [APPROVED]}, "status")
+    assert garbage[0].startswith("status.certificate: Invalid value")
+    _, verdict = _write(_csr_with(request_pem), {"conditions": [APPROVED]}, "status")
+    assert verdict == ['status.conditions: Forbidden: updates may not add a condition of type "Approved"']
+    held = {**old, "status": {**old["status"], "certificate": "eA=="}}
+    _, changed = _write(held, {"certificate": "eQ==", "conditions": [APPROVED]}, "status")
+    assert "status.certificate: Forbidden: updates may not modify existing certificate content" in changed
+
+
+def test_a_namespace_keeps_its_finalizer_until_finalize_takes_it() -> None:
+    namespaces = row("v1", "Namespace")
+    assert namespaces.prepare is not None
+    old, _ = created(namespaces, named("v1", "Namespace", {}, "n"))
+    assert old is not None
+    assert old["spec"]["finalizers"] == ["kubernetes"]
+    emptied = {**copy.deepcopy(old), "spec": {}}
+    namespaces.prepare(Request(verb="update"), emptied, old)
+    assert emptied["spec"]["finalizers"] == ["kubernetes"]
+    emptied = {**copy.deepcopy(old), "spec": {}, "status": {"phase": "Tampered"}}
+    namespaces.prepare(Request(verb="update", subresource="finalize"), emptied, old)
+    assert (emptied["spec"], emptied["status"]) == ({}, {"phase": "Active"})
+
+
+@pytest.mark.parametrize(
+    ("containers", "class_"),
+    [
+        ([{}], "BestEffort"),
+        ([{"resources": {"requests": {"cpu": "1"}}}], "Burstable"),
+        ([{"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}], "Guaranteed"),
+        ([{"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1Gi"}}}], "Guaranteed"),
+        ([{"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}}], "Burstable"),
+        ([{"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, {}], "Burstable"),
+    ],
+)
+def test_a_pods_quality_of_service_follows_its_resources(containers: list[dict[str, Any]], class_: str) -> None:
+    assert quality_of_service({"containers": containers}) == class_
+
+
+@pytest.mark.parametrize("schedule", ["* * * * *", "*/5 0-6 1,15 * mon-fri", "@daily", "@every 1h", "0 0 1 jan ?"])
+def test_good_schedules_pass(schedule: str) -> None:
+    assert schedule_problem(schedule) == ""
+
+
+@pytest.mark.parametrize("schedule", ["", "* * * *", "60 * * * *", "5-1 * * * *", "x * * * *", "*/x * * * *", "@never"])
+def test_bad_schedules_are_explained(schedule: str) -> None:
+    assert schedule_problem(schedule) != ""
+
+
+def test_an_event_survives_the_way_to_storage_and_back() -> None:
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "e"},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "regarding": {"kind": "Pod", "name": "p"},
+        "note": "text",
+        "reportingController": "a.b/c",
+        "reportingInstance": "i",
+        "deprecatedSource": {},
+        "deprecatedFirstTimestamp": None,
+        "deprecatedLastTimestamp": None,
+    }
+    stored = conversions.event_to_storage(event)
+    assert (stored["apiVersion"], stored["message"], stored["involvedObject"]["name"]) == ("v1", "text", "p")
+    assert stored["reportingComponent"] == "a.b/c"
+    assert conversions.event_from_storage(stored) == event
+
+
+def autoscaler(**spec: Any) -> dict[str, Any]:
+    fields = {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 3, **spec}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "h"},
+        "spec": fields,
+        "status": {},
+    }
+
+
+def metric(kind: str, source: dict[str, Any], target: str, amount: str) -> dict[str, Any]:
+    key = kind[0].lower() + kind[1:]
+    value = {"type": target, target[0].lower() + target[1:]: amount}
+    return {"type": kind, key: {**source, "target": value}}
+
+
+OTHER_METRICS = [
+    metric("Resource", {"name": "memory"}, "AverageValue", "1Gi"),
+    metric("Pods", {"metric": {"name": "m", "selector": {"matchLabels": {"a": "b"}}}}, "AverageValue", "5"),
+    metric("External", {"metric": {"name": "q"}}, "Value", "7"),
+    metric("Object", {"metric": {"name": "o"}, "describedObject": {"kind": "Ingress", "name": "i"}}, "Value", "9"),
+]
+CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+
+
+def test_an_old_client_sees_the_cpu_target_and_keeps_the_rest() -> None:
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 10, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 2}]}}
+    stored = autoscaler(metrics=[*OTHER_METRICS, CPU], behavior=behavior)
+    old = conversions.autoscaler_from_storage(stored)
+    assert old["spec"]["targetCPUUtilizationPercentage"] == 50
+    assert "metrics" not in old["spec"]
+    back = conversions.autoscaler_to_storage(old)
+    assert back["spec"] == stored["spec"]
+    assert back["metadata"] == stored["metadata"]
+
+
+def test_an_old_autoscaler_without_target_gets_eighty_percent() -> None:
+    obj = {**autoscaler(), "apiVersion": "autoscaling/v1"}
+    assert conversions.autoscaler_to_storage(obj)["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 80
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def service(name: str, ip: str, *node_ports: int) -> dict[str, Any]:
+    ports = [{"nodePort": port} for port in node_ports]
+    return {"metadata": {"namespace": "n", "name": name}, "spec": {"clusterIPs": [ip], "ports": ports}}
+
+
+def test_addresses_are_never_given_twice_even_before_they_are_stored() -> None:
+    addresses = ServiceAddresses(list, "10.9.0.0/28")
+    given = [addresses.cluster_ip("", f"n/s{place}") for place in range(13)]
+    assert len(set(given)) == 13
+    with pytest.raises(LookupError, match="range is full"):
+        addresses.cluster_ip("", "n/one-more")
+
+
+def test_an_address_of_a_deleted_service_is_free_again() -> None:
+    clock = Clock()
+    addresses = ServiceAddresses(list, "10.9.0.0/30", clock=clock)
+    first = addresses.cluster_ip("", "n/a")
+    clock.now = 60
+    assert addresses.cluster_ip("", "n/b") == first
+
+
+def test_a_wish_is_granted_unless_it_is_taken_or_outside() -> None:
+    stored = [service("a", "10.9.0.5", 30001)]
+    addresses = ServiceAddresses(lambda: stored, "10.9.0.0/28")
+    assert addresses.cluster_ip("10.9.0.6", "n/b") == "10.9.0.6"
+    assert addresses.cluster_ip("10.9.0.5", "n/a") == "10.9.0.5"
+    assert addresses.node_port(30001, "n/a") == 30001
+    with pytest.raises(LookupError, match="provided IP is already allocated"):
+        addresses.cluster_ip("10.9.0.5", "n/b")
+    with pytest.raises(LookupError, match=r"not in the valid range. The range of valid IPs is 10\.9\.0\.0/28"):
+        addresses.cluster_ip("10.8.0.1", "n/b")
+    with pytest.raises(LookupError, match="provided port is already allocated"):
+        addresses.node_port(30001, "n/b")
+    with pytest.raises(LookupError, match="The range of valid ports is 30000-32767"):
+        addresses.node_port(80, "n/b")
