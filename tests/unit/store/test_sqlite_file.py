@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.store import Retention, StoreError, datafile, open_store
+from muster.store import Entry, Retention, StoreError, buckets, datafile, open_store
 from muster.store.sqlite import SQLiteStore
 from tests.unit.store.histories import PODS, Watcher, contents, create, put
 
@@ -138,6 +138,22 @@ async def test_many_writes_share_a_transaction(tmp_path: Path) -> None:
     assert first.revision < second.revision < third.revision
     assert contents(store.list("c", PODS, "chain")) == [("chain", "2")]
     await store.close()
+
+
+def test_a_connection_that_broke_is_replaced(tmp_path: Path) -> None:
+    file = datafile.DataFile(tmp_path / "muster.db", "FULL")
+
+    def write(revision: int) -> None:
+        file.write([datafile.LoggedChange("c", PODS, Entry("a", revision, b"x"), buckets.PUT, None)])
+
+    write(2)
+    file.open().close()
+    with pytest.raises(sqlite3.Error):
+        write(3)
+    write(4)
+    assert file.revisions() == (4, 0)
+    assert [row[3] for row in file.objects()] == [4]
+    file.close()
 
 
 @pytest.mark.parametrize("how", ["limit", "tmpfs"])
