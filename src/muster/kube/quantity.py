@@ -18,7 +18,8 @@ DECIMAL_EXPONENT: Final = "DecimalExponent"
 
 _NANO: Final = 10**9
 _CAP: Final = (2**63 - 1) * _NANO
-_GRAMMAR: Final = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([eE][+-]?\d+|[A-Za-z]*)", re.ASCII)
+_GRAMMAR: Final = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([eEinumkKMGTP]*[-+]?\d*)", re.ASCII)
+_EXPONENT: Final = re.compile(r"[eE][-+]?\d+", re.ASCII)
 _MAX_EXPONENT: Final = 1000
 _BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -103,7 +104,7 @@ def parse_quantity(text: str) -> Quantity:
         exponent = _DECIMAL_SUFFIXES[suffix]
     elif suffix in _BINARY_SUFFIXES:
         kind, shift = BINARY_SI, _BINARY_SUFFIXES[suffix]
-    elif suffix[:1] in ("e", "E") and len(suffix) > 1:
+    elif _EXPONENT.fullmatch(suffix):
         kind, exponent = DECIMAL_EXPONENT, max(-_MAX_EXPONENT, min(_MAX_EXPONENT, int(suffix[1:])))
     else:
         raise QuantityError(WRONG_SUFFIX)

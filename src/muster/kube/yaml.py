@@ -56,7 +56,7 @@ def _integer(text: str) -> int | float | str:
     if digits[:2] in ("0x", "0o", "0b"):
         return sign * int(digits[2:], {"x": 16, "o": 8, "b": 2}[digits[1]])
     if len(digits) > 1 and digits[0] == "0":
-        return sign * int(digits, 8) if all(d in "01234567" for d in digits) else float(plain)
+        return sign * int(digits, 8 if all(digit in "01234567" for digit in digits) else 10)
     value = sign * int(digits) if len(digits) < 4300 else sign * math.inf
     return value if -(2**63) <= value < 2**64 else float(value)
 

@@ -1,0 +1,44 @@
+from typing import Any
+
+import pytest
+
+from muster.kube import gotext
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "syntax"),
+    [
+        (None, "<nil>", "interface {}(nil)"),
+        (True, "true", "true"),
+        (3, "3", "3"),
+        (1.5, "1.5", "1.5"),
+        (2.0, "2", "2"),
+        (1e21, "1e+21", "1e+21"),
+        (1.25e-7, "1.25e-07", "1.25e-07"),
+        ("a b", "a b", '"a b"'),
+        ([1, "x"], "[1 x]", '[]interface {}{1, "x"}'),
+        ({"b": 1, "a": {"c": None}}, "map[a:map[c:<nil>] b:1]", None),
+        ({"a": [1]}, "map[a:[1]]", 'map[string]interface {}{"a":[]interface {}{1}}'),
+    ],
+)
+def test_values_print_as_go_prints_them(value: Any, text: str, syntax: str | None) -> None:
+    assert gotext.text(value) == text
+    if syntax is not None:
+        assert gotext.syntax(value) == syntax
+
+
+def test_types_have_their_go_names() -> None:
+    values: list[Any] = ["", 1, 1.5, True, {}, [], None]
+    assert [gotext.type_name(value) for value in values] == [
+        "string",
+        "int64",
+        "float64",
+        "bool",
+        "map[string]interface {}",
+        "[]interface {}",
+        "<nil>",
+    ]
+
+
+def test_json_is_compact_sorted_and_safe_in_html() -> None:
+    assert gotext.encode_json({"b": "<a&b>", "a": [1, "é"]}) == '{"a":[1,"é"],"b":"\\u003ca\\u0026b\\u003e"}'
