@@ -42,6 +42,11 @@ def item(value: ast.expr, key: Any) -> ast.expr:
     return ast.Subscript(value, const(key), _LOAD, **_AT)
 
 
+def lookup(value: ast.expr, key: ast.expr) -> ast.expr:
+    """`value[key]`"""
+    return ast.Subscript(value, key, _LOAD, **_AT)
+
+
 def bind(ident: str, value: ast.expr) -> ast.expr:
     """`(ident := value)`"""
     return ast.NamedExpr(target(ident), value, **_AT)

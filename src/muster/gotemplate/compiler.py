@@ -46,7 +46,7 @@ _NAMESPACE: dict[str, Any] = {
     "field_or_fail": runtime.field_or_fail,
     "field_or_zero": runtime.field_or_zero,
     "field_call": runtime.field_call,
-    "show": runtime.show,
+    "SHOW": runtime.SHOW,
     "iterate": runtime.iterate,
     "iterate_pairs": runtime.iterate_pairs,
 }
@@ -81,11 +81,6 @@ def walk(node: nd.Node | None) -> Iterator[nd.Node]:
                 yield from walk(arg)
     elif isinstance(node, nd.ChainNode):
         yield from walk(node.node)
-
-
-def assigned_names(root: nd.ListNode) -> set[str]:
-    """The variables that some `=` assigns to."""
-    return {decl.ident[0] for node in walk(root) if isinstance(node, nd.PipeNode) and node.is_assign for decl in node.decl}
 
 
 class _TemplateCompiler(ExpressionCompiler):
@@ -137,7 +132,8 @@ class _TemplateCompiler(ExpressionCompiler):
         if value.type == "string":
             return value.expr
         temp = self.fresh()
-        slow = gen.call_named("show", [gen.name(temp)], self.line())
+        show = gen.lookup(gen.name("SHOW"), gen.call_named("type", [gen.name(temp)]))
+        slow = gen.call(show, [gen.name(temp)], self.line())
         return gen.choose(gen.has_type(gen.bind(temp, value.expr), "str"), gen.name(temp), slow)
 
     def statement(self, node: nd.Node) -> list[ast.stmt]:
@@ -252,13 +248,11 @@ class _TemplateCompiler(ExpressionCompiler):
                 self.declare(name, variable)
                 variable.mutable = False
                 continue
-            variable = self.declare(name, Variable(self.fresh("v"), True, True, container))
-            if variable.mutable:
-                held = gen.name(container) if source == element else gen.const(None)
-                prelude.append(gen.assign(variable.local + "c", gen.const(None)))
-                head.append(gen.assign(variable.local + "c", held))
-            elif source != element:
-                variable.container = None
+            variable = self.declare(name, Variable(self.fresh("v"), True, True))
+            variable.container = variable.local + "c"
+            held = gen.name(container) if source == element else gen.const(None)
+            prelude.append(gen.assign(variable.container, gen.const(None)))
+            head.append(gen.assign(variable.container, held))
             prelude.append(gen.assign(variable.local, gen.name(container)))
             head.append(gen.assign(variable.local, gen.name(source)))
         return prelude
@@ -289,7 +283,7 @@ def compile_trees(
     idents = {name: f"t_{number}" for number, name in enumerate(trees)}
     body = []
     for number, (name, root) in enumerate(trees.items()):
-        compiler = _TemplateCompiler(idents, name, number, funcs, builtins, places, namespace, missing_key, assigned_names(root))
+        compiler = _TemplateCompiler(idents, name, number, funcs, builtins, places, namespace, missing_key, root.assigned)
         body.append(compiler.compile(idents[name], root))
     code = compile(gen.module(body), FILENAME, "exec")
     exec(code, namespace)

@@ -68,7 +68,7 @@ class FunctionState:
 class ExpressionCompiler:
     def __init__(
         self, template: str, template_id: int, funcs: Mapping[str, Func], builtins: Mapping[str, Func],
-        places: PlaceTable, namespace: dict[str, Any], missing_key: str, assigned: set[str],
+        places: PlaceTable, namespace: dict[str, Any], missing_key: str, assigned: frozenset[str],
     ) -> None:  # fmt: skip
         self.template = template
         self.template_id = template_id
@@ -137,7 +137,8 @@ class ExpressionCompiler:
                 self.function.outer.add(variable.local + "c")
         bound = gen.bind(variable.local, value)
         if variable.mutable:
-            return gen.sequence(gen.bind(variable.local + "c", gen.const(None)), bound)
+            # The old container is dropped only after the value, which may read the variable, is known.
+            return gen.item(gen.tuple_([bound, gen.bind(variable.local + "c", gen.const(None))]), 0)
         return bound
 
     def read(self, variable: Variable) -> Value:

@@ -17,11 +17,13 @@ class Node:
 
 
 class ListNode(Node):
-    __slots__ = ("nodes",)
+    __slots__ = ("assigned", "nodes")
 
     def __init__(self, pos: int) -> None:
         super().__init__(pos)
         self.nodes: list[Node] = []
+        self.assigned: frozenset[str] = frozenset()
+        """For the root of a template: the variables that some `=` in it assigns to."""
 
     def __str__(self) -> str:
         return "".join(map(str, self.nodes))

@@ -54,6 +54,7 @@ class _Tree:
         self.action_line = 0
         self.range_depth = 0
         self.else_chain = 0
+        self.assigned: set[str] = set()
 
     # Tokens
 
@@ -138,6 +139,7 @@ class _Tree:
 
     def _add(self, root: nd.ListNode) -> None:
         trees = self.source.trees
+        root.assigned = frozenset(self.assigned)
         if nd.is_empty(trees.get(self.name)):
             trees[self.name] = root
         elif not nd.is_empty(root):
@@ -299,6 +301,8 @@ class _Tree:
             pipe.is_assign = token.kind == lx.ASSIGN
             self._next_non_space()
             self._declare(pipe, variable)
+            if pipe.is_assign:
+                self.assigned.update(decl.ident[0] for decl in pipe.decl)
             return False
         if token.kind == lx.CHAR and token.text == ",":
             self._next_non_space()

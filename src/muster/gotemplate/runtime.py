@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from muster.gotemplate.errors import EvalFailure, GoError
 from muster.gotemplate.golang import fmt
 from muster.gotemplate.golang.strconv import quote
-from muster.gotemplate.limits import Meter
+from muster.gotemplate.limits import Limits, Meter
 from muster.gotemplate.nodes import BoolNode, NilNode, Node, NumberNode, StringNode
 from muster.gotemplate.signature import ANY, VALUE, Func, nillable, zero
 from muster.gotemplate.values import (
@@ -25,6 +25,7 @@ from muster.gotemplate.values import (
     Struct,
     go_type,
     is_interface_container,
+    joined,
     kind,
 )
 
@@ -32,23 +33,32 @@ CHUNK = 512
 _PENDING_PARTS = 8192
 
 
-class Execution:
+class Execution(Meter):
     """The state of one run: its meter, the output put aside, and the functions bound for this run."""
 
-    __slots__ = ("done", "funcs", "meter", "size")
+    __slots__ = ("done", "funcs", "written")
 
-    def __init__(self, meter: Meter, funcs: Mapping[str, Callable[..., Any]]) -> None:
-        self.meter = meter
+    def __init__(self, limits: Limits, funcs: Mapping[str, Callable[..., Any]]) -> None:
+        super().__init__(limits)
         self.funcs = funcs
         self.done: list[str] = []
-        self.size = 0
+        self.written = 0
 
     def flush(self, out: list[str]) -> None:
         """Moves output aside, checking its size before it is joined."""
-        self.size += sum(map(len, out))
-        self.meter.size(self.size)
+        self.written += sum(map(len, out))
+        self.size(self.written)
         self.done.append("".join(out))
         out.clear()
+
+    def text(self, out: list[str]) -> str:
+        """All of the output."""
+        if self.done or len(out) > CHUNK:
+            self.flush(out)
+            return joined("".join(self.done))
+        text = "".join(out)
+        self.size(len(text))
+        return text if text.isascii() else joined(text)
 
 
 def fail(message: str, *_evaluated: Any) -> NoReturn:
@@ -57,11 +67,11 @@ def fail(message: str, *_evaluated: Any) -> NoReturn:
 
 def enter(execution: Execution, out: list[str], depth: int) -> int:
     """Accounts for one template call and gives the depth inside it."""
-    execution.meter.charge(1)
+    execution.charge(1)
     if len(out) > _PENDING_PARTS:
         execution.flush(out)
-    if depth >= execution.meter.limits.depth:
-        raise EvalFailure(f"exceeded maximum template depth ({execution.meter.limits.depth})")
+    if depth >= execution.limits.depth:
+        raise EvalFailure(f"exceeded maximum template depth ({execution.limits.depth})")
     return depth + 1
 
 
@@ -207,6 +217,16 @@ def invoke(method: Func, name: str, args: tuple[Callable[[str], Any], ...], rece
 # Output and loops
 
 
+class ShowTable(dict[type, Callable[[Any], str]]):
+    """How values of a class are printed: the simple classes directly, all others by `show`."""
+
+    def __missing__(self, _cls: type) -> Callable[[Any], str]:
+        return show
+
+
+SHOW = ShowTable({int: str, float: fmt.show_float, bool: fmt.show_bool})
+
+
 def show(value: Any) -> str:
     """The value as an action prints it."""
     if value is MISSING:
@@ -219,7 +239,7 @@ def show(value: Any) -> str:
 def _chunked(values: Any, execution: Execution, out: list[str]) -> Iterator[Any]:
     for start in range(0, len(values), CHUNK):
         part = values[start : start + CHUNK]
-        execution.meter.charge(len(part))
+        execution.charge(len(part))
         execution.flush(out)
         yield from part
 
@@ -227,7 +247,7 @@ def _chunked(values: Any, execution: Execution, out: list[str]) -> Iterator[Any]
 def _rounds(values: Any, execution: Execution, out: list[str]) -> Iterable[Any]:
     if len(values) > CHUNK:
         return _chunked(values, execution, out)
-    execution.meter.charge(len(values))
+    execution.charge(len(values))
     if len(out) > _PENDING_PARTS:
         execution.flush(out)
     return values  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ the template (see `places.py`); from these the error gets Go's text.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import ChainMap, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from threading import Lock
 from types import TracebackType
@@ -20,14 +20,14 @@ from muster.gotemplate.builtins import BUILTINS
 from muster.gotemplate.compiler import Program, compile_trees, walk
 from muster.gotemplate.errors import EvalFailure, ExecError, LimitError, LimitExceeded, ParseError, TemplateError
 from muster.gotemplate.golang.strconv import quote
-from muster.gotemplate.limits import DEFAULT_LIMITS, Limits, Meter, current_meter
+from muster.gotemplate.limits import DEFAULT_LIMITS, Limits, current_meter
 from muster.gotemplate.parser import parse_trees
 from muster.gotemplate.places import Place, resolve
 from muster.gotemplate.prefetch import Call, render_async
 from muster.gotemplate.runtime import Execution
 from muster.gotemplate.signature import Func, func
 from muster.gotemplate.sprig import SPRIG
-from muster.gotemplate.values import MISSING, encode, joined
+from muster.gotemplate.values import MISSING, encode
 
 MissingKey = Literal["default", "zero", "error"]
 _CACHE_SIZE = 1024
@@ -55,8 +55,17 @@ class _ProgramCache:
             while len(self._programs) > self._size:
                 self._programs.popitem(last=False)
 
+    def clear(self) -> None:
+        with self._lock:
+            self._programs.clear()
+
 
 _programs = _ProgramCache(_CACHE_SIZE)
+
+
+def forget_programs() -> None:
+    """Empties the cache of compiled programs."""
+    _programs.clear()
 
 
 def parse(
@@ -64,8 +73,7 @@ def parse(
     funcs: Mapping[str, Callable[..., Any] | Func] | None = None, sprig: bool = True,
 ) -> dict[str, nd.ListNode]:  # fmt: skip
     """The parse trees of the text, by template name; raises ParseError."""
-    known = {*BUILTINS, *(SPRIG if sprig else ()), *(funcs or ())}
-    return parse_trees(text, name, delims, known)
+    return parse_trees(text, name, delims, {*BUILTINS, *(SPRIG if sprig else ()), *(funcs or ())})
 
 
 class Template:
@@ -95,9 +103,10 @@ class Template:
         self, delims: tuple[str, str], funcs: Mapping[str, Callable[..., Any] | Func] | None, sprig: bool,
         missing_key: str,
     ) -> tuple[Program, dict[str, nd.ListNode]]:  # fmt: skip
-        added = {name: func(call) for name, call in (funcs or {}).items()}
-        available = {**SPRIG, **added} if sprig else added
-        trees = parse_trees(self.text, self.name, delims, {*BUILTINS, *available})
+        available: Mapping[str, Func] = SPRIG if sprig else {}
+        if funcs:
+            available = {**available, **{name: func(call) for name, call in funcs.items()}}
+        trees = parse_trees(self.text, self.name, delims, ChainMap(available, BUILTINS))  # type: ignore[arg-type]
         try:
             return compile_trees(trees, available, BUILTINS, missing_key), trees
         except (RecursionError, MemoryError, SyntaxError):
@@ -109,19 +118,18 @@ class Template:
 
     def render(self, data: Any = None, *, bind: Mapping[str, Callable[..., Any]] | None = None) -> str:
         """The output for this data. `bind` gives the implementations of functions declared `late`."""
-        execution = Execution(Meter(self.limits), _NO_FUNCS if bind is None else bind)
-        token = current_meter.set(execution.meter)
+        execution = Execution(self.limits, _NO_FUNCS if bind is None else bind)
+        token = current_meter.set(execution)
         out: list[str] = []
         try:
             self._main(MISSING if data is None else data, out, execution, 0)
-            execution.flush(out)
+            return execution.text(out)
         except TemplateError:
             raise
         except Exception as error:
             raise self._located(error) from error
         finally:
             current_meter.reset(token)
-        return joined("".join(execution.done))
 
     def render_bytes(self, data: Any = None, *, bind: Mapping[str, Callable[..., Any]] | None = None) -> bytes:
         """The output as Go would write it: its strings may hold bytes that are not UTF-8."""

@@ -7,7 +7,7 @@ execution for every element, so a value that contains itself ends in a limit, no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from muster.gotemplate.errors import LimitExceeded
@@ -37,7 +37,7 @@ _FLAGS = {"#": "sharp", "0": "zero", "+": "plus", "-": "minus", " ": "space"}
 def sort_key(key: Any) -> tuple[int, Any]:
     """Orders map keys as internal/fmtsort does: bytewise strings, numbers by value, false before true."""
     if isinstance(key, str):
-        return 2, key if key.isascii() else encode(key)
+        return 2, encode(key)
     if isinstance(key, (int, float)):
         return 1, key
     return 3, str(key)
@@ -409,15 +409,26 @@ class _Printer:
         return joined("".join(self.out))
 
 
+def show_float(value: float) -> str:
+    """A float as `%v` prints it; between 0.0001 and a million Python writes the same digits."""
+    if 0.0001 <= value < 1e6:
+        text = repr(value)
+        return text[:-2] if text.endswith(".0") else text
+    return strconv.format_float(value, "g", -1)
+
+
+def show_bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+_SIMPLE: dict[type, Callable[[Any], str]] = {str: str, int: str, bool: show_bool, float: show_float}
+
+
 def show(value: Any) -> str:
     """The value as `%v` prints it."""
-    cls = value.__class__
-    if cls is str:
-        return str(value)
-    if cls is int:
-        return str(value)
-    if cls is bool:
-        return "true" if value else "false"
+    simple = _SIMPLE.get(value.__class__)
+    if simple is not None:
+        return simple(value)
     printer = _Printer()
     printer.arg(value, "v")
     return printer.text()

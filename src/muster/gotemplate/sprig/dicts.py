@@ -12,7 +12,7 @@ from muster.gotemplate.errors import GoError, LimitExceeded
 from muster.gotemplate.limits import charge
 from muster.gotemplate.signature import FuncTable
 from muster.gotemplate.sprig.text import strval
-from muster.gotemplate.values import ANY_MAP, ANY_SLICE, NIL_MAP, Map, Slice, go_type, is_interface_container
+from muster.gotemplate.values import ANY_MAP, ANY_SLICE, Map, Slice, go_type, is_interface_container
 
 DICTS = FuncTable()
 _MAX_NESTING = 200
@@ -174,4 +174,6 @@ def _copy(value: Any, depth: int) -> Any:
 
 @DICTS.add("deepCopy mustDeepCopy", "any")
 def deep_copy(value: Any) -> Any:
-    return NIL_MAP if value is NIL_MAP else _copy(value, 0)
+    if value is None:
+        raise GoError("reflect: call of reflect.Value.Type on zero Value")
+    return _copy(value, 0)

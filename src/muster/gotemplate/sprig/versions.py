@@ -234,7 +234,7 @@ def _constraint(text: str) -> Constraint:
 def parse_constraints(text: str) -> list[list[Constraint]]:
     """Alternatives, each a list of constraints that must all hold."""
     for found in list(_RANGE.finditer(text)):
-        text = text.replace(found.group(0), f">= {found.group(1)}, <= {found.group(10)} ", 1)
+        text = text.replace(found.group(0), f">= {found.group(1)}, <= {found.group(11)} ", 1)
     groups = []
     for alternative in text.split("||"):
         if not _VALID.search(alternative):

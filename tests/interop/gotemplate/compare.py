@@ -1,0 +1,79 @@
+"""Runs generated templates in Go and in Python and reports where they differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from muster.gotemplate import LimitError, Limits, Template, TemplateError
+from tests.interop.gotemplate.grammar import Grammar
+from tests.interop.gotemplate.wire import Oracle, to_wire
+
+BATCH = 40
+LIMITS = Limits(output_bytes=1 << 20, steps=100_000, seconds=20)
+
+
+class Difference(NamedTuple):
+    seed: int
+    text: str
+    data: Any
+    go: str
+    ours: str
+
+
+def go_result(reply: dict[str, Any]) -> str:
+    if "e" in reply:
+        return "error: " + reply["e"]
+    if "x" in reply:
+        return "bytes: " + reply["x"]
+    return "text: " + reply.get("o", "")
+
+
+def our_result(text: str, data: Any) -> str:
+    try:
+        output = Template(text, limits=LIMITS).render_bytes(data)
+    except LimitError as error:
+        return "limit: " + str(error)
+    except TemplateError as error:
+        # Errors come from Go as JSON, in which bytes that are not UTF-8 are U+FFFD.
+        return "error: " + re.sub("[\udc80-\udcff]", "�", str(error))
+    try:
+        return "text: " + output.decode()
+    except UnicodeDecodeError:
+        return "bytes: " + output.hex()
+
+
+# Differences that docs/templates.md lists, each recognised by what Go says.
+EXPLAINED = [
+    # Go prints addresses of pointers and functions.
+    re.compile(r"0xc[0-9a-f]{9}"),
+    # The depth of template calls is limited to less than Go's 100000.
+    re.compile(r"exceeded maximum template depth"),
+]
+
+
+def explained(go: str, ours: str) -> bool:
+    return any(pattern.search(go) for pattern in EXPLAINED)
+
+
+def differences(oracle: Oracle, seed: int, count: int) -> Iterator[Difference]:
+    """Compares `count` templates made from the seed."""
+    grammar = Grammar(seed)
+    done = 0
+    while done < count:
+        cases = [grammar.case() for _ in range(min(BATCH, count - done))]
+        wires = [to_wire(data) for _, data in cases]
+        results = [our_result(text, data) for text, data in cases]
+        # A template that goes beyond our limits may never end in Go, or end the process: a value that contains itself
+        # overflows Go's stack when it is printed.
+        asked = [at for at, ours in enumerate(results) if not ours.startswith("limit: ")]
+        replies = oracle.ask({"t": cases[at][0], "d": wires[at]} for at in asked)
+        for at, reply in zip(asked, list(replies), strict=True):
+            go, ours = go_result(reply), results[at]
+            if go != ours and not explained(go, ours):
+                yield Difference(seed, cases[at][0], wires[at], go, ours)
+        done += len(asked)
+
+
+__all__ = ["Difference", "differences"]
