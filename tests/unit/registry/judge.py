@@ -121,10 +121,9 @@ def replaced(resource: Resource, old: Object, new: Object, request: Request | No
 
 
 def _shown(resource: Resource, obj: Object) -> Object:
-    shown, _ = strict.decode_typed(copy.deepcopy(obj), resource.schema)
     if resource.to_storage is not None and resource.from_storage is not None:
-        shown, _ = strict.decode_typed(resource.from_storage(resource.to_storage(shown)), resource.schema)
-    return shown
+        return resource.from_storage(resource.to_storage(copy.deepcopy(obj)))
+    return copy.deepcopy(obj)
 
 
 def merged(target: Any, patch: Any) -> Any:

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from muster.apiserver.decode.layouts import definition_of
+from muster.apiserver.decode import typed
+from muster.apiserver.decode.layouts import definition_of, layout
 from muster.apiserver.registry import catalog
 from muster.apiserver.registry.columns import DEFAULT, builtin_columns
 from muster.apiserver.registry.defaults import DEFAULTS
 from muster.apiserver.registry.kinds import CONVERSIONS, HOOKS, Hooks
-from muster.apiserver.registry.resource import Column, Resource, Scale, Subresource
+from muster.apiserver.registry.resource import Column, HookContext, Object, Prepare, Resource, Scale, Subresource
 from muster.apiserver.registry.selectable import SELECTABLE
 
 _ADMISSION = "admissionregistration.k8s.io"
@@ -143,7 +144,7 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> Resource:
         columns=columns,
         selectable=SELECTABLE.get(key, {}),
         scale=SCALES.get(key),
-        prepare=hooks.prepare,
+        prepare=_showing_status(hooks.prepare, definition),
         validate=hooks.validate,
         on_delete=hooks.on_delete,
         to_storage=conversion.to_storage if conversion else None,
@@ -151,6 +152,22 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> Resource:
         drops_status_on_create=key != ("", "nodes"),
         name_rule=NAME_RULES.get(key, "dns-subdomain"),
     )
+
+
+def _showing_status(prepare: Prepare | None, definition: str) -> Prepare | None:
+    """A status that a create may not bring is shown all the same, with the zero values of its type."""
+    field = layout(definition).json_fields.get("status")
+    if field is None or field.pointer or field.type.kind != "struct":
+        return prepare
+    name = field.type.name
+
+    def prepared(ctx: HookContext, obj: Object, old: Object | None) -> None:
+        if prepare is not None:
+            prepare(ctx, obj, old)
+        if "status" not in obj:
+            obj["status"] = typed.struct(name)({})
+
+    return prepared
 
 
 def _subresources(facts: Mapping[str, Any]) -> dict[str, Subresource]:
