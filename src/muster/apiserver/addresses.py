@@ -33,7 +33,8 @@ class ServiceAddresses:
         self._refresh()
         if wanted:
             if ipaddress.ip_address(wanted) not in SERVICE_NETWORK:
-                raise LookupError(f"provided IP is not in the valid range. The range of valid IPs is {SERVICE_NETWORK}")
+                known = f"The range of valid IPs is {SERVICE_NETWORK}"
+                raise LookupError(f"the provided IP ({wanted}) is not in the valid range. {known}")
             self._claim(wanted, owner, self._ips, "provided IP is already allocated")
             return wanted
         first = int(SERVICE_NETWORK.network_address)

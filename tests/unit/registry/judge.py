@@ -14,7 +14,6 @@ from typing import Any
 from muster.apiserver.decode import strict
 from muster.apiserver.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update
 from muster.apiserver.registry.builtin import builtin_resources
-from muster.apiserver.registry.kinds.addresses import ServiceAddresses
 from muster.apiserver.registry.resource import Object, Resource
 from muster.kube.fielderrors import FieldError
 
@@ -31,6 +30,18 @@ class Caller:
     extra: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+class EmptyCluster:
+    """Addresses of a cluster without Services."""
+
+    def cluster_ip(self, wanted: str, owner: str) -> str:
+        if wanted and not wanted.startswith("10.0."):
+            raise LookupError(f"the provided IP ({wanted}) is not in the valid range. The range of valid IPs is 10.0.0.0/16")
+        return wanted or "10.0.12.34"
+
+    def node_port(self, wanted: int, owner: str) -> int:
+        return wanted or 30123
+
+
 @dataclass
 class Request:
     """What a hook may ask of the request it runs in."""
@@ -39,7 +50,7 @@ class Request:
     subresource: str = ""
     user: Caller = field(default_factory=Caller)
     namespace: str = NAMESPACE
-    addresses: ServiceAddresses = field(default_factory=lambda: ServiceAddresses(list))
+    addresses: EmptyCluster = field(default_factory=EmptyCluster)
 
     @property
     def username(self) -> str:

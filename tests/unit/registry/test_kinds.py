@@ -1,4 +1,4 @@
-"""Behaviour of single kinds that verdicts on created objects do not show: identities, subresources, conversions, allocation."""
+"""Behaviour of single kinds that verdicts on created objects do not show: identities, subresources, conversions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from muster.apiserver.registry.kinds import certificates, conversions
-from muster.apiserver.registry.kinds.addresses import ServiceAddresses
 from muster.apiserver.registry.kinds.jobs import schedule_problem
 from muster.apiserver.registry.kinds.pods import quality_of_service
 from tests.unit.registry.judge import Caller, Request, created, named, row
@@ -202,47 +201,3 @@ def test_an_old_client_sees_the_cpu_target_and_keeps_the_rest() -> None:
 def test_an_old_autoscaler_without_target_gets_eighty_percent() -> None:
     obj = {**autoscaler(), "apiVersion": "autoscaling/v1"}
     assert conversions.autoscaler_to_storage(obj)["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 80
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def service(name: str, ip: str, *node_ports: int) -> dict[str, Any]:
-    ports = [{"nodePort": port} for port in node_ports]
-    return {"metadata": {"namespace": "n", "name": name}, "spec": {"clusterIPs": [ip], "ports": ports}}
-
-
-def test_addresses_are_never_given_twice_even_before_they_are_stored() -> None:
-    addresses = ServiceAddresses(list, "10.9.0.0/28")
-    given = [addresses.cluster_ip("", f"n/s{place}") for place in range(13)]
-    assert len(set(given)) == 13
-    with pytest.raises(LookupError, match="range is full"):
-        addresses.cluster_ip("", "n/one-more")
-
-
-def test_an_address_of_a_deleted_service_is_free_again() -> None:
-    clock = Clock()
-    addresses = ServiceAddresses(list, "10.9.0.0/30", clock=clock)
-    first = addresses.cluster_ip("", "n/a")
-    clock.now = 60
-    assert addresses.cluster_ip("", "n/b") == first
-
-
-def test_a_wish_is_granted_unless_it_is_taken_or_outside() -> None:
-    stored = [service("a", "10.9.0.5", 30001)]
-    addresses = ServiceAddresses(lambda: stored, "10.9.0.0/28")
-    assert addresses.cluster_ip("10.9.0.6", "n/b") == "10.9.0.6"
-    assert addresses.cluster_ip("10.9.0.5", "n/a") == "10.9.0.5"
-    assert addresses.node_port(30001, "n/a") == 30001
-    with pytest.raises(LookupError, match="provided IP is already allocated"):
-        addresses.cluster_ip("10.9.0.5", "n/b")
-    with pytest.raises(LookupError, match=r"not in the valid range. The range of valid IPs is 10\.9\.0\.0/28"):
-        addresses.cluster_ip("10.8.0.1", "n/b")
-    with pytest.raises(LookupError, match="provided port is already allocated"):
-        addresses.node_port(30001, "n/b")
-    with pytest.raises(LookupError, match="The range of valid ports is 30000-32767"):
-        addresses.node_port(80, "n/b")

@@ -225,7 +225,10 @@ def _ingress_class(obj: Object) -> None:
 
 
 def _autoscaler_v1(obj: Object) -> None:
-    fill(_spec(obj), {"minReplicas": 1})
+    spec = _spec(obj)
+    fill(spec, {"minReplicas": 1})
+    if "autoscaling.alpha.kubernetes.io/metrics" not in ((obj.get("metadata") or {}).get("annotations") or {}):
+        fill(spec, {"targetCPUUtilizationPercentage": 80})
 
 
 _SCALE_UP: Final[Object] = {
