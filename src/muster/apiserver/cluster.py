@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from muster.apiserver.admission.chain import AdmissionChain
     from muster.apiserver.aggregation import Aggregator
     from muster.apiserver.auth.access import Access
+    from muster.apiserver.services import ServiceResolver
 
 Clock = Callable[[], datetime]
 
@@ -44,6 +45,7 @@ class Cluster:
         self.admission: AdmissionChain
         self.aggregator: Aggregator
         self.addresses: Addresses
+        self.services: ServiceResolver
 
     def now(self) -> str:
         return rfc3339(self.clock())

@@ -148,6 +148,8 @@ def _marked(ctx: Context, resource: Resource, old: Object, options: DeleteOption
         meta["deletionGracePeriodSeconds"] = grace
         if resource.tracks_generation:
             meta["generation"] = meta.get("generation", 0) + 1
+        if resource.on_delete is not None:
+            resource.on_delete(ctx, marked)
         if resource.storage == "/namespaces":
             marked.setdefault("status", {})["phase"] = "Terminating"
             meta.pop("deletionGracePeriodSeconds")

@@ -20,6 +20,7 @@ from muster.apiserver.discovery import Discovery
 from muster.apiserver.health import Health
 from muster.apiserver.openapi import OpenApi
 from muster.apiserver.pipeline import Answer, Pipeline, SubresourceHandler
+from muster.apiserver.services import ServiceResolver
 
 if TYPE_CHECKING:
     from muster.apiserver.server import ApiServer
@@ -59,4 +60,5 @@ def equip(server: ApiServer, cluster: Cluster) -> None:
     cluster.access = Access(cluster, vault, tokens, server.issuer_url(cluster.name))
     cluster.aggregator = Aggregator(cluster)
     cluster.addresses = ServiceAddresses(cluster)
+    cluster.services = ServiceResolver(cluster)
     cluster.admission = AdmissionChain([NamespaceLifecycle()])

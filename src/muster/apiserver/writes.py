@@ -119,7 +119,7 @@ async def _validate(ctx: Context, resource: Resource, obj: Object, old: Object |
     if resource.validate is not None:
         problems = problems + resource.validate(ctx, obj, old)
     if resource.custom is not None:
-        problems = problems + resource.custom.validate(obj, old)
+        problems = problems + resource.custom.validate(obj, old, ctx.subresource)
     if problems:
         raise errors.invalid_object(resource, obj["metadata"].get("name", ""), problems)
 

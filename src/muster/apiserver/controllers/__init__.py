@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from muster.apiserver.controllers.aggregation import RoleAggregation
 from muster.apiserver.controllers.certificates import CertificateController
+from muster.apiserver.controllers.definitions import DefinitionController
 from muster.apiserver.controllers.garbage import GarbageCollector
 from muster.apiserver.controllers.manager import Controller, ControllerManager
 from muster.apiserver.controllers.namespaces import NamespaceController
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 def builtin_controllers(server: ApiServer) -> ControllerManager:
     controllers: list[Controller] = [
+        DefinitionController(server),
         NamespaceController(server),
         GarbageCollector(server),
         RoleAggregation(server),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -131,8 +131,11 @@ class CustomVersion:
     def default(self, obj: Object) -> None:
         self._own.default(obj)
 
-    def validate(self, obj: Object, old: Object | None, subresource: str = "") -> list[FieldError]:
-        """Everything wrong with an object by its schema, lists, scale and rules, apart from its own metadata."""
+    def validate(
+        self, obj: Object, old: Object | None, subresource: str = "", warn: Callable[[str], None] | None = None
+    ) -> list[FieldError]:
+        """Everything wrong with an object by its schema, lists, scale and rules, apart from its own metadata. Rules that an
+        unchanged part has always broken are only warned about."""
         own = self._own
         if subresource == "status" and old is not None:
             errors = self._validate_status(obj, old)
@@ -148,7 +151,11 @@ class CustomVersion:
                 errors.append(invalid(NOWHERE, None, _RULES_SKIPPED))
             else:
                 correlation = None if old is None else Correlation(obj, old, own.validator.node)
-                errors += own.rules.errors(obj, old, correlation)
+                broken, spared = own.rules.judge(obj, old, correlation)
+                errors += broken
+                if warn is not None:
+                    for error in spared:
+                        warn(str(error))
         return errors
 
     def _validate_status(self, obj: Object, old: Object) -> list[FieldError]:

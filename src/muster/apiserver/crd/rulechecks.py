@@ -127,4 +127,4 @@ def default_breaks_rules(raw: Raw, value: Any, field: str) -> list[FieldError]:
     tree = rule_tree(raw, root=bool(raw.get("x-kubernetes-embedded-resource")))
     if tree is None:
         return []
-    return tree.errors(value, value, base=field) or tree.errors(value, None, base=field)
+    return tree.judge(value, value, base=field)[0] or tree.judge(value, None, base=field)[0]

@@ -147,6 +147,15 @@ class _Place:
         return judged is not None and judged.unchanged
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a walk found so far, and what it may still spend."""
+
+    errors: list[FieldError]
+    spared: list[FieldError]
+    budget: CostBudget
+
+
 class RuleTree:
     """The rules at and below one schema node."""
 
@@ -171,60 +180,60 @@ class RuleTree:
     def empty(self) -> bool:
         return not (self._rules or self._properties or self._items or self._additional)
 
-    def errors(self, value: Any, old: Any = None, correlation: Correlation | None = None, base: str = "") -> list[FieldError]:
-        """Rules that a value breaks. With `correlation`, unchanged parts are not held against the writer."""
-        errors: list[FieldError] = []
+    def judge(
+        self, value: Any, old: Any = None, correlation: Correlation | None = None, base: str = ""
+    ) -> tuple[list[FieldError], list[FieldError]]:
+        """Rules that a value breaks, and those it broke before; with `correlation`, unchanged parts are spared."""
+        found = _Found([], [], CostBudget(RUNTIME_COST_BUDGET))
         with contextlib.suppress(_Stop):
-            self._walk(value, old, base, _Place(correlation), errors, CostBudget(RUNTIME_COST_BUDGET))
-        return errors
+            self._walk(value, old, base, _Place(correlation), found)
+        return found.errors, found.spared
 
-    def _walk(self, value: Any, old: Any, path: str, place: _Place, errors: list[FieldError], budget: CostBudget) -> None:
+    def _walk(self, value: Any, old: Any, path: str, place: _Place, found: _Found) -> None:
         if value is None:
             return
         if self._rules:
-            self._evaluate(value, old, path, place, errors, budget)
+            self._evaluate(value, old, path, place, found)
         if value.__class__ is dict:
             before = old if old.__class__ is dict else {}
             if self._additional is not None:
                 for name, field in value.items():
-                    self._additional._walk(field, before.get(name), f"{path}[{name}]", place.key(name), errors, budget)
+                    self._additional._walk(field, before.get(name), f"{path}[{name}]", place.key(name), found)
             for name, tree in self._properties.items():
                 if name in value:
                     below = f"{path}.{name}" if path else name
-                    tree._walk(value[name], before.get(name), below, place.key(name), errors, budget)
+                    tree._walk(value[name], before.get(name), below, place.key(name), found)
         elif value.__class__ is list and self._items is not None:
             earlier = MapList(old if old.__class__ is list else [], self._keys) if self._keys else None
             for index, item in enumerate(value):
                 match = None if earlier is None else earlier.get(item)
-                self._items._walk(item, match, f"{path}[{index}]", place.index(index), errors, budget)
+                self._items._walk(item, match, f"{path}[{index}]", place.index(index), found)
 
-    def _evaluate(self, value: Any, old: Any, path: str, place: _Place, errors: list[FieldError], budget: CostBudget) -> None:
-        if budget.remaining <= 0:
-            errors.append(self._invalid(path, _OUT_OF_BUDGET))
+    def _evaluate(self, value: Any, old: Any, path: str, place: _Place, found: _Found) -> None:
+        if found.budget.remaining <= 0:
+            found.errors.append(self._invalid(path, _OUT_OF_BUDGET))
             raise _Stop
         for rule in self._rules:
             if rule.program is None:
-                errors.append(self._invalid(path, f"rule compile error: {rule.problem}"))
+                found.errors.append(self._invalid(path, f"rule compile error: {rule.problem}"))
                 continue
             if rule.uses_old_self and old is None and not rule.optional_old_self:
                 continue
             variables: dict[str, Any] = {"self": value, "oldSelf": old}
-            if self._holds(rule, rule.program, variables, path, errors, budget):
+            if self._holds(rule, rule.program, variables, path, found):
                 continue
-            error = self._broken(rule, variables, value, path, budget)
-            if rule.uses_old_self or not place.unchanged:
-                errors.append(error)
+            error = self._broken(rule, variables, value, path, found.budget)
+            tolerated = not rule.uses_old_self and place.unchanged
+            (found.spared if tolerated else found.errors).append(error)
 
     def _invalid(self, path: str, detail: str) -> FieldError:
         return invalid(path or NOWHERE, self._type, detail)
 
-    def _holds(
-        self, rule: Rule, program: Program, variables: dict[str, Any], path: str, errors: list[FieldError], budget: CostBudget
-    ) -> bool:
+    def _holds(self, rule: Rule, program: Program, variables: dict[str, Any], path: str, found: _Found) -> bool:
         """Whether a rule is fulfilled, or failed in a way that is reported already."""
-        before = budget.remaining
+        errors, before = found.errors, found.budget.remaining
         try:
-            return bool(program.evaluate(variables, budget))
+            return bool(program.evaluate(variables, found.budget))
         except CostExceeded as error:
             if before < PER_CALL_LIMIT:
                 errors.append(self._invalid(path, _OUT_OF_BUDGET))

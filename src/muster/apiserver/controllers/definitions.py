@@ -1,0 +1,122 @@
+"""CustomResourceDefinitions: names are accepted, resources served, and on deletion all instances are removed first.
+
+The table of served resources follows the stored definitions synchronously with the event stream, so whoever has seen a definition
+Established finds its resource served. Status and cleanup are reconciled like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import orjson
+import structlog
+
+from muster.apiserver.client import object_path
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.errors import ApiError
+from muster.apiserver.objects import metadata, shared
+from muster.apiserver.registry.resource import Object
+from muster.store.api import Event
+
+if TYPE_CHECKING:
+    from muster.apiserver.server import ApiServer
+
+log = structlog.get_logger(__name__)
+DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+_VERSION = "apiextensions.k8s.io/v1"
+
+
+class DefinitionController:
+    name = "custom resource definitions"
+    resources = (DEFINITIONS,)
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
+        if event.deleted:
+            self._unserve(cluster, shared(event.entry))
+            # A name that became free may be what another definition waits for.
+            return [entry.key for entry in cluster.store.list(cluster.name, DEFINITIONS)]
+        self._serve(cluster, shared(event.entry))
+        return (event.entry.key,)
+
+    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
+        entries = cluster.store.list(cluster.name, DEFINITIONS)
+        for entry in entries:
+            self._serve(cluster, shared(entry))
+        return [entry.key for entry in entries]
+
+    def _serve(self, cluster: Cluster, definition: Object) -> None:
+        from muster.apiserver.crd import compiled, naming
+
+        spec = definition["spec"]
+        if not naming.is_served(definition):
+            return
+        try:
+            rows = compiled.compile_definition(definition, cluster.services.resolve)
+        except Exception as problem:  # a definition that slipped past validation must not take the server down
+            log.error(
+                "definition cannot be served", cluster=cluster.name, name=definition["metadata"]["name"], problem=repr(problem)
+            )
+            return
+        cluster.resources.replace_custom(spec["group"], spec["names"]["plural"], rows)
+
+    @staticmethod
+    def _unserve(cluster: Cluster, definition: Object) -> None:
+        spec = definition["spec"]
+        cluster.resources.replace_custom(spec["group"], spec["names"]["plural"], ())
+
+    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
+        from muster.apiserver.crd import naming
+
+        definition = cluster.read(DEFINITIONS, key)
+        if definition is None:
+            return None
+        if definition["metadata"].get("deletionTimestamp"):
+            return await self._clean_up(cluster, definition) if naming.needs_cleanup(definition) else None
+        others = [other for other in cluster.scan(DEFINITIONS) if other["metadata"]["name"] != key]
+        status = naming.reconcile_status(definition, others, cluster.now())
+        if status != definition.get("status"):
+            await self._write(cluster, {**definition, "status": status}, "status")
+        return None
+
+    async def _clean_up(self, cluster: Cluster, definition: Object) -> float | None:
+        """Ask every instance to go; let the definition go when none is left."""
+        from muster.apiserver.crd import naming
+
+        spec = definition["spec"]
+        storage = f"{spec['group']}/{spec['names']['plural']}"
+        row = cluster.resources.by_storage(storage)
+        client = self._server.client(cluster)
+        if row is not None:
+            for entry in list(cluster.store.list(cluster.name, storage)):
+                meta = metadata(entry)
+                if meta.deletionTimestamp is None:
+                    try:
+                        await client.delete(object_path(row.api_version, row.plural, meta.namespace, meta.name))
+                    except ApiError as error:
+                        if error.code != 404:
+                            raise
+        if cluster.store.count(cluster.name, storage):
+            status = naming.terminating_status(definition.get("status") or {}, naming.CLEANUP_STARTED, cluster.now())
+            if status != definition.get("status"):
+                await self._write(cluster, {**definition, "status": status}, "status")
+            return 0.2
+        status = naming.terminating_status(definition.get("status") or {}, naming.CLEANUP_DONE, cluster.now())
+        updated = await self._write(cluster, {**definition, "status": status}, "status")
+        if updated is not None:
+            kept = [f for f in updated["metadata"].get("finalizers", ()) if f != naming.FINALIZER]
+            updated["metadata"]["finalizers"] = kept
+            await self._write(cluster, updated, "")
+        return None
+
+    async def _write(self, cluster: Cluster, wanted: Object, subresource: str) -> Object | None:
+        path = object_path(_VERSION, "customresourcedefinitions", "", wanted["metadata"]["name"], subresource)
+        try:
+            return await self._server.client(cluster).update(path, orjson.loads(orjson.dumps(wanted)))
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+            return None

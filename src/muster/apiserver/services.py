@@ -1,0 +1,55 @@
+"""Where a Service really is: webhooks and remote API servers are named by Service, and nobody routes cluster IPs here.
+
+A Service resolves through its ExternalName, else through its EndpointSlices or Endpoints, to an address that can be dialled.
+"""
+
+from __future__ import annotations
+
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.registry.resource import Object
+
+
+class ServiceResolver:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
+        """(host, port) for a service port; LookupError says why there is none."""
+        service = self._cluster.read("/services", f"{namespace}/{name}")
+        if service is None:
+            raise LookupError(f'service "{name}" not found')
+        spec = service.get("spec") or {}
+        if spec.get("type") == "ExternalName":
+            return spec.get("externalName", ""), port
+        wanted = next((p for p in spec.get("ports") or () if p.get("port") == port), None)
+        if wanted is None:
+            raise LookupError(f'no service port {port} found for service "{name}"')
+        found = self._from_slices(namespace, name, wanted) or self._from_endpoints(namespace, name, wanted)
+        if found is None:
+            raise LookupError(f'no endpoints available for service "{name}"')
+        return found
+
+    def _from_slices(self, namespace: str, name: str, wanted: Object) -> tuple[str, int] | None:
+        for piece in self._cluster.scan("discovery.k8s.io/endpointslices", namespace):
+            if (piece["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
+                continue
+            port = _matching_port(piece.get("ports") or (), wanted)
+            for endpoint in piece.get("endpoints") or ():
+                if port and endpoint.get("addresses") and (endpoint.get("conditions") or {}).get("ready", True):
+                    return endpoint["addresses"][0], port
+        return None
+
+    def _from_endpoints(self, namespace: str, name: str, wanted: Object) -> tuple[str, int] | None:
+        endpoints = self._cluster.read("/endpoints", f"{namespace}/{name}")
+        for subset in (endpoints or {}).get("subsets") or ():
+            port = _matching_port(subset.get("ports") or (), wanted)
+            if port and subset.get("addresses"):
+                return subset["addresses"][0]["ip"], port
+        return None
+
+
+def _matching_port(ports: tuple[Object, ...] | list[Object], wanted: Object) -> int:
+    for port in ports:
+        if port.get("name", "") == wanted.get("name", "") and port.get("port"):
+            return int(port["port"])
+    return 0
