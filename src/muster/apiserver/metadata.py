@@ -81,12 +81,12 @@ def check_metadata(resource: Resource, obj: Object) -> list[FieldError]:
         problems.append(required("metadata.name", "name or generateName is required"))
     else:
         problems += [invalid("metadata.name", name, text) for text in _NAME_RULES[resource.name_rule](name)]
-    return problems + _check_common(meta)
+    return problems + _check_common(resource, meta)
 
 
 def check_metadata_update(resource: Resource, new: Object, old: Object) -> list[FieldError]:
     meta, old_meta = new["metadata"], old["metadata"]
-    problems = _check_common(meta)
+    problems = _check_common(resource, meta)
     if old_meta.get("deletionTimestamp"):
         added = [f for f in meta.get("finalizers", ()) if f not in old_meta.get("finalizers", ())]
         if added:
@@ -96,7 +96,12 @@ def check_metadata_update(resource: Resource, new: Object, old: Object) -> list[
     return problems
 
 
-def _check_common(meta: Object) -> list[FieldError]:
+def _is_core(resource: Resource) -> bool:
+    """Kinds of Kubernetes proper know a closed list of unqualified finalizers; extension kinds take any qualified name."""
+    return resource.custom is None and resource.group not in ("apiextensions.k8s.io", "apiregistration.k8s.io")
+
+
+def _check_common(resource: Resource, meta: Object) -> list[FieldError]:
     problems: list[FieldError] = []
     if meta.get("labels"):
         problems += names.check_labels(meta["labels"], "metadata.labels")
@@ -107,7 +112,7 @@ def _check_common(meta: Object) -> list[FieldError]:
     for finalizer in meta.get("finalizers", ()):
         texts = names.qualified_name(finalizer)
         problems += [invalid("metadata.finalizers", finalizer, text) for text in texts]
-        if not texts and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        if not texts and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and _is_core(resource):
             text = "name is neither a standard finalizer name nor is it fully qualified"
             problems.append(invalid("metadata.finalizers", finalizer, text))
     return problems
