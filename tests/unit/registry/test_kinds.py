@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from muster.apiserver.registry.kinds import certificates, conversions
 from muster.apiserver.registry.kinds.jobs import schedule_problem
 from muster.apiserver.registry.kinds.pods import quality_of_service
-from tests.unit.registry.judge import Caller, Request, created, named, row
+from tests.unit.registry.judge import NAMESPACE, Caller, Request, created, named, row
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +114,67 @@ def test_a_namespace_keeps_its_finalizer_until_finalize_takes_it() -> None:
     emptied = {**copy.deepcopy(old), "spec": {}, "status": {"phase": "Tampered"}}
     namespaces.prepare(Request(verb="update", subresource="finalize"), emptied, old)
     assert (emptied["spec"], emptied["status"]) == ({}, {"phase": "Active"})
+
+
+POD = row("v1", "Pod")
+
+
+class Cluster(Request):
+    """A request in a cluster that has some objects."""
+
+    objects: dict[tuple[str, str], dict[str, Any]]
+
+    def read(self, resource: str, key: str) -> dict[str, Any] | None:
+        return self.objects.get((resource, key))
+
+
+def pod_in(objects: dict[tuple[str, str], dict[str, Any]], **spec: Any) -> dict[str, Any]:
+    ctx = Cluster()
+    ctx.objects = objects
+    body = {"spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+    obj, verdict = created(POD, named("v1", "Pod", body, "p"), ctx)
+    assert obj is not None, verdict
+    spec_made: dict[str, Any] = obj["spec"]
+    return spec_made
+
+
+def test_a_new_pod_gets_its_service_accounts_token_tolerations_and_priority() -> None:
+    spec = pod_in({})
+    assert (spec["serviceAccountName"], spec["serviceAccount"]) == ("default", "default")
+    (volume,) = spec["volumes"]
+    assert volume["name"].startswith("kube-api-access-")
+    assert [next(iter(source)) for source in volume["projected"]["sources"]] == ["serviceAccountToken", "configMap", "downwardAPI"]
+    (mount,) = spec["containers"][0]["volumeMounts"]
+    path = "/var/run/secrets/kubernetes.io/serviceaccount"
+    assert mount == {"name": volume["name"], "readOnly": True, "mountPath": path}
+    assert [t["key"] for t in spec["tolerations"]] == ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
+
+
+def test_a_service_account_may_decline_its_token_and_bring_pull_secrets() -> None:
+    account = {"automountServiceAccountToken": False, "imagePullSecrets": [{"name": "s"}]}
+    spec = pod_in({("/serviceaccounts", f"{NAMESPACE}/robot"): account}, serviceAccountName="robot")
+    assert "volumes" not in spec
+    assert spec["imagePullSecrets"] == [{"name": "s"}]
+
+
+def test_a_pod_may_decline_or_insist_on_the_token() -> None:
+    declining = {("/serviceaccounts", f"{NAMESPACE}/default"): {"automountServiceAccountToken": False}}
+    assert "volumes" not in pod_in({}, automountServiceAccountToken=False)
+    assert pod_in(declining, automountServiceAccountToken=True)["volumes"]
+
+
+def test_a_pods_priority_is_its_classes_value() -> None:
+    objects = {("scheduling.k8s.io/priorityclasses", "high"): {"value": 7, "preemptionPolicy": "Never"}}
+    spec = pod_in(objects, priorityClassName="high")
+    assert (spec["priority"], spec["preemptionPolicy"]) == (7, "Never")
+
+
+def test_own_tolerations_are_kept() -> None:
+    own = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+    tolerations = pod_in({}, tolerations=[own])["tolerations"]
+    assert tolerations[0] == own
+    assert [t["key"] for t in tolerations] == ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Final
 
 from muster.apiserver.registry.resource import HookContext, Object
@@ -30,8 +31,11 @@ def _frozen(new: Object, old: Object, fields: tuple[str, ...]) -> Errors:
     return found + [forbidden(field, _FROZEN) for field in fields if (new.get(field) or {}) != (old.get(field) or {})]
 
 
+_plain_key = re.compile(r"(?!\.\.)[-._a-zA-Z0-9]{2,253}|[-_a-zA-Z0-9]", re.ASCII).fullmatch
+
+
 def _config_keys(data: Object | None, path: str) -> Errors:
-    return [error for key in data or {} for error in named_like(names.config_key, key, f"{path}[{key}]")]
+    return [error for key in data or {} if not _plain_key(key) for error in named_like(names.config_key, key, f"{path}[{key}]")]
 
 
 def _decoded_size(encoded: str | None) -> int:
@@ -49,11 +53,14 @@ def validate_config_map(ctx: HookContext, obj: Object, old: Object | None) -> Er
     data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
     errors: Errors = []
     for key in data:
-        errors += named_like(names.config_key, key, f"data[{key}]")
+        if not _plain_key(key):
+            errors += named_like(names.config_key, key, f"data[{key}]")
         if key in binary:
             errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
     errors += _config_keys(binary, "binaryData")
-    size = sum(len(value.encode()) for value in data.values()) + sum(_decoded_size(value) for value in binary.values())
+    size = sum(map(len, data.values())) + sum(map(_decoded_size, binary.values()))
+    if size * 4 > _SIZE_LIMIT:
+        size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
     if size > _SIZE_LIMIT:
         errors.append(too_long("", _SIZE_LIMIT))
     return errors if old is None else _frozen(obj, old, ("data", "binaryData")) + errors

@@ -11,6 +11,7 @@ from muster.kube import names
 from muster.kube.fielderrors import NOT_FOUND, FieldError, duplicate, forbidden, invalid, not_supported, required
 from muster.kube.quantity import QuantityError, parse_quantity
 
+from . import podadmission
 from .checks import Errors, named_like, need, none_negative, one_of, port_name_problems, port_number, spec_of
 
 PROTOCOLS: Final = ["SCTP", "TCP", "UDP"]
@@ -269,6 +270,7 @@ def _positive(amount: Any) -> bool:
 
 def prepare_pod(ctx: HookContext, obj: Object, old: Object | None) -> None:
     if old is None:
+        podadmission.admit(ctx, obj)
         obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec_of(obj))}
         if spec_of(obj).get("schedulingGates"):
             condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": None}

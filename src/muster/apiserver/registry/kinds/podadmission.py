@@ -1,0 +1,70 @@
+"""What the real server's admission plug-ins add to every new pod: its service account and token, default tolerations, priority.
+
+The token is a projected volume (token, CA bundle, namespace) mounted into each container at the well-known place, unless the pod or
+its service account says no, or the container mounts something there itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from muster.apiserver.registry.resource import HookContext, Object
+from muster.kube.names import generate_name
+
+TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TOKEN_SECONDS: Final = 3607
+_EVICTION_SECONDS: Final = 300
+_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def admit(ctx: HookContext, pod: Object) -> None:
+    """Fill a new pod in place."""
+    spec = pod["spec"]
+    name = spec.get("serviceAccountName") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    account = ctx.read("/serviceaccounts", f"{pod['metadata'].get('namespace', '')}/{name}") or {}
+    if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
+        spec["imagePullSecrets"] = list(account["imagePullSecrets"])
+    wants_token = spec.get("automountServiceAccountToken")
+    if account.get("automountServiceAccountToken", True) if wants_token is None else wants_token:
+        _mount_token(spec)
+    _tolerate(spec)
+    _prioritise(ctx, spec)
+
+
+def _mount_token(spec: Object) -> None:
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    bare = [c for c in containers if all(m.get("mountPath") != TOKEN_PATH for m in c.get("volumeMounts") or ())]
+    if not bare:
+        return
+    volume = generate_name("kube-api-access-")
+    for container in bare:
+        mounts = container.get("volumeMounts") or []
+        container["volumeMounts"] = [*mounts, {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}]
+    namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    sources: list[dict[str, Any]] = [
+        {"serviceAccountToken": {"expirationSeconds": _TOKEN_SECONDS, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [namespace]}},
+    ]
+    projected = {"name": volume, "projected": {"sources": sources, "defaultMode": 420}}
+    spec["volumes"] = [*(spec.get("volumes") or ()), projected]
+
+
+def _tolerate(spec: Object) -> None:
+    """A pod outlives its node's troubles by five minutes unless it says otherwise."""
+    tolerations = list(spec.get("tolerations") or ())
+    for taint in _TAINTS:
+        if not any(t.get("key", "") in ("", taint) and t.get("effect", "") in ("", "NoExecute") for t in tolerations):
+            added = {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _EVICTION_SECONDS}
+            tolerations.append(added)
+    spec["tolerations"] = tolerations
+
+
+def _prioritise(ctx: HookContext, spec: Object) -> None:
+    name = spec.get("priorityClassName")
+    found = ctx.read("scheduling.k8s.io/priorityclasses", name) if name else None
+    spec["priority"] = found.get("value", 0) if found is not None else _SYSTEM_PRIORITIES.get(name or "", 0)
+    policy = found.get("preemptionPolicy") if found is not None else None
+    spec["preemptionPolicy"] = policy or spec.get("preemptionPolicy") or "PreemptLowerPriority"
