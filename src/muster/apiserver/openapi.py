@@ -15,6 +15,7 @@ import orjson
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.negotiation import JSON
+from muster.apiserver.openapi_protobuf import CONTENT_TYPE, MEDIA, encode_document
 from muster.apiserver.patches import BUILTIN_PATCHES, CUSTOM_PATCHES
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import Resource, Subresource
@@ -62,8 +63,9 @@ class OpenApi:
         if path == "/openapi/v3":
             return Response(200, orjson.dumps(self._index()), (), JSON)
         if path == "/openapi/v2":
-            body, digest = self._document("v2")
-            return self._cacheable(ctx, body, digest, "no-cache")
+            wants_protobuf = ctx.accept.startswith(MEDIA)
+            body, digest = self._document("v2 protobuf" if wants_protobuf else "v2")
+            return self._cacheable(ctx, body, digest, "no-cache", CONTENT_TYPE if wants_protobuf else JSON)
         name = path.removeprefix("/openapi/v3/")
         if path.startswith("/openapi/v3/") and name in self._group_versions():
             body, digest = self._document(name)
@@ -72,11 +74,11 @@ class OpenApi:
         return None
 
     @staticmethod
-    def _cacheable(ctx: Context, body: bytes, digest: str, policy: str) -> Response:
+    def _cacheable(ctx: Context, body: bytes, digest: str, policy: str, media: str = JSON) -> Response:
         headers = [("Etag", f'"{digest}"'), ("Cache-Control", policy), ("Vary", "Accept")]
         if ctx.request.headers.get("if-none-match") == f'"{digest}"':
             return Response(304, b"", headers)
-        return Response(200, body, headers, JSON)
+        return Response(200, body, headers, media)
 
     def _group_versions(self) -> dict[str, list[Resource]]:
         found: dict[str, list[Resource]] = {}
@@ -94,11 +96,11 @@ class OpenApi:
     def _document(self, name: str) -> tuple[bytes, str]:
         found = self._documents.get(name)
         if found is None:
-            if name == "v2":
+            if name.startswith("v2"):
                 document = swagger(list(self._cluster.resources))
             else:
                 document = group_document(self._group_versions()[name])
-            body = orjson.dumps(document)
+            body = encode_document(document) if name == "v2 protobuf" else orjson.dumps(document)
             found = self._documents[name] = (body, hashlib.sha256(body).hexdigest().upper())
         return found
 
