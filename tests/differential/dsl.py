@@ -64,7 +64,7 @@ class Kubectl:
     arguments: tuple[str, ...]
     input: str | None = None
     kubectl: str = "current"
-    user: str | None = None
+    user: str = "admin"
     environment: Mapping[str, str] = field(default_factory=dict)
     pick: Callable[[list[str]], Any] | None = None
     differs: Differs = field(default_factory=dict)

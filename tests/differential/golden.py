@@ -31,8 +31,11 @@ def load(group: str) -> dict[str, list[Record]]:
 
 
 def save(group: str, answers: dict[str, list[Record]], known: Iterable[str]) -> None:
-    """Writes the answers of the cases that still exist, in their order."""
+    """Writes the answers of the cases that still exist, in their order; one answer a line, so that a diff shows answers."""
     DIRECTORY.mkdir(exist_ok=True)
-    ordered = {name: answers[name] for name in known if name in answers}
-    text = json.dumps(ordered, indent=1, sort_keys=False, ensure_ascii=False)
-    (DIRECTORY / f"{group}.json").write_text(text + "\n")
+    texts = []
+    for name in known:
+        if name in answers:
+            lines = ",\n".join(json.dumps(r, ensure_ascii=False, separators=(",", ":")) for r in answers[name])
+            texts.append(f"{json.dumps(name, ensure_ascii=False)}: [\n{lines}\n]")
+    (DIRECTORY / f"{group}.json").write_text("{\n" + ",\n".join(texts) + "\n}\n")

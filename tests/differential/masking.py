@@ -13,6 +13,7 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"), "<microtime>"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"), "<time>"),
+    (re.compile(r"\b\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}"), "<time>"),
     (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]+"), "<jwt>"),
     (re.compile(r"-----BEGIN [A-Z ]+-----[\s\S]*?-----END [A-Z ]+-----\n?"), "<pem>"),
     (re.compile(r"\bLS0tLS1CRUdJTi[A-Za-z0-9+/=]+"), "<pem>"),
@@ -20,7 +21,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b10\.0\.\d+\.\d+\b"), "<ip>"),
     (re.compile(r"(\bToo large resource version: \d+, current: )\d+"), r"\1<rv>"),
     (re.compile(r"(\btoo old resource version: \d+ )\(\d+\)"), r"\1(<rv>)"),
-    (re.compile(r'(\bresourceVersion\\?":\\?")\d+'), r"\1<rv>"),
+    (re.compile(r'(\bresourceVersion\\?"?: ?\\?")\d+'), r"\1<rv>"),
     (re.compile(r"\?hash=[0-9A-Za-z]+"), "?hash=<hash>"),
     (re.compile(r"X509SHA256=[0-9a-f]{64}"), "X509SHA256=<hash>"),
 )

@@ -190,7 +190,7 @@ class Run:
             self.variables["ns"],
             input=self.fill(step.input),
             kubectl=step.kubectl,
-            user=_token(step.user) or None,
+            user=_token(step.user),
             environment=self.fill(step.environment),
         )
         out = self._kubectl_text(outcome.out)
@@ -206,7 +206,7 @@ class Run:
     def _kubectl_text(self, text: str) -> list[str]:
         directory = str(self.cluster.kubeconfig.parent)
         lines = self.mask.prose(text.replace(directory, "<dir>")).splitlines()
-        return [_AGE.sub("<age>", line).rstrip() for line in lines]
+        return [_GAP.sub("  ", _AGE.sub("<age>", line)).rstrip() for line in lines]
 
     def _arrived(self, step: Arrived) -> None:
         server = self._servers[step.server]
@@ -220,6 +220,8 @@ class Run:
         self.records.append({"step": step.title(), "requests": step.pick(requests) if step.pick else requests})
 
 
+# Columns are as wide as what stands in them, ages and generated names included.
+_GAP = re.compile(r"(?<=\S) {2,}")
 _AGE = re.compile(r"(?<![\w.:-])(?:\d+[smhd]){1,2}(?![\w.:-])")
 
 

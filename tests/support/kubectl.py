@@ -4,6 +4,7 @@ Every cluster gets a cache directory of its own, because kubectl trusts discover
 reuse ports.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import orjson
 
 from tests.support import peers
-from tests.support.planes import Cluster
+from tests.support.planes import Cluster, write_kubeconfig
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,21 @@ def kubectl(
     timeout: float = 60,
     environment: dict[str, str] | None = None,
 ) -> Outcome:
-    """One kubectl command; `user` is a token that replaces the kubeconfig's identity."""
+    """One kubectl command, with the cluster's own kubeconfig or as the holder of the token `user`."""
     program = executable(kubectl)
     if program is None:
         raise peers.PeerMissing(f"no {kubectl} kubectl here: run `make setup` or `make -C peers kube`")
     command = [str(program), *arguments]
-    if user:
-        command += ["--token", user]
     home = cluster.kubeconfig.parent
+    kubeconfig = cluster.kubeconfig
+    if user:
+        # Not `--token`: a client certificate in the kubeconfig would win over it.
+        kubeconfig = home / f"{cluster.name}-{hashlib.sha256(user.encode()).hexdigest()[:12]}.kubeconfig"
+        write_kubeconfig(kubeconfig, cluster.url, cluster.ca, {"token": user})
     settings = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
-        "KUBECONFIG": str(cluster.kubeconfig),
+        "KUBECONFIG": str(kubeconfig),
         "KUBECACHEDIR": str(home / f"kubectl-cache-{cluster.name}-{kubectl}"),
         "LC_ALL": "C.UTF-8",
         **(environment or {}),
