@@ -13,7 +13,7 @@ import pytest
 
 from muster.store import Entry, Retention, StoreError, buckets, datafile, open_store
 from muster.store.sqlite import SQLiteStore
-from tests.unit.store.histories import PODS, Watcher, contents, create, put
+from tests.unit.store.histories import PODS, Watcher, contents, create, delete, put
 
 _CHECKOUT = Path(__file__).parents[3]
 
@@ -138,6 +138,25 @@ async def test_many_writes_share_a_transaction(tmp_path: Path) -> None:
     assert first.revision < second.revision < third.revision
     assert contents(store.list("c", PODS, "chain")) == [("chain", "2")]
     await store.close()
+
+
+async def test_the_head_of_a_key_is_its_last_queued_write_until_that_is_visible(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "muster.db")
+    await store.start()
+    store.add_cluster("c")
+    heads: list[bytes | None] = []
+
+    def look(events: object) -> None:
+        head = store.head("c", PODS, "key")
+        heads.append(head.value if head is not None else None)
+
+    store.subscribe("c", PODS, None, look)
+    # As many as fit one transaction, then one more: two transactions.
+    queued = [put(store, "key", "first"), *(put(store, str(n), "x") for n in range(511)), put(store, "key", "second")]
+    await asyncio.gather(*queued)
+    await delete(store, "key")
+    await store.close()
+    assert heads == [b"second", b"second", None]
 
 
 def test_a_connection_that_broke_is_replaced(tmp_path: Path) -> None:
