@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from muster.apiserver.context import Context
@@ -28,13 +28,32 @@ def manager_name(ctx: Context, options: WriteOptions) -> str:
     return printable.encode()[:_MANAGER_BYTES].decode(errors="ignore") or "unknown"
 
 
+_SPEC: FieldSet = from_paths([("f:spec",)])
 _STATUS: FieldSet = from_paths([("f:status",)])
+_SPEC_AND_METADATA: FieldSet = from_paths([("f:spec",), ("f:metadata",)])
+_RESETS: Mapping[tuple[str, str], FieldSet] = {
+    ("Deployment", "status"): from_paths([("f:spec",), ("f:metadata", "f:labels")]),
+    ("Pod", "status"): from_paths([("f:spec",), ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")]),
+    ("CertificateSigningRequest", ""): from_paths([("f:spec",), ("f:status",)]),
+    ("CertificateSigningRequest", "status"): from_paths([("f:spec",), ("f:status", "f:conditions")]),
+    ("CertificateSigningRequest", "approval"): from_paths([("f:spec",), ("f:status", "f:certificate")]),
+    ("APIService", "status"): _SPEC_AND_METADATA,
+    ("CustomResourceDefinition", "status"): _SPEC_AND_METADATA,
+    ("FlowSchema", "status"): _SPEC_AND_METADATA,
+    ("PriorityLevelConfiguration", "status"): _SPEC_AND_METADATA,
+    ("ValidatingAdmissionPolicy", "status"): _SPEC_AND_METADATA,
+    ("VolumeAttachment", "status"): _SPEC_AND_METADATA,
+}
+"""Endpoints of built-in kinds that restore other fields than usual."""
 
 
-def reset_fields(resource: Resource, subresource: str, obj: Object) -> FieldSet | None:
+def reset_fields(resource: Resource, subresource: str) -> FieldSet | None:
     """Fields a write through this endpoint never owns."""
+    special = _RESETS.get((resource.kind, subresource)) if resource.custom is None else None
+    if special is not None:
+        return special
     if subresource == "status":
-        return from_paths([(f"f:{key}",) for key in obj if key != "status"])
+        return _SPEC
     return _STATUS if resource.has_status else None
 
 
@@ -65,7 +84,7 @@ def _book(ctx: Context, resource: Resource, old: Object | None, new: Object, opt
         api_version=resource.api_version,
         now=ctx.now(),
         subresource=ctx.subresource,
-        reset=reset_fields(resource, ctx.subresource, new),
+        reset=reset_fields(resource, ctx.subresource),
         empty=empty_object(resource),
     )
     if managed:

@@ -76,16 +76,29 @@ def _plain_change(
         except PatchError:
             raise errors.ApiError(422, "Invalid", _REJECTED, {}) from None
         except StrategicPatchError as error:
-            raise errors.bad_request(str(error)) from None
+            raise _strategic_error(error) from None
         if not isinstance(patched, dict):
             raise errors.ApiError(422, "Invalid", _REJECTED, {})
         new = finish_patched(ctx, resource, patched, options)
-        given = new["metadata"].get("name")
-        if given != name:
-            raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+        _check_name(new["metadata"].get("name"), name)
         return new
 
     return change
+
+
+def _strategic_error(error: StrategicPatchError) -> errors.ApiError:
+    if error.code == 400:
+        return errors.bad_request(str(error))
+    if error.code == 422:
+        return errors.ApiError(422, "Invalid", _REJECTED, {})
+    return errors.ApiError(error.code, "", str(error))
+
+
+def _check_name(given: Any, name: str) -> None:
+    if not given:
+        raise errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if given != name:
+        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
 async def _apply(ctx: Context, resource: Resource, name: str) -> Response:
@@ -117,19 +130,11 @@ def _check_applied(ctx: Context, resource: Resource, name: str, applied: Object)
     if not kind or not version:
         raise errors.bad_request(f"invalid object type: /{version or ''}, Kind={kind or ''}")
     if version != resource.api_version or kind != resource.kind:
-        raise errors.bad_request(
-            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
-            if version != resource.api_version
-            else f"the kind in the data ({kind}) does not match the expected kind ({resource.kind})"
-        )
-    given = meta.get("name", name)
-    if given != name:
-        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
-    meta["name"] = name
-    if resource.namespaced:
-        if meta.get("namespace", ctx.attributes.namespace) != ctx.attributes.namespace:
-            raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
-        meta["namespace"] = ctx.attributes.namespace
+        group, _, number = str(version).rpartition("/")
+        raise errors.bad_request(f"invalid object type: {group}/{number}, Kind={kind}")
+    _check_name(meta.get("name"), name)
+    if resource.namespaced and meta.get("namespace", ctx.attributes.namespace) != ctx.attributes.namespace:
+        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
 async def _apply_new(ctx: Context, resource: Resource, name: str, applied: Object, options: WriteOptions) -> Response:
@@ -156,7 +161,7 @@ def _run_apply(ctx: Context, resource: Resource, live: Object | None, applied: O
             now=ctx.now(),
             force=bool(options.force),
             subresource=ctx.subresource,
-            reset=reset_fields(resource, ctx.subresource, live or applied),
+            reset=reset_fields(resource, ctx.subresource),
             empty=empty_object(resource),
         )
     except ApplyConflict as conflict:
@@ -165,7 +170,9 @@ def _run_apply(ctx: Context, resource: Resource, live: Object | None, applied: O
         raise errors.bad_request(str(error)) from None
     except ApplyFailed as error:
         raise errors.ApiError(500, "", str(error)) from None
-    merged["metadata"]["managedFields"] = managed
+    merged["metadata"] = {**merged["metadata"], "managedFields": managed}
+    if resource.namespaced:
+        merged["metadata"]["namespace"] = ctx.attributes.namespace
     return merged
 
 
