@@ -120,9 +120,17 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+class CannotDecode(ApiError):
+    """A body that is no object of its type; `problem` says why."""
+
+    def __init__(self, resource: Resource, problem: str) -> None:
+        kind = resource.kind
+        super().__init__(400, "BadRequest", f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {problem}')
+        self.problem = problem
+
+
 def cannot_decode(resource: Resource, problem: str) -> ApiError:
-    kind = resource.kind
-    return bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {problem}')
+    return CannotDecode(resource, problem)
 
 
 def unauthorized() -> ApiError:

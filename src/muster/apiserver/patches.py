@@ -21,7 +21,9 @@ from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions, write_options
 from muster.apiserver.writes import create_object, respond_written, update_object
 from muster.http import Response
+from muster.kube import gotext
 from muster.kube.apply import ApplyConflict, ApplyFailed, InvalidApply, apply
+from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.jsonpatch import PatchError, apply_json_patch
 from muster.kube.mergepatch import apply_merge_patch
 from muster.kube.strategic import StrategicPatchError, apply_strategic_merge
@@ -79,7 +81,11 @@ def _plain_change(
             raise _strategic_error(error) from None
         if not isinstance(patched, dict):
             raise errors.ApiError(422, "Invalid", _REJECTED, {})
-        new = finish_patched(ctx, resource, patched, options)
+        try:
+            new = finish_patched(ctx, resource, patched, options)
+        except errors.CannotDecode as error:
+            shown = gotext.text(body) if media == STRATEGIC_PATCH else orjson.dumps(patched).decode()
+            raise errors.invalid("", "", "", [invalid_field("patch", shown, error.problem)]) from None
         _check_name(new["metadata"].get("name"), name)
         return new
 
