@@ -4,6 +4,7 @@ on every write. Field-by-field defaults are data; functions exist where one fiel
 
 from __future__ import annotations
 
+import base64
 import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -14,6 +15,8 @@ Object = dict[str, Any]
 Default = Callable[[Object], None]
 
 _RBAC: Final = "rbac.authorization.k8s.io"
+TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+"""Annotation that counts a DaemonSet's templates for old clients."""
 
 
 def _spec(obj: Object) -> Object:
@@ -46,6 +49,8 @@ def _daemon_set(obj: Object) -> None:
         fill(strategy.setdefault("rollingUpdate", {}), {"maxUnavailable": 1, "maxSurge": 0})
     fill(spec, {"revisionHistoryLimit": 10})
     default_template(spec.setdefault("template", {}))
+    meta = obj.setdefault("metadata", {})
+    meta["annotations"] = {TEMPLATE_GENERATION: "1", **(meta.get("annotations") or {})}
 
 
 def _stateful_set(obj: Object) -> None:
@@ -136,7 +141,12 @@ def _service(obj: Object) -> None:
 
 
 def _secret(obj: Object) -> None:
+    """`stringData` is write-only: it lands in `data` before anybody gets to own it."""
     fill(obj, {"type": "Opaque"})
+    texts = obj.pop("stringData", None)
+    if texts:
+        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}
+        obj["data"] = {**(obj.get("data") or {}), **encoded}
 
 
 def _volume(obj: Object) -> None:

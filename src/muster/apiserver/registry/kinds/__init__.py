@@ -62,7 +62,7 @@ HOOKS: Final[Mapping[tuple[str, str], Hooks]] = {
     ("", "podtemplates"): Hooks(None, pods.validate_pod_template),
     ("", "replicationcontrollers"): _checked(workloads.validate_replication_controller),
     ("", "resourcequotas"): Hooks(None, configuration.validate_resource_quota),
-    ("", "secrets"): Hooks(configuration.prepare_secret, configuration.validate_secret),
+    ("", "secrets"): Hooks(None, configuration.validate_secret),
     ("", "serviceaccounts"): Hooks(configuration.prepare_service_account, None),
     ("", "services"): _checked(services.validate_service, services.prepare_service),
     ("apiextensions.k8s.io", "customresourcedefinitions"): Hooks(

@@ -66,16 +66,6 @@ def validate_config_map(ctx: HookContext, obj: Object, old: Object | None) -> Er
     return errors if old is None else _frozen(obj, old, ("data", "binaryData")) + errors
 
 
-def prepare_secret(ctx: HookContext, obj: Object, old: Object | None) -> None:
-    """`stringData` is write-only: it lands in `data`. Updates that do not name a type keep the old one."""
-    texts = obj.pop("stringData", None)
-    if texts:
-        data = obj.get("data") or {}
-        for key, value in texts.items():
-            data[key] = base64.b64encode(value.encode()).decode()
-        obj["data"] = data
-
-
 def validate_secret(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
     data: Object = obj.get("data") or {}
     errors = _config_keys(data, "data")

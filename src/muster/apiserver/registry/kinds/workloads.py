@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from muster.apiserver.registry.defaults import TEMPLATE_GENERATION
 from muster.apiserver.registry.resource import HookContext, Object
 from muster.kube import names
 from muster.kube.fielderrors import INVALID, NOT_SUPPORTED, FieldError, forbidden, invalid, not_supported, required
@@ -124,7 +125,7 @@ def validate_replication_controller(ctx: HookContext, obj: Object, old: Object |
 
 def prepare_daemon_set(ctx: HookContext, obj: Object, old: Object | None) -> None:
     """The template's generation is counted in an annotation for old clients."""
-    key = "deprecated.daemonset.template.generation"
+    key = TEMPLATE_GENERATION
     annotations = obj["metadata"].get("annotations")
     if annotations is None:
         annotations = obj["metadata"]["annotations"] = {}
