@@ -1,6 +1,6 @@
 """Protobuf bodies marshalled by the Go types of every built-in kind decode to the JSON the same types give.
 
-data/corpus.jsonl.gz holds pairs made by a Go program that filled objects at random (all unset, mostly set, mostly unset; zero
+data/corpus.jsonl.gz holds pairs made by tools/protobuf_corpus, which filled objects at random (all unset, mostly set, mostly unset; zero
 values and empty strings included), marshalled them, and read them back to show what survives the wire.
 """
 
