@@ -47,44 +47,50 @@ async def patch(ctx: Context, resource: Resource, name: str) -> Response:
     if media == APPLY_YAML:
         return await _apply(ctx, resource, name)
     options = write_options(ctx.query, "PatchOptions")
-    body = _decode_patch(ctx.request.body)
+    body = decoded_patch(media, ctx.request.body)
     change = _plain_change(ctx, resource, name, media, body, options)
     return await respond_written(ctx, resource, await update_object(ctx, resource, name, change, options))
 
 
-def _decode_patch(body: bytes) -> Any:
+def decoded_patch(media: str, raw: bytes) -> Any:
     try:
-        return orjson.loads(body)
+        body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise errors.bad_request(f"error decoding patch: {error}") from None
+    if media == JSON_PATCH and not isinstance(body, list):
+        raise errors.bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+    if media != JSON_PATCH and not isinstance(body, dict):
+        raise errors.bad_request("error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}")
+    return body
+
+
+def patched(media: str, old: Object, body: Any, resource: Resource) -> Object:
+    """What a plain patch makes of an object; raises ApiError where it cannot be applied."""
+    try:
+        if media == JSON_PATCH:
+            new = apply_json_patch(old, body)
+        elif media == MERGE_PATCH:
+            new = apply_merge_patch(old, body)
+        else:
+            new = apply_strategic_merge(old, body, resource.schema)
+    except PatchError:
+        raise errors.ApiError(422, "Invalid", _REJECTED, {}) from None
+    except StrategicPatchError as error:
+        raise _strategic_error(error) from None
+    if not isinstance(new, dict):
+        raise errors.ApiError(422, "Invalid", _REJECTED, {})
+    return new
 
 
 def _plain_change(
     ctx: Context, resource: Resource, name: str, media: str, body: Any, options: WriteOptions
 ) -> Callable[[Object], Object]:
-    if media == JSON_PATCH and not isinstance(body, list):
-        raise errors.bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
-    if media != JSON_PATCH and not isinstance(body, dict):
-        raise errors.bad_request("error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}")
-
     def change(old: Object) -> Object:
+        result = patched(media, old, body, resource)
         try:
-            if media == JSON_PATCH:
-                patched = apply_json_patch(old, body)
-            elif media == MERGE_PATCH:
-                patched = apply_merge_patch(old, body)
-            else:
-                patched = apply_strategic_merge(old, body, resource.schema)
-        except PatchError:
-            raise errors.ApiError(422, "Invalid", _REJECTED, {}) from None
-        except StrategicPatchError as error:
-            raise _strategic_error(error) from None
-        if not isinstance(patched, dict):
-            raise errors.ApiError(422, "Invalid", _REJECTED, {})
-        try:
-            new = finish_patched(ctx, resource, patched, options)
+            new = finish_patched(ctx, resource, result, options)
         except errors.CannotDecode as error:
-            shown = gotext.text(body) if media == STRATEGIC_PATCH else orjson.dumps(patched).decode()
+            shown = gotext.text(body) if media == STRATEGIC_PATCH else orjson.dumps(result).decode()
             raise errors.invalid("", "", "", [invalid_field("patch", shown, error.problem)]) from None
         _check_name(new["metadata"].get("name"), name)
         return new

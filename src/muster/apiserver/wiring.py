@@ -20,6 +20,8 @@ from muster.apiserver.discovery import Discovery
 from muster.apiserver.health import Health
 from muster.apiserver.openapi import OpenApi
 from muster.apiserver.pipeline import Answer, Pipeline, SubresourceHandler
+from muster.apiserver.pods import bind_pod, evict_pod
+from muster.apiserver.scale import serve_scale
 from muster.apiserver.services import ServiceResolver
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 SUBRESOURCES: dict[tuple[str, str], SubresourceHandler] = {
     ("/serviceaccounts", "token"): create_token,
+    ("/pods", "binding"): bind_pod,
+    ("/pods", "eviction"): evict_pod,
+    ("*", "scale"): serve_scale,
 }
 
 
