@@ -1,7 +1,7 @@
 """Protobuf bodies marshalled by the Go types of every built-in kind decode to the JSON the same types give.
 
-data/corpus.jsonl.gz holds pairs made by tools/protobuf_corpus, which filled objects at random (all unset, mostly set, mostly unset; zero
-values and empty strings included), marshalled them, and read them back to show what survives the wire.
+data/corpus.jsonl.gz holds pairs made by tools/protobuf_corpus, which filled objects at random (all unset, mostly set, mostly unset;
+zero values and empty strings included), marshalled them, and read them back to show what survives the wire.
 """
 
 from __future__ import annotations
