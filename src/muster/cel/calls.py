@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from muster.cel.ast import Call, Node
-from muster.cel.code import COST_EXCEEDED, Code, Frame, Run, constant
+from muster.cel.code import Code, Frame, Run, constant
 from muster.cel.errors import CostExceeded, EvaluationError, no_such_overload
+from muster.cel.library.costs import PAID_AFTERWARDS
 from muster.cel.library.regex import compile_pattern
 from muster.cel.library.registry import Cost, Overload
 from muster.cel.library.standard import CONVERSIONS
@@ -284,15 +285,27 @@ def _invoke(call: Callable[..., Any], runs: list[Run]) -> Run:
 
 
 def _invoke_priced(call: Callable[..., Any], runs: list[Run], price: Cost) -> Run:
-    def invoke(frame: Frame) -> Any:
-        args = [run(frame) for run in runs]
+    afterwards = price in PAID_AFTERWARDS
+
+    def pay(frame: Frame, args: list[Any], result: Any) -> None:
         try:
-            result = call(*args)
             frame[0] -= price(args, result)
         except (TypeError, AttributeError):
-            raise no_such_overload() from None
+            # Arguments that have no price have no overload either; the call will say so.
+            frame[0] -= 1
         if frame[0] < 0:
-            raise CostExceeded(COST_EXCEEDED)
+            raise CostExceeded
+
+    def invoke(frame: Frame) -> Any:
+        args = [run(frame) for run in runs]
+        if not afterwards:
+            pay(frame, args, None)
+        try:
+            result = call(*args)
+        except (TypeError, AttributeError):
+            raise no_such_overload() from None
+        if afterwards:
+            pay(frame, args, result)
         return result
 
     return invoke

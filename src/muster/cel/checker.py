@@ -66,6 +66,7 @@ class _Checker:
         self.subst = Substitution()
         self.issues: list[Issue] = []
         self.seen: list[Node] = []
+        self.done: set[int] = set()
 
     def complain(self, offset: int, message: str) -> Type:
         self.issues.append(Issue(offset, message))
@@ -87,9 +88,13 @@ class _Checker:
         return self.functions.get(name.removeprefix("."))
 
     def check(self, node: Node) -> Type:
+        if node.type is not None and id(node) in self.done:
+            # Macros may use a node twice, always in one scope; nested, the work would double with each level.
+            return node.type
         result = _CHECKS[node.__class__](self, node)
         node.type = result
         self.seen.append(node)
+        self.done.add(id(node))
         return result
 
     def literal(self, node: Literal) -> Type:

@@ -16,7 +16,6 @@ from muster.cel.views import Declaration
 
 Frame = list[Any]
 Run = Callable[[Frame], Any]
-COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
 
 
 class Code:

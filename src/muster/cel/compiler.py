@@ -14,7 +14,7 @@ from muster.cel import operators as op
 from muster.cel.ast import Call, Comprehension, Ident, ListExpr, Literal, MapExpr, Node, Select, StructExpr, is_chain
 from muster.cel.calls import compile_call
 from muster.cel.code import Code, RawCode, Run, Slot, constant
-from muster.cel.errors import EvaluationError
+from muster.cel.errors import CostExceeded, EvaluationError
 from muster.cel.folds import compile_comprehension
 from muster.cel.library.costs import LIST_CREATE, MAP_CREATE, STRUCT_CREATE
 from muster.cel.logic import compile_conditional, compile_logical
@@ -32,6 +32,7 @@ class Compiler:
         self.type_names = type_names
         self.scopes: list[dict[str, Slot]] = []
         self.used: dict[str, Slot] = {}
+        self.compiled: dict[int, Code] = {}
         self.slots = 1
 
     def slot(self, declaration: Declaration | None = None) -> Slot:
@@ -52,7 +53,11 @@ class Compiler:
         return self.used[name]
 
     def compile(self, node: Node) -> Code:
-        return _COMPILERS[node.__class__](self, node)
+        """The code of a node; one that a macro uses twice is compiled once."""
+        known = self.compiled.get(id(node))
+        if known is None:
+            known = self.compiled[id(node)] = _COMPILERS[node.__class__](self, node)
+        return known
 
     def raw(self, node: Node) -> RawCode | None:
         """Access to JSON without adapting it, where the node allows that."""
@@ -318,6 +323,8 @@ def _computed_once(index: int, code: Code) -> Run:
         value = frame[index]
         if value is MISSING:
             frame[0] -= code.cost
+            if frame[0] < 0:
+                raise CostExceeded
             value = frame[index] = code.run(frame)
         return value
 

@@ -13,7 +13,7 @@ from typing import Any
 from muster.cel.ast import Node
 from muster.cel.calls import InstantiationFailed
 from muster.cel.checker import TYPE_NAMES, check
-from muster.cel.code import COST_EXCEEDED, Code
+from muster.cel.code import Code
 from muster.cel.compiler import Compiler
 from muster.cel.errors import CompileError, CostExceeded, EvaluationError, Issue
 from muster.cel.library.registry import Function, Library
@@ -91,7 +91,7 @@ class Program:
             if isinstance(budget, CostBudget):
                 budget.remaining -= cost
         if frame[0] < 0:
-            raise CostExceeded(COST_EXCEEDED)
+            raise CostExceeded
         return result, cost
 
     def maximum_cost(self, root: Declaration | None) -> int:

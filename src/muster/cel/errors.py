@@ -24,6 +24,21 @@ class EvaluationError(CelError):
 class CostExceeded(CelError):
     """Evaluation was stopped because it reached its cost limit."""
 
+    def __init__(self, message: str = "operation cancelled: actual cost limit exceeded") -> None:
+        super().__init__(message)
+
+
+MOST_ELEMENTS = 1_000_000
+"""No list that one operation makes is longer: reading it would cost more than an evaluation may."""
+MOST_CHARACTERS = 10_000_000
+"""No string that one operation makes is longer, for the same reason."""
+
+
+def afford(count: int, most: int) -> None:
+    """Refuses memory before it is taken: the reference charges some operations only after they are done."""
+    if count > most:
+        raise CostExceeded
+
 
 class Issue(NamedTuple):
     """One complaint about the source; `offset` is in code points, or -1 when it concerns the whole."""

@@ -66,15 +66,18 @@ class _Local:
 class Estimator:
     def __init__(self, root: Declaration | None) -> None:
         self.root = root
+        self.known: dict[int, Bounds] = {}
         self.paths: dict[int, Path] = {}
         self.sizes: dict[int, Bounds] = {}
         self.entries: dict[int, Entry] = {}
         self.locals: dict[str, list[_Local]] = {}
 
     def cost(self, node: Node) -> Bounds:
-        estimate: Any = _COSTS[node.__class__]
-        result: Bounds = estimate(self, node)
-        return result
+        known = self.known.get(id(node))
+        if known is None:
+            estimate: Any = _COSTS[node.__class__]
+            known = self.known[id(node)] = estimate(self, node)
+        return known
 
     def local(self, node: Node) -> _Local | None:
         if isinstance(node, Ident):

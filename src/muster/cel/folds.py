@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from muster.cel.ast import Comprehension
-from muster.cel.code import COST_EXCEEDED, Code, Frame, Run, Slot
+from muster.cel.code import Code, Frame, Run, Slot
 from muster.cel.errors import CostExceeded, EvaluationError, no_such_overload
 from muster.cel.library.costs import LIST_CREATE
 from muster.cel.library.standard import insert, insert_all
@@ -171,7 +171,7 @@ def _quantifier(deciding: bool, condition_cost: int) -> Callable[..., Loop]:
             for item in items:
                 frame[0] -= step
                 if frame[0] < 0:
-                    raise CostExceeded(COST_EXCEEDED)
+                    raise CostExceeded
                 bind(frame, item)
                 try:
                     value = test(frame)
@@ -201,7 +201,7 @@ def _exists_one(node: Comprehension, source: Pairs, bind: Binder, body: Code, gu
         for item in source(frame):
             frame[0] -= step
             if frame[0] < 0:
-                raise CostExceeded(COST_EXCEEDED)
+                raise CostExceeded
             bind(frame, item)
             value = test(frame)
             if value is True:
@@ -228,7 +228,7 @@ def _list_builder(node: Comprehension, source: Pairs, bind: Binder, body: Code, 
         for item in source(frame):
             frame[0] -= step
             if frame[0] < 0:
-                raise CostExceeded(COST_EXCEEDED)
+                raise CostExceeded
             bind(frame, item)
             if test is not None and not _passes(test(frame)):
                 continue
@@ -255,7 +255,7 @@ def _map_builder(node: Comprehension, source: Pairs, bind: Binder, body: Code, g
         for item in source(frame):
             frame[0] -= step
             if frame[0] < 0:
-                raise CostExceeded(COST_EXCEEDED)
+                raise CostExceeded
             bind(frame, item)
             if test is not None and not _passes(test(frame)):
                 continue

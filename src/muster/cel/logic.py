@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.cel.ast import Call, is_chain
 from muster.cel.code import Code, Run
-from muster.cel.errors import EvaluationError, no_such_overload
+from muster.cel.errors import CostExceeded, EvaluationError, no_such_overload
 from muster.cel.types import BOOL
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def compile_conditional(compiler: Compiler, node: Call) -> Code:
         chosen = test(frame)
         if chosen is True:
             frame[0] -= yes_cost
+            if frame[0] < 0:
+                raise CostExceeded
             return yes(frame)
         if chosen is False:
             frame[0] -= no_cost

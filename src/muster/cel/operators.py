@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from muster.cel.errors import EvaluationError, no_such_overload
+from muster.cel.errors import MOST_ELEMENTS, EvaluationError, afford, no_such_overload
 from muster.cel.numbers import checked_int, checked_uint, display
 from muster.cel.times import checked_duration, checked_timestamp
 from muster.cel.types import Type
@@ -30,6 +30,7 @@ from muster.cel.values import (
     is_list,
     is_map,
     lookup,
+    size_of,
     type_of,
 )
 
@@ -59,15 +60,20 @@ def add(left: Any, right: Any) -> Any:
     if kind is right.__class__:
         if kind is int:
             return checked_int(left + right)
-        if kind is str or kind is float or kind is bytes or kind is list:
+        if kind is str or kind is float or kind is bytes:
+            return left + right
+        if kind is list:
+            afford(len(left) + len(right), MOST_ELEMENTS)
             return left + right
         if kind is Uint:
             return checked_uint(int(left) + int(right))
         if kind is Duration:
             return checked_duration(left.ns + right.ns)
     if isinstance(left, ListView):
+        afford(len(left) + size_of(right), MOST_ELEMENTS)
         return left.plus(right)
     if kind is list and isinstance(right, ListView):
+        afford(len(left) + len(right), MOST_ELEMENTS)
         return left + right.elements()
     if (kind is Timestamp and right.__class__ is Duration) or (kind is Duration and right.__class__ is Timestamp):
         return checked_timestamp(left.ns + right.ns)

@@ -36,6 +36,7 @@ def most_general(first: Type, second: Type) -> Type:
 class Substitution:
     def __init__(self) -> None:
         self.bindings: dict[Type, Type] = {}
+        self.changes: list[tuple[Type, Type | None]] = []
         self.variables = 0
 
     def fresh(self) -> Type:
@@ -44,11 +45,19 @@ class Substitution:
 
     def assign(self, left: list[Type], right: list[Type]) -> bool:
         """Whether each left type can be used as the right one; keeps what that binds."""
-        saved = dict(self.bindings)
+        self.changes.clear()
         if len(left) == len(right) and all(map(self._assignable, left, right)):
             return True
-        self.bindings = saved
+        for variable, before in reversed(self.changes):
+            if before is None:
+                del self.bindings[variable]
+            else:
+                self.bindings[variable] = before
         return False
+
+    def _bind(self, variable: Type, type_: Type) -> None:
+        self.changes.append((variable, self.bindings.get(variable)))
+        self.bindings[variable] = type_
 
     def assign_one(self, left: Type, right: Type) -> bool:
         return self.assign([left], [right])
@@ -91,10 +100,10 @@ class Substitution:
                 return False, True
             general = most_general(type_, bound)
             if self._free_of(variable, general):
-                self.bindings[variable] = general
+                self._bind(variable, general)
             return True, True
         if self._free_of(variable, type_):
-            self.bindings[variable] = type_
+            self._bind(variable, type_)
             return True, False
         return False, False
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from muster.cel import types
-from muster.cel.errors import EvaluationError, no_such_overload
+from muster.cel.errors import MOST_ELEMENTS, EvaluationError, afford, no_such_overload
 from muster.cel.types import Type
 
 INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
@@ -227,16 +227,10 @@ def equals(left: Any, right: Any) -> bool:
     """CEL equality: numbers by value, aggregates by element, other types never equal to one another."""
     kind, other = left.__class__, right.__class__
     if kind is other:
-        if kind is list:
-            return len(left) == len(right) and all(map(equals, left, right))
-        if kind is dict:
-            return len(left) == len(right) and all(
-                (found := right.get(key, MISSING)) is not MISSING and equals(value, found) for key, value in left.items()
-            )
+        if kind is list or kind is dict or kind is Optional:
+            return _Equality().aggregates(left, right)
         if kind is Type:
             return bool(left.name == right.name)
-        if kind is Optional:
-            return bool(left.present == right.present and (not left.present or equals(left.value, right.value)))
         if not isinstance(left, ListView | MapView):
             return bool(left == right)
     if kind in _NUMBERS and other in _NUMBERS:
@@ -246,6 +240,36 @@ def equals(left: Any, right: Any) -> bool:
     if isinstance(right, ListView | MapView) and (is_list(left) or is_map(left)):
         return _equal_to_view(left, right)
     return False
+
+
+class _Equality:
+    """One comparison of aggregates, and how much of it was done.
+
+    Bindings let an expression build a small value that stands for a huge one by sharing its parts. Comparing two such
+    values would take for ever at the price of one step, so the steps are counted here.
+    """
+
+    __slots__ = ("steps",)
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def aggregates(self, left: Any, right: Any) -> bool:
+        if left.__class__ is Optional:
+            return bool(left.present == right.present and (not left.present or self.equals(left.value, right.value)))
+        if len(left) != len(right):
+            return False
+        self.steps += len(left)
+        afford(self.steps, MOST_ELEMENTS)
+        if left.__class__ is list:
+            return all(map(self.equals, left, right))
+        return all((found := right.get(key, MISSING)) is not MISSING and self.equals(value, found) for key, value in left.items())
+
+    def equals(self, left: Any, right: Any) -> bool:
+        kind = left.__class__
+        if kind is right.__class__ and (kind is list or kind is dict or kind is Optional):
+            return self.aggregates(left, right)
+        return equals(left, right)
 
 
 def _equal_to_view(left: Any, right: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -147,10 +148,45 @@ def test_a_budget_is_shared_by_a_series() -> None:
     assert budget.remaining < 0
 
 
-@pytest.mark.parametrize("expression", ["lists.range(1000000000)", "'%.999999999f'.format([1.0])"])
-def test_memory_is_not_taken_before_it_is_paid(expression: str) -> None:
+def _bound(again: str, finish: str) -> str:
+    """Forty bindings, each made of the one before twice over; `finish` sees the last one as `v`."""
+    return "optional.of([1]).optMap(v, " + f"optional.of({again}).optMap(v, " * 40 + finish + ")" * 41
+
+
+def _repeated(times: int) -> str:
+    """A target within a target: the macro mentions each twice."""
+    text = "optional.of([1])"
+    for _ in range(times):
+        text = f"{text}.optMap(v, [v])"
+    return text
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "lists.range(1000000000)",
+        "'%.999999999f'.format([1.0])",
+        "'x'.replace('', s).replace('', s).replace('', s)",
+        "lists.range(1000).map(i, s).join(s)",
+        "lists.range(5000).map(i, lists.range(5000)).flatten().size() > 0",
+        "lists.range(50000).distinct()",
+        "sets.equivalent(lists.range(100000), lists.range(100000))",
+        _bound("[v, v]", "v == [v, v][0].map(e, e)"),
+        _bound("[v, v]", "'%s'.format([v])"),
+        _bound("[v, v]", "v.indexOf([])"),
+        _bound("[v, v]", "v.flatten().flatten().flatten().distinct() == v"),
+        _bound("v + v", "v"),
+        _bound("{'a': v, 'b': v}", "v == {'a': v.a, 'b': v.b}").replace("[1]", "{'a': dyn(1)}"),
+        _repeated(60),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_what_is_too_dear_is_not_begun(expression: str) -> None:
+    program = Environment({"s": STRING}, libraries=KUBERNETES)
+    started = time.process_time()
     with pytest.raises((CostExceeded, EvaluationError, CompileError)):
-        Environment().compile(expression).evaluate({})
+        program.compile(expression).evaluate({"s": "s" * 100_000})
+    assert time.process_time() - started < 10
 
 
 def test_bind_exists_only_where_it_is_asked_for() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from muster.cel.errors import MOST_ELEMENTS, afford
 from muster.cel.values import elements, is_list, is_map, map_items, size_of
 
 LIST_CREATE, MAP_CREATE, STRUCT_CREATE = 10, 30, 40
@@ -55,21 +56,25 @@ def second_argument(args: list[Any], result: Any) -> int:
 
 
 def traversal(args: list[Any], result: Any) -> int:
-    """One walk over a list and the strings in it, or over a string."""
-    return walk(args[0])
-
-
-def walk(value: Any) -> int:
-    kind = value.__class__
-    if kind is str:
-        return len(value.encode("utf-8", "surrogatepass")) // 10
-    if kind is bytes:
-        return len(value) // 10
-    if is_list(value):
-        return sum(map(walk, elements(value)))
-    if is_map(value):
-        return sum(walk(key) + walk(item) for key, item in map_items(value))
-    return 1
+    """One walk over a value and all it holds; nothing is walked further than an evaluation may cost."""
+    total, visited, pending = 0, 0, [args[0]]
+    while pending:
+        value = pending.pop()
+        kind = value.__class__
+        if kind is str:
+            total += len(value.encode("utf-8", "surrogatepass")) // 10
+        elif kind is bytes:
+            total += len(value) // 10
+        elif is_list(value):
+            pending.extend(elements(value))
+        elif is_map(value):
+            for pair in map_items(value):
+                pending.extend(pair)
+        else:
+            total += 1
+        visited += 1
+        afford(visited, MOST_ELEMENTS)
+    return total
 
 
 def sets_product(factor: int) -> Any:
@@ -84,12 +89,14 @@ def new_list(args: list[Any], result: Any) -> int:
 
 
 def flattened(args: list[Any], result: Any) -> int:
-    depth = args[1] if len(args) == 2 else 1
-    return depth * size_of(args[0]) + 1 + LIST_CREATE
+    depth = args[1] if len(args) == 2 and args[1].__class__ is int else 1
+    return max(0, depth) * size_of(args[0]) + 1 + LIST_CREATE
 
 
 def self_compared(which: int) -> Any:
     def cost(args: list[Any], result: Any) -> int:
+        if not is_list(args[which]):
+            return 1
         items = elements(args[which])
         size = len(items)
         total = 2 * size * size
@@ -107,3 +114,7 @@ def selector(args: list[Any], result: Any) -> int:
 
 def authorization(args: list[Any], result: Any) -> int:
     return AUTHORIZATION_CHECK
+
+
+PAID_AFTERWARDS = frozenset({result_twice, new_list})
+"""Prices that depend on the result; all others are paid before the call, so that what is too dear is not begun."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from muster.cel.errors import EvaluationError
+from muster.cel.errors import MOST_CHARACTERS, EvaluationError, afford
 from muster.cel.numbers import format_double, quote
 from muster.cel.times import format_duration, format_timestamp
 from muster.cel.types import Type
@@ -19,6 +19,7 @@ from muster.cel.values import Duration, Timestamp, Uint, elements, is_list, is_m
 
 _SUPERSCRIPT = str.maketrans("0123456789-+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺")
 _MAX_PRECISION = 1000
+_PER_VALUE = 20
 Clause = Callable[[Any, int], str]
 
 
@@ -44,7 +45,7 @@ def format_string(template: str, arguments: Any) -> str:
 def interpolate(template: str, argument: Callable[[int], Any], render: Callable[[str, Any, int], str]) -> str:
     """Walks the template and asks `render` for the text of each clause."""
     parts: list[str] = []
-    position, index, end = 0, 0, len(template)
+    position, index, end, written = 0, 0, len(template), 0
     while position < end:
         percent = template.find("%", position)
         if percent < 0:
@@ -61,6 +62,8 @@ def interpolate(template: str, argument: Callable[[int], Any], render: Callable[
         position, clause, precision = _clause(template, percent + 1)
         try:
             parts.append(render(clause, value, precision))
+            written += len(parts[-1])
+            afford(written, MOST_CHARACTERS)
         except FormatError as error:
             raise FormatError(f"error during formatting: {error}", index) from None
         index += 1
@@ -91,32 +94,45 @@ def _clause(template: str, position: int) -> tuple[int, str, int]:
     return position + 1, clause, precision
 
 
-def _text(value: Any, precision: int = 6) -> str:
-    kind = value.__class__
-    if kind is str:
-        return value  # type: ignore[no-any-return]
-    if kind is bool:
-        return "true" if value else "false"
-    if kind is int or kind is Uint:
-        return str(int(value))
-    if kind is float:
-        return format_double(value)
-    if kind is bytes:
-        return _bytes_text(value)
-    if kind is Timestamp:
-        return format_timestamp(value)
-    if kind is Duration:
-        return format_duration(value)
-    if kind is Type:
-        return str(value.name)
-    if value is None:
-        return "null"
-    if is_list(value):
-        return "[" + ", ".join(_nested(item) for item in elements(value)) + "]"
-    if is_map(value):
-        entries = sorted((_key(key), _nested(item)) for key, item in map_items(value))
-        return "{" + ", ".join(f"{key}:{item}" for key, item in entries) + "}"
-    raise FormatError(STRING_CLAUSE.format(type_of(value).name))
+class _Writer:
+    """Writes one value for %s. What it writes is counted, because parts of a value may be shared many times over."""
+
+    __slots__ = ("written",)
+
+    def __init__(self) -> None:
+        self.written = 0
+
+    def count(self, text: str) -> str:
+        self.written += len(text) + _PER_VALUE
+        afford(self.written, MOST_CHARACTERS)
+        return text
+
+    def text(self, value: Any) -> str:
+        """A value as it stands in the text."""
+        write = _SCALARS.get(value.__class__)
+        if write is not None:
+            return self.count(write(value))
+        self.count("")
+        if is_list(value):
+            return "[" + ", ".join([self.nested(item) for item in elements(value)]) + "]"
+        if is_map(value):
+            entries = sorted([(self.key(key), self.nested(item)) for key, item in map_items(value)])
+            return "{" + ", ".join([f"{key}:{item}" for key, item in entries]) + "}"
+        raise FormatError(STRING_CLAUSE.format(type_of(value).name))
+
+    def key(self, key: Any) -> str:
+        if key.__class__ is float:
+            raise FormatError("no formatting function for map key of type double")
+        return self.count(quote(key)) if key.__class__ is str else self.text(key)
+
+    def nested(self, value: Any) -> str:
+        """A value within a list or map: as a CEL literal."""
+        write = _LITERALS.get(value.__class__)
+        if write is not None:
+            return self.count(write(value))
+        if value.__class__ in _SCALARS or is_list(value) or is_map(value):
+            return self.text(value)
+        raise FormatError(f"no formatting function for {type_of(value).name}")
 
 
 def _bytes_text(value: bytes) -> str:
@@ -126,29 +142,33 @@ def _bytes_text(value: bytes) -> str:
         raise FormatError("invalid UTF-8 in bytes, cannot convert to string") from None
 
 
-def _key(key: Any) -> str:
-    if key.__class__ is float:
-        raise FormatError("no formatting function for map key of type double")
-    return quote(key) if key.__class__ is str else _text(key)
+def _double_literal(value: float) -> str:
+    return f"{value:.6f}" if math.isfinite(value) else quote(format_double(value))
 
 
-def _nested(value: Any) -> str:
-    kind = value.__class__
-    if kind is str:
-        return quote(value)
-    if kind is bytes:
-        return "b" + quote(_bytes_text(value))
-    if kind is float:
-        if math.isnan(value) or math.isinf(value):
-            return quote(format_double(value))
-        return f"{value:.6f}"
-    if kind is Timestamp:
-        return f"timestamp({quote(format_timestamp(value))})"
-    if kind is Duration:
-        return f"duration({quote(format_duration(value))})"
-    if value is None or kind in (bool, int, Uint, Type) or is_list(value) or is_map(value):
-        return _text(value)
-    raise FormatError(f"no formatting function for {type_of(value).name}")
+_SCALARS: dict[type, Callable[[Any], str]] = {
+    str: str,
+    bool: lambda value: "true" if value else "false",
+    int: str,
+    Uint: lambda value: str(int(value)),
+    float: format_double,
+    bytes: _bytes_text,
+    Timestamp: format_timestamp,
+    Duration: format_duration,
+    Type: lambda value: str(value.name),
+    type(None): lambda value: "null",
+}
+_LITERALS: dict[type, Callable[[Any], str]] = {
+    str: quote,
+    bytes: lambda value: "b" + quote(_bytes_text(value)),
+    float: _double_literal,
+    Timestamp: lambda value: f"timestamp({quote(format_timestamp(value))})",
+    Duration: lambda value: f"duration({quote(format_duration(value))})",
+}
+
+
+def _text(value: Any, precision: int) -> str:
+    return _Writer().text(value)
 
 
 STRING_CLAUSE = (

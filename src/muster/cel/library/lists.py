@@ -9,8 +9,7 @@ from typing import Any
 
 from muster.cel import types
 from muster.cel.ast import Call, Comprehension, Ident, ListExpr, Node, Select
-from muster.cel.code import COST_EXCEEDED
-from muster.cel.errors import CostExceeded, EvaluationError
+from muster.cel.errors import MOST_ELEMENTS, EvaluationError, afford
 from muster.cel.library import costs
 from muster.cel.library.registry import Library, Overload, method, overload
 from muster.cel.macros import STANDARD_MACROS, MacroError, MacroTable, bind
@@ -20,7 +19,6 @@ from muster.cel.values import Duration, Uint, compare, elements, equals, is_list
 
 _COMPARABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 _ZEROS: tuple[tuple[Type, Any], ...] = ((INT, 0), (UINT, Uint(0)), (DOUBLE, 0.0), (DURATION, Duration(0)))
-_LONGEST_RANGE = 1_000_000
 _A, _T = types.param("A"), types.param("T")
 
 
@@ -101,6 +99,7 @@ def flatten(value: Any, depth: int = 1) -> list[Any]:
     for item in elements(value):
         if is_list(item) and depth > 0:
             flat.extend(flatten(item, depth - 1))
+            afford(len(flat), MOST_ELEMENTS)
         else:
             flat.append(item)
     return flat
@@ -121,9 +120,7 @@ def sort_by_keys(value: Any, keys: Any) -> list[Any]:
 
 
 def range_(count: int) -> list[int]:
-    # Longer than any evaluation may cost: refuse before the memory is taken.
-    if count > _LONGEST_RANGE:
-        raise CostExceeded(COST_EXCEEDED)
+    afford(count, MOST_ELEMENTS)
     return list(range(count))
 
 

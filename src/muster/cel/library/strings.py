@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.cel.errors import EvaluationError
+from muster.cel.errors import MOST_CHARACTERS, EvaluationError, afford
 from muster.cel.library import costs
 from muster.cel.library.format import format_string
 from muster.cel.library.registry import Library, method, overload
@@ -68,7 +68,10 @@ def substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def replace(text: str, old: str, new: str, limit: int = -1) -> str:
-    return text.replace(old, new, limit if limit >= 0 else -1)
+    count = text.count(old)
+    count = min(count, limit) if limit >= 0 else count
+    afford(len(text) + count * len(new), MOST_CHARACTERS)
+    return text.replace(old, new, count)
 
 
 def split(text: str, separator: str, limit: int = -1) -> list[str]:
@@ -86,6 +89,7 @@ def join(items: Any, separator: str = "") -> str:
     for part in parts:
         if part.__class__ is not str:
             raise EvaluationError(f"join: invalid input: {display(part)}")
+    afford(sum(map(len, parts)) + len(separator) * len(parts), MOST_CHARACTERS)
     return separator.join(parts)
 
 
