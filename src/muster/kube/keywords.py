@@ -136,6 +136,9 @@ def _combinations(raw: Raw, path: str) -> Iterator[tuple[Raw, str]]:
             yield child, f"{path}.{keyword}[{index}]"
     for name, child in (raw.get("definitions") or {}).items():
         yield child, f"{path}.definitions[{name}]"
+    for name, child in (raw.get("dependencies") or {}).items():
+        if isinstance(child, Mapping):
+            yield child, f"{path}.dependencies[{name}]"
 
 
 def _must_be(path: str, raw: Raw, kind: str, keyword: str) -> FieldError:

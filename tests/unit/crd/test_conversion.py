@@ -93,7 +93,7 @@ async def test_nothing_to_convert_asks_nobody(hook: Hook) -> None:
 async def test_a_service_is_called_under_its_own_name(hook: Hook) -> None:
     converter = hook.converter(service={"namespace": "ns", "name": "hook", "path": "/convert", "port": 443})
     await converter.convert([thing()], "x.io/v2")
-    assert hook.server.received[0].path == "/convert"
+    assert hook.server.received[0].path == "/convert?timeout=30s"
 
 
 async def test_only_labels_and_annotations_of_the_metadata_may_change(hook: Hook) -> None:

@@ -59,8 +59,10 @@ def _check(new: Raw, old: Raw | None) -> Iterator[FieldError]:
     status: Raw = new.get("status") or {}
     if old is None:
         wanted = f"{(spec.get('names') or {}).get('plural') or ''}.{spec.get('group') or ''}"
-        if new["metadata"].get("name") != wanted:
-            yield invalid("metadata.name", new["metadata"].get("name") or "", 'must be spec.names.plural+"."+spec.group')
+        for field in ("generateName", "name"):
+            given = new["metadata"].get(field)
+            if given and given != wanted:
+                yield invalid(f"metadata.{field}", given, 'must be spec.names.plural+"."+spec.group')
     yield from _check_spec(spec, old)
     if old is not None:
         yield from _check_immutable(spec, old.get("spec") or {}, is_established(old))
@@ -108,7 +110,8 @@ def _check_spec(public: Raw, old: Raw | None) -> Iterator[FieldError]:
     if len(set(version_names)) != len(version_names):
         yield invalid("spec.versions", rendered_versions(versions), "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
-        yield invalid("spec.versions", rendered_versions(versions), "must have exactly one version marked as storage version")
+        shown = rendered_versions(None if public.get("versions") is None else versions)
+        yield invalid("spec.versions", shown, "must have exactly one version marked as storage version")
     if version_names and version_names[0] and (problems := names.dns1035_label(version_names[0])):
         yield invalid("spec.version", version_names[0], ",".join(problems))
     yield from _check_spec_names(spec.get("names") or {})

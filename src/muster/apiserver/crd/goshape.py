@@ -22,8 +22,8 @@ def _render(value: Any) -> Rendered:
     return Rendered(orjson.dumps(value).decode().translate(_HTML))
 
 
-def rendered_versions(versions: list[Any]) -> Rendered:
-    return _render([_version(version) for version in versions])
+def rendered_versions(versions: list[Any] | None) -> Rendered:
+    return _render(None if versions is None else [_version(version) for version in versions])
 
 
 def rendered_schema(raw: Raw) -> Rendered:
@@ -66,6 +66,16 @@ def _schema_or_array(value: Any) -> dict[str, Any]:
     return {"Schema": _schema(value), "JSONSchemas": None}
 
 
+def _dependencies(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _schema_or_names(value[name]) for name in sorted(value)}
+
+
+def _schema_or_names(value: Any) -> dict[str, Any]:
+    if isinstance(value, list):
+        return {"Schema": None, "Property": value}
+    return {"Schema": _schema(value), "Property": None}
+
+
 def _rules(rules: list[Raw]) -> list[Any]:
     return [_struct(rule, _RULE) for rule in rules]
 
@@ -94,6 +104,7 @@ _RULE: Final = (
     ("FieldPath", "fieldPath", "", None),
     ("OptionalOldSelf", "optionalOldSelf", None, None),
 )
+_EXTERNAL_DOCS: Final = (("Description", "description", "", None), ("URL", "url", "", None))
 _SCALE: Final = (
     ("SpecReplicasPath", "specReplicasPath", "", None),
     ("StatusReplicasPath", "statusReplicasPath", "", None),
@@ -151,10 +162,10 @@ _SCHEMA: Final[tuple[tuple[str, str, Any, Shape | None], ...]] = (
     ("Properties", "properties", None, _schema_map),
     ("AdditionalProperties", "additionalProperties", None, _schema_or_bool),
     ("PatternProperties", "patternProperties", None, _schema_map),
-    ("Dependencies", "dependencies", None, None),
+    ("Dependencies", "dependencies", None, _dependencies),
     ("AdditionalItems", "additionalItems", None, _schema_or_bool),
     ("Definitions", "definitions", None, _schema_map),
-    ("ExternalDocs", "externalDocs", None, None),
+    ("ExternalDocs", "externalDocs", None, lambda raw: _struct(raw, _EXTERNAL_DOCS)),
     ("Example", "example", None, None),
     ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields", None, None),
     ("XEmbeddedResource", "x-kubernetes-embedded-resource", False, None),

@@ -69,6 +69,10 @@ def _check_root(raw: Raw, field: str) -> Iterator[FieldError]:
 
 
 def check_selectable_fields(fields: list[Raw], raw: Raw, path: str) -> Iterator[FieldError]:
+    unreadable = unsupported_keyword(raw)
+    if unreadable:
+        yield invalid(f"{path.removesuffix('.selectableFields')}.schema.openAPIV3Schema", "", unreadable)
+        return
     seen: set[str] = set()
     for index, selectable in enumerate(fields):
         json_path, field = selectable.get("jsonPath") or "", f"{path}[{index}].jsonPath"
