@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muster.cel.ast import Node
-from muster.cel.calls import InstantiationFailed
-from muster.cel.checker import TYPE_NAMES, check
-from muster.cel.code import Code
-from muster.cel.compiler import Compiler
+from muster.cel.checking.checker import TYPE_NAMES, check
+from muster.cel.checking.validators import validate_literals
 from muster.cel.errors import CompileError, CostExceeded, EvaluationError, Issue
 from muster.cel.library.registry import Function, Library
-from muster.cel.macros import MacroTable
-from muster.cel.parser import parse
+from muster.cel.running.calls import InstantiationFailed
+from muster.cel.running.code import Code
+from muster.cel.running.compiler import Compiler
 from muster.cel.schema import declaration_of
+from muster.cel.syntax.ast import Node
+from muster.cel.syntax.macros import MacroTable
+from muster.cel.syntax.parser import parse
 from muster.cel.types import Type, type_type
-from muster.cel.validators import validate_literals
 from muster.cel.values import MISSING
 from muster.cel.views import Declaration
 

@@ -16,7 +16,7 @@ from typing import Any
 from muster.cel import types
 from muster.cel.errors import EvaluationError
 from muster.cel.library.registry import holds
-from muster.cel.parser import RESERVED
+from muster.cel.syntax.parser import RESERVED
 from muster.cel.types import Type, list_type, map_type, struct_type
 from muster.cel.values import NONE, Duration, MapView, Optional, Timestamp, Uint
 from muster.cel.views import Adapter, Declaration, KeyedList, SchemaList, SchemaMap, SchemaObject, SetList

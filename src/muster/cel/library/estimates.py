@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from muster.cel.ast import Call, Literal, Node
 from muster.cel.bounds import NOTHING, ONE, UNBOUNDED, Bounds, exactly
 from muster.cel.library.costs import AUTHORIZATION_CHECK, LIST_CREATE, STRUCT_CREATE
+from muster.cel.syntax.ast import Call, Literal, Node
 from muster.cel.types import DYN, Type
 
 if TYPE_CHECKING:

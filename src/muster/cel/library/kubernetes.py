@@ -15,7 +15,7 @@ from muster.cel.library.semver import SEMVER
 from muster.cel.library.standard import STANDARD, TWO_VARIABLE_COMPREHENSIONS
 from muster.cel.library.strings import STRINGS
 from muster.cel.library.urls import URLS
-from muster.cel.macros import BINDING_MACROS
+from muster.cel.syntax.macros import BINDING_MACROS
 from muster.cel.types import STRING
 
 KUBERNETES: tuple[Library, ...] = (

@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 from muster.cel import types
-from muster.cel.ast import Call, Comprehension, Ident, ListExpr, Node, Select
 from muster.cel.errors import MOST_ELEMENTS, EvaluationError, afford
 from muster.cel.library import costs
 from muster.cel.library.registry import Library, Overload, method, overload
-from muster.cel.macros import STANDARD_MACROS, MacroError, MacroTable, bind
-from muster.cel.operators import add
+from muster.cel.running.operators import add
+from muster.cel.syntax.ast import Call, Comprehension, Ident, ListExpr, Node, Select
+from muster.cel.syntax.macros import STANDARD_MACROS, MacroError, MacroTable, bind
 from muster.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, UINT, Type, list_type
 from muster.cel.values import Duration, Uint, compare, elements, equals, is_list, type_of
 

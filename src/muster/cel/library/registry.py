@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from muster.cel import types
-from muster.cel.macros import MacroTable
+from muster.cel.checking.unify import parameters_of
+from muster.cel.syntax.macros import MacroTable
 from muster.cel.types import Type
-from muster.cel.unify import parameters_of
 from muster.cel.values import Duration, Opaque, Optional, Timestamp, Uint, is_list, is_map
 
 Cost = Callable[[list[Any], Any], int]

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from muster.cel import operators as op
 from muster.cel import types
 from muster.cel.errors import EvaluationError
 from muster.cel.library import costs
 from muster.cel.library.regex import search
 from muster.cel.library.registry import Cost, Library, Overload, method, overload
-from muster.cel.macros import STANDARD_MACROS, TWO_VARIABLE_MACROS
 from muster.cel.numbers import (
     checked_int,
     display,
@@ -26,6 +24,8 @@ from muster.cel.numbers import (
     string_to_int,
     string_to_uint,
 )
+from muster.cel.running import operators as op
+from muster.cel.syntax.macros import STANDARD_MACROS, TWO_VARIABLE_MACROS
 from muster.cel.times import (
     MAX_SECONDS,
     MIN_SECONDS,

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from muster.cel.ast import Call, Entry, Ident, ListExpr, Literal, MapExpr, Node, Select, StructExpr, qualified_name
 from muster.cel.errors import CompileError, Issue
-from muster.cel.lexer import EOF, Token, tokenize
-from muster.cel.literals import LiteralError, parse_bytes, parse_double, parse_int, parse_string, parse_uint
-from muster.cel.macros import MacroError, MacroTable
+from muster.cel.syntax.ast import Call, Entry, Ident, ListExpr, Literal, MapExpr, Node, Select, StructExpr, qualified_name
+from muster.cel.syntax.lexer import EOF, Token, tokenize
+from muster.cel.syntax.literals import LiteralError, parse_bytes, parse_double, parse_int, parse_string, parse_uint
+from muster.cel.syntax.macros import MacroError, MacroTable
 
 MAX_DEPTH = 250
 MAX_CODE_POINTS = 100_000

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from muster.cel import types
-from muster.cel.ast import Call, Comprehension, Ident, ListExpr, Literal, MapExpr, Node, Select, StructExpr, qualified_name
+from muster.cel.checking.unify import Substitution, instantiate, most_general
 from muster.cel.errors import CompileError, Issue
-from muster.cel.parser import RESERVED
+from muster.cel.syntax.ast import Call, Comprehension, Ident, ListExpr, Literal, MapExpr, Node, Select, StructExpr, qualified_name
+from muster.cel.syntax.parser import RESERVED
 from muster.cel.types import BOOL, DYN, ERROR, INT, STRING, Type, is_optional, list_type, map_type, optional, signature
-from muster.cel.unify import Substitution, instantiate, most_general
 from muster.cel.values import type_of
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from muster.cel.ast import Call, Comprehension, ListExpr, Literal, MapExpr, Node, Select, StructExpr
 from muster.cel.errors import CompileError, EvaluationError, Issue
 from muster.cel.library.format import FormatError, check_argument, interpolate
 from muster.cel.library.regex import compile_pattern
 from muster.cel.library.standard import CONVERSIONS
+from muster.cel.syntax.ast import Call, Comprehension, ListExpr, Literal, MapExpr, Node, Select, StructExpr
 from muster.cel.times import parse_duration, parse_timestamp
 from muster.cel.types import DYN, Type
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.cel.ast import Call, Comprehension, Ident, ListExpr, Literal, MapExpr, Node, Select
+from muster.cel.syntax.ast import Call, Comprehension, Ident, ListExpr, Literal, MapExpr, Node, Select
 
 ACCUMULATOR = "@result"
 UNUSED = "#unused"

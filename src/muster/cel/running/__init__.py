@@ -1,0 +1,1 @@
+"""A checked tree as closures, and the operators they use."""
