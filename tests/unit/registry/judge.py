@@ -51,6 +51,10 @@ class Request:
     user: Caller = field(default_factory=Caller)
     namespace: str = NAMESPACE
     addresses: EmptyCluster = field(default_factory=EmptyCluster)
+    warnings: list[str] = field(default_factory=list)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
     @property
     def username(self) -> str:

@@ -262,3 +262,70 @@ def test_an_old_client_sees_the_cpu_target_and_keeps_the_rest() -> None:
 def test_an_old_autoscaler_without_target_gets_eighty_percent() -> None:
     obj = {**autoscaler(), "apiVersion": "autoscaling/v1"}
     assert conversions.autoscaler_to_storage(obj)["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 80
+
+
+CONTAINER = {"name": "c", "image": "nginx"}
+FISHY = {
+    **CONTAINER,
+    "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
+    "resources": {"requests": {"memory": "100m"}},
+}
+FISHY["ports"] = [{"containerPort": 80}, {"containerPort": 80}]
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [FISHY], "nodeSelector": {"beta.kubernetes.io/os": "x"}}}
+DOTS = "which can result in surprising behavior; a DNS label is recommended: [must not contain dots]"
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "body", "warnings"),
+    [
+        ("v1", "ConfigMap", {"data": {"a": "b"}}, []),
+        (
+            "v1",
+            "Pod",
+            {"metadata": {"name": "a.b"}, "spec": {"containers": [CONTAINER]}},
+            [f"metadata.name: this is used in the Pod's hostname, {DOTS}"],
+        ),
+        (
+            "apps/v1",
+            "Deployment",
+            {"metadata": {"name": "a.b"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}},
+            [
+                f"metadata.name: this is used in Pod names and hostnames, {DOTS}",
+                'spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead',
+                'spec.template.spec.containers[0].resources.requests[memory]: fractional byte value "100m" is invalid, '
+                "must be an integer",
+                'spec.template.spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply',
+                "spec.template.spec.containers[0].ports[1]: duplicate port definition with "
+                "spec.template.spec.containers[0].ports[0]",
+            ],
+        ),
+        (
+            "v1",
+            "Secret",
+            {"type": "kubernetes.io/tls", "data": {"tls.crt": "", "tls.key": ""}},
+            ["tls: failed to find any PEM data in certificate input"],
+        ),
+        (
+            "v1",
+            "Service",
+            {"spec": {"ports": [{"port": 80}], "externalIPs": ["1.2.3.4"], "sessionAffinity": "ClientIP", "clusterIP": "None"}},
+            ["spec.externalIPs is ignored for headless services", "spec.SessionAffinity is ignored for headless services"],
+        ),
+    ],
+)
+def test_what_is_accepted_with_a_warning(api_version: str, kind: str, body: dict[str, Any], warnings: list[str]) -> None:
+    request = Request()
+    obj, verdict = created(row(api_version, kind), named(api_version, kind, body, "x"), request)
+    assert obj is not None, verdict
+    assert request.warnings == warnings
+
+
+def test_a_refused_object_brings_no_warnings() -> None:
+    request = Request()
+    obj, _ = created(POD, named("v1", "Pod", {"metadata": {"name": "a.b"}, "spec": {}}, "x"), request)
+    assert obj is None
+    assert request.warnings == []
+
+
+def test_requests_for_endpoints_are_told_about_slices() -> None:
+    assert row("v1", "Endpoints").deprecation == "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"

@@ -15,6 +15,7 @@ from muster.apiserver.registry import catalog
 from muster.apiserver.registry.columns import DEFAULT, builtin_columns
 from muster.apiserver.registry.defaults import DEFAULTS
 from muster.apiserver.registry.kinds import CONVERSIONS, HOOKS, Hooks
+from muster.apiserver.registry.kinds.warnings import DEPRECATED, WARNINGS, warning
 from muster.apiserver.registry.resource import Column, HookContext, Object, Prepare, Resource, Scale, Subresource
 from muster.apiserver.registry.selectable import SELECTABLE
 
@@ -145,7 +146,8 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> Resource:
         selectable=SELECTABLE.get(key, {}),
         scale=SCALES.get(key),
         prepare=_showing_status(hooks.prepare, definition),
-        validate=hooks.validate,
+        validate=warning(hooks.validate, WARNINGS.get(key)),
+        deprecation=DEPRECATED.get(key, ""),
         on_delete=hooks.on_delete,
         to_storage=conversion.to_storage if conversion else None,
         from_storage=conversion.from_storage if conversion else None,

@@ -141,6 +141,8 @@ class Resource:
     """A PUT on a missing object creates it."""
     drops_status_on_create: bool = True
     """Whether a status sent on create is ignored (Nodes report theirs when they register)."""
+    deprecation: str = ""
+    """What every request is warned with; empty for most."""
     returns_deleted_object: bool = False
     """DELETE answers the deleted object instead of a Status (a few old kinds do)."""
     default: Callable[[Object], None] | None = None
