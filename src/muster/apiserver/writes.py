@@ -29,6 +29,7 @@ from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions, write_options
 from muster.http import Response
 from muster.kube.fielderrors import invalid as invalid_field
+from muster.kube.managedfields import only_times_differ
 from muster.kube.names import generate_name
 from muster.store.api import ABSENT, Conflict, Entry, Unavailable
 
@@ -119,7 +120,7 @@ async def _validate(ctx: Context, resource: Resource, obj: Object, old: Object |
     if resource.validate is not None:
         problems = problems + resource.validate(ctx, obj, old)
     if resource.custom is not None:
-        problems = problems + resource.custom.validate(obj, old, ctx.subresource)
+        problems = problems + resource.custom.validate(obj, old, ctx.subresource, ctx.warn)
     if problems:
         raise errors.invalid_object(resource, obj["metadata"].get("name", ""), problems)
 
@@ -215,8 +216,8 @@ def _check_preconditions(resource: Resource, name: str, new: Object, old: Object
 async def _update_once(
     ctx: Context, resource: Resource, head: Entry, old: Object, new: Object, options: WriteOptions, booking: Booking
 ) -> Written:
-    keep_on_update(resource, ctx.subresource, new, old)
     booking(ctx, resource, old, new, options)
+    keep_on_update(resource, ctx.subresource, new, old)
     new = await ctx.cluster.admission.mutate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
     keep_on_update(resource, ctx.subresource, new, old)
     if resource.prepare is not None:
@@ -226,7 +227,7 @@ async def _update_once(
     await ctx.cluster.admission.validate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
     check_grant(ctx, resource, new, old)
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-    if new == old:
+    if new == old or only_times_differ(old, new):
         return Written(200, head)
     if options.dry_run:
         return Written(200, None, new)
