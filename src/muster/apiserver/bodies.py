@@ -41,9 +41,12 @@ def _finish(ctx: Context, resource: Resource, obj: Object, options: WriteOptions
         kind = strict.json_kind(obj["metadata"])
         problem = f"json: cannot unmarshal {kind} into Go struct field {resource.kind}.metadata of type v1.ObjectMeta"
         raise errors.cannot_decode(resource, problem)
+    clears_ownership = (obj.get("metadata") or {}).get("managedFields") == []
     try:
         if resource.custom is None:
             obj, unknown = strict.decode_typed(obj, resource.schema)
+            if clears_ownership:  # For built-in types an empty list means more than none, until ownership is booked.
+                obj["metadata"]["managedFields"] = []
         else:
             unknown = resource.custom.prune(obj)
     except DecodeError as error:

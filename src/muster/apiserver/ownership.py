@@ -11,7 +11,8 @@ from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions
 from muster.kube.fieldset import FieldSet, from_paths
-from muster.kube.managedfields import track
+from muster.kube.managedfields import Convert, track
+from muster.kube.schema import Schema
 
 Booking = Callable[[Context, Resource, Object | None, Object, WriteOptions], None]
 """Sets the new object's managedFields; arguments: context, resource, old object, new object, options."""
@@ -67,6 +68,17 @@ def empty_object(resource: Resource) -> Object:
     return {} if resource.custom is not None else _empty_builtin(resource.schema.name)
 
 
+def other_versions(ctx: Context, resource: Resource) -> Convert:
+    """Objects as owners of other API versions see them; versions nobody serves any more are gone."""
+
+    def convert(obj: Object, api_version: str) -> tuple[Object, Schema] | None:
+        group, _, version = api_version.rpartition("/")
+        row = ctx.cluster.resources.by_kind(group, version, resource.kind)
+        return None if row is None else ({**obj, "apiVersion": api_version}, row.schema)
+
+    return convert
+
+
 def book_create(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
     _book(ctx, resource, None, new, options)
 
@@ -86,6 +98,7 @@ def _book(ctx: Context, resource: Resource, old: Object | None, new: Object, opt
         subresource=ctx.subresource,
         reset=reset_fields(resource, ctx.subresource),
         empty=empty_object(resource),
+        convert=other_versions(ctx, resource),
     )
     if managed:
         new["metadata"]["managedFields"] = managed

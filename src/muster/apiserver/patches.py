@@ -16,7 +16,7 @@ from muster.apiserver.bodies import decode_yaml, finish_patched
 from muster.apiserver.context import Context
 from muster.apiserver.negotiation import media_type, negotiate, unsupported_patch
 from muster.apiserver.objects import object_key
-from muster.apiserver.ownership import empty_object, reset_fields
+from muster.apiserver.ownership import empty_object, other_versions, reset_fields
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions, write_options
 from muster.apiserver.writes import create_object, respond_written, update_object
@@ -175,6 +175,7 @@ def _run_apply(ctx: Context, resource: Resource, live: Object | None, applied: O
             subresource=ctx.subresource,
             reset=reset_fields(resource, ctx.subresource),
             empty=empty_object(resource),
+            convert=other_versions(ctx, resource),
         )
     except ApplyConflict as conflict:
         raise _conflict_error(conflict) from None
