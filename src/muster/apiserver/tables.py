@@ -54,13 +54,16 @@ def _timestamp(text: str) -> datetime | None:
         return None
 
 
+_CREATED = ".metadata.creationTimestamp"
+
+
 def _cells(columns: Sequence[Column], obj: Object) -> tuple[bytes | _Age | Live, ...]:
     """Encoded cells; runs of constant cells are joined so that most rows are one or two pieces."""
     pieces: list[bytes | _Age | Live] = []
     constant: list[bytes] = []
     for column in columns:
         value = column.render(obj) if column.render is not None else _path_value(column, obj)
-        is_age = bool(column.path) and (column.type == "date" or column.path == ".metadata.creationTimestamp")
+        is_age = column.path == _CREATED or (bool(column.path) and column.type == "date" and value is not None)
         if is_age or isinstance(value, Live):
             if constant:
                 pieces.append(b",".join(constant))
