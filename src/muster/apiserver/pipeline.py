@@ -6,7 +6,8 @@ serves sockets and the in-process client, so that a simulated cluster behaves ex
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
@@ -17,7 +18,10 @@ from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
+from muster.apiserver.fairness import FairQueue
+from muster.apiserver.metrics import Metrics
 from muster.apiserver.negotiation import JSON
+from muster.apiserver.presentation import warning_fields
 from muster.apiserver.registry.resource import Resource, Subresource
 from muster.apiserver.request import Query, parse_target
 from muster.http import Request, Response, StreamResponse, Takeover
@@ -48,12 +52,16 @@ class Pipeline:
         non_resource: NonResource,
         subresources: Mapping[tuple[str, str], SubresourceHandler],
         creates: Mapping[str, CreateHandler],
+        fairness: FairQueue,
+        metrics: Metrics,
         audit: Audit | None = None,
     ) -> None:
         self._non_resource = non_resource
         self._subresources = subresources
         self._creates = creates
         self._audit = audit
+        self._fairness = fairness
+        self._metrics = metrics
 
     async def serve(self, cluster: Cluster, request: Request, path: str, user: User | None = None) -> Answer:
         """Answer one request. `path` is within the cluster; `user` is set by the in-process client, which is its own proof."""
@@ -61,13 +69,24 @@ class Pipeline:
         target = parse_target(request.method, path, query)
         caller: User | None = user
         acting: User | None = user
+        warnings: list[str] = []
+        fairness = self._fairness
+        fairness.in_flight += 1
         try:
             if caller is None:
                 acting = caller = await cluster.access.authenticate(request)
+                if not fairness.may_start(caller.name):
+                    await fairness.wait(caller.name)
             acting = cluster.access.impersonate(caller, request)
-            answer = await self._authorized(Context(cluster, request, acting, target.attributes, query, target.tail))
+            ctx = Context(cluster, request, acting, target.attributes, query, target.tail)
+            warnings = ctx.warnings
+            answer = await self._authorized(ctx)
         except errors.ApiError as error:
-            answer = status_response(error)
+            answer = status_response(error, warnings)
+        finally:
+            fairness.in_flight -= 1
+        code = 101 if isinstance(answer, Takeover) else answer.status
+        self._metrics.count(target.attributes, code, time.monotonic() - request.received)
         if self._audit is not None:
             self._audit.record(cluster, request, target.attributes, acting, caller, answer)
         return answer
@@ -86,6 +105,8 @@ class Pipeline:
         if resource is None:
             proxied = await ctx.cluster.aggregator.serve(ctx)
             return proxied if proxied is not None else self._unknown(ctx)
+        if resource.deprecation:
+            ctx.warn(resource.deprecation)
         if not _in_scope(attributes, resource):
             raise errors.method_not_allowed() if resource.namespaced and not attributes.name else errors.no_such_resource()
         if attributes.subresource:
@@ -159,8 +180,8 @@ def _page_not_found() -> Response:
     return Response(404, b"404 page not found\n", [("X-Content-Type-Options", "nosniff")], "text/plain; charset=utf-8")
 
 
-def status_response(error: errors.ApiError) -> Response:
-    headers = [("Cache-Control", "no-cache, private")]
+def status_response(error: errors.ApiError, warnings: Sequence[str] = ()) -> Response:
+    headers = [("Cache-Control", "no-cache, private"), *warning_fields(warnings)]
     if error.retry_after is not None:
         headers.append(("Retry-After", str(error.retry_after)))
     return Response(error.code, orjson.dumps(error.status()), headers, JSON)

@@ -25,6 +25,8 @@ from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
 from muster.apiserver.client import DirectClient
 from muster.apiserver.cluster import Clock, Cluster, utc_now
 from muster.apiserver.controllers import builtin_controllers
+from muster.apiserver.fairness import FairQueue
+from muster.apiserver.metrics import Metrics
 from muster.apiserver.pipeline import Answer, Pipeline, status_response
 from muster.apiserver.request import split_cluster
 from muster.apiserver.wiring import build_pipeline, equip
@@ -60,6 +62,8 @@ class ApiServer:
         self._layer: BootstrapLayer | None = None
         self._keys: ClusterKeys
         self.audit = Audit(config.audit_log) if config.audit_log else None
+        self.fairness = FairQueue()
+        self.metrics = Metrics(self)
         self._pipeline: Pipeline = build_pipeline(self)
         self._http: HttpServer
         self.controllers = builtin_controllers(self)

@@ -66,6 +66,7 @@ class _Watch:
         self._prefix = ctx.attributes.namespace + "/" if ctx.attributes.namespace else ""
         self._start = 0
         self._held: list[Event] | None = []
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._shape = (resource.version, format.transform, format.version, self._include)
         self._queue: asyncio.Queue[Sequence[Event]] | None = (
             asyncio.Queue() if resource.custom is not None and resource.custom.needs_webhook else None
@@ -95,10 +96,10 @@ class _Watch:
             initial = not revision
         if not initial:
             self._start = revision or store.revision
-            return store.subscribe(self._cluster.name, self._resource.storage, self._start, self._on_events)
+            return store.subscribe(self._cluster.name, self._resource.storage, self._start, self._on_events, self._on_lost)
         snapshot = store.list(self._cluster.name, self._resource.storage, self._prefix)
         self._start = store.revision
-        subscription = store.subscribe(self._cluster.name, self._resource.storage, None, self._hold_back)
+        subscription = store.subscribe(self._cluster.name, self._resource.storage, None, self._hold_back, self._on_lost)
         entries = [entry for entry in snapshot if self._wanted.matches(entry)]
         values = [present(self._resource, entry) for entry in entries]
         if None in values:
@@ -132,13 +133,13 @@ class _Watch:
         bookmarks = self._options.bookmarks
         next_bookmark = loop.time() + random.uniform(0.9, 1.1) * BOOKMARK_SECONDS
         last = end - BOOKMARK_BEFORE_END if timeout > 2 * BOOKMARK_BEFORE_END else end
-        while not closed.done():
+        while not closed.done() and not self._lost.done():
             now = loop.time()
             if now >= end:
                 return
             wake = min(end, next_bookmark, last if last > now else end) if bookmarks else end
-            await asyncio.wait((closed,), timeout=wake - now)
-            if bookmarks and not closed.done() and loop.time() < end:
+            await asyncio.wait((closed, self._lost), timeout=wake - now, return_when=asyncio.FIRST_COMPLETED)
+            if bookmarks and not closed.done() and not self._lost.done() and loop.time() < end:
                 self._bookmark(self._cluster.store.revision)
                 next_bookmark = loop.time() + BOOKMARK_SECONDS
 
@@ -149,6 +150,14 @@ class _Watch:
         framed = [data for event in events if (data := self._framed(event)) is not None]
         if framed:
             self._send(b"".join(framed) if len(framed) > 1 else framed[0])
+
+    def _on_lost(self) -> None:
+        """History went on without us (the cluster was dropped, or a database server fell behind): the client must list again."""
+        revision = self._cluster.store.revision
+        status = errors.expired(f"too old resource version: {revision} ({revision})").status()
+        self._writer.write(_event_line("ERROR", orjson.dumps(status)))
+        if not self._lost.done():
+            self._lost.set_result(None)
 
     def _send(self, framed: bytes) -> None:
         if self._writer.buffered > MAX_BEHIND:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.apiserver.addresses import ServiceAddresses
-from muster.apiserver.admission.chain import AdmissionChain
-from muster.apiserver.admission.lifecycle import NamespaceLifecycle
+from muster.apiserver.admission.assembly import admission_chain
 from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.auth import reviews
 from muster.apiserver.auth.access import Access, TokenAuthenticator
@@ -18,11 +17,13 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.discovery import Discovery
 from muster.apiserver.health import Health
+from muster.apiserver.metrics import CONTENT_TYPE
 from muster.apiserver.openapi import OpenApi
 from muster.apiserver.pipeline import Answer, Pipeline, SubresourceHandler
 from muster.apiserver.pods import bind_pod, evict_pod
 from muster.apiserver.scale import serve_scale
 from muster.apiserver.services import ServiceResolver
+from muster.http import Response
 
 if TYPE_CHECKING:
     from muster.apiserver.server import ApiServer
@@ -41,12 +42,15 @@ class NonResources:
 
     def __init__(self, server: ApiServer) -> None:
         self._documents: dict[str, tuple[Discovery, OpenApi]] = {}
+        self._metrics = server.metrics
         self._health = Health({"ping": lambda: None, "store": server.store_problem})
 
     async def __call__(self, ctx: Context) -> Answer | None:
         answer = self._health.serve(ctx)
         if answer is not None:
             return answer
+        if ctx.attributes.path == "/metrics":
+            return Response(200, self._metrics.render(), (), CONTENT_TYPE)
         found = self._documents.get(ctx.cluster.name)
         if found is None:
             found = self._documents[ctx.cluster.name] = (Discovery(ctx.cluster), OpenApi(ctx.cluster))
@@ -55,7 +59,7 @@ class NonResources:
 
 
 def build_pipeline(server: ApiServer) -> Pipeline:
-    return Pipeline(NonResources(server), SUBRESOURCES, reviews.HANDLERS, server.audit)
+    return Pipeline(NonResources(server), SUBRESOURCES, reviews.HANDLERS, server.fairness, server.metrics, server.audit)
 
 
 def equip(server: ApiServer, cluster: Cluster) -> None:
@@ -66,4 +70,4 @@ def equip(server: ApiServer, cluster: Cluster) -> None:
     cluster.aggregator = Aggregator(cluster)
     cluster.addresses = ServiceAddresses(cluster)
     cluster.services = ServiceResolver(cluster)
-    cluster.admission = AdmissionChain([NamespaceLifecycle()])
+    cluster.admission = admission_chain(cluster)

@@ -155,9 +155,17 @@ class Store(Protocol):
         the DELETED event carries. Raises Conflict at once if the head's revision is not `expect` (with delete: also if
         absent), Unavailable if the medium fails."""
 
-    def subscribe(self, cluster: str | None, resource: str | None, from_revision: int | None, listener: Listener) -> Subscription:
+    def subscribe(
+        self,
+        cluster: str | None,
+        resource: str | None,
+        from_revision: int | None,
+        listener: Listener,
+        on_lost: Lost | None = None,
+    ) -> Subscription:
         """Deliver events of one cluster (None: all) and resource (None: all) after `from_revision` (None: from now on).
-        Retained past events are delivered synchronously, before this returns; raises Compacted if they are gone."""
+        Retained past events are delivered synchronously, before this returns; raises Compacted if they are gone.
+        `on_lost` is told if the store itself has to end the subscription."""
 
     async def compact(self, keep_after: int) -> None:
         """Drop history up to and including revision `keep_after`. Backends also do it by age and number on their own."""

@@ -68,8 +68,17 @@ class ControllerManager:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        self._subscription = self._server.store.subscribe(None, None, None, self._on_events)
+        self._subscribe()
         self._tasks = [asyncio.create_task(self._work(), name=f"controller worker {i}") for i in range(WORKERS)]
+
+    def _subscribe(self) -> None:
+        self._subscription = self._server.store.subscribe(None, None, None, self._on_events, self._on_lost)
+
+    def _on_lost(self) -> None:
+        """Events were missed (a database server fell behind): look at everything again."""
+        self._subscribe()
+        for cluster in self._server.clusters.values():
+            self.adopt(cluster)
 
     async def stop(self) -> None:
         self._subscription.close()
