@@ -22,10 +22,10 @@ from muster.apiserver.crd.conversion import Converter, converter_for
 from muster.apiserver.crd.rules import rule_tree
 from muster.apiserver.crd.scale import check_scale
 from muster.apiserver.crd.warnings import deprecation, finalizer_warnings
-from muster.apiserver.crd.webhook import ResolveService
 from muster.apiserver.decode.errors import DecodeError
 from muster.apiserver.registry import catalog
 from muster.apiserver.registry.resource import Object, Resource, Scale, Subresource
+from muster.apiserver.webhooks import ResolveService
 from muster.kube import gotext
 from muster.kube.defaulting import defaulter
 from muster.kube.embedded import check_embedded, clean_metadata, coerce, malformed_metadata
@@ -103,7 +103,6 @@ class CustomVersion:
         converter: Converter,
         scale: Scale | None,
         mixed: bool,
-        deprecation: str = "",
     ) -> None:
         """`schemas` has all versions of the definition by apiVersion; `mixed` says that stored objects may be of several."""
         self.api_version = api_version
@@ -112,8 +111,6 @@ class CustomVersion:
         self._own = schemas[api_version]
         self._converter = converter
         self._scale = scale
-        self.deprecation = deprecation
-        """The warning every answer of this version carries, if any."""
         self.needs_webhook = converter.remote and (mixed or api_version != storage_version)
 
     def prune(self, obj: Object) -> list[str]:
@@ -134,8 +131,8 @@ class CustomVersion:
     def validate(
         self, obj: Object, old: Object | None, subresource: str = "", warn: Callable[[str], None] | None = None
     ) -> list[FieldError]:
-        """Everything wrong with an object by its schema, lists, scale and rules, apart from its own metadata. Rules that an
-        unchanged part has always broken are only warned about."""
+        """Everything wrong with an object by its schema, lists, scale and rules, apart from its own metadata. `warn` hears of rules
+        that an unchanged part has always broken, and of loose finalizers in an object that is fine."""
         own = self._own
         if subresource == "status" and old is not None:
             errors = self._validate_status(obj, old)
@@ -156,6 +153,9 @@ class CustomVersion:
                 if warn is not None:
                     for error in spared:
                         warn(str(error))
+        if warn is not None and not errors and not subresource:
+            for text in finalizer_warnings(obj, old):
+                warn(text)
         return errors
 
     def _validate_status(self, obj: Object, old: Object) -> list[FieldError]:
@@ -167,10 +167,6 @@ class CustomVersion:
         if repeated and not duplicates(old, self._own.schema):
             errors += repeated
         return errors
-
-    def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """What a write is warned about although it is valid."""
-        return finalizer_warnings(obj, old)
 
     def present(self, value: bytes) -> bytes | None:
         """Stored bytes in this version with today's defaults; None if that takes a webhook."""
@@ -225,7 +221,7 @@ def compile_definition(definition: Mapping[str, Any], resolve_service: ResolveSe
             continue
         api_version = f"{group}/{version['name']}"
         scale = _scale_of(version)
-        custom = CustomVersion(api_version, storage, schemas, converter, scale, mixed, deprecation(version, spec))
+        custom = CustomVersion(api_version, storage, schemas, converter, scale, mixed)
         rows.append(
             Resource(
                 group=group,
@@ -249,6 +245,7 @@ def compile_definition(definition: Mapping[str, Any], resolve_service: ResolveSe
                     for field in version.get("selectableFields") or ()
                 },
                 scale=scale,
+                deprecation=deprecation(version, spec),
                 custom=custom,
             )
         )

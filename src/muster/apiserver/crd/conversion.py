@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from muster.apiserver.crd.webhook import ResolveService, WebhookFailed, WebhookTarget
 from muster.apiserver.errors import ApiError
 from muster.apiserver.registry.resource import Object
+from muster.apiserver.webhooks import ResolveService, WebhookFailed, WebhookTarget
 from muster.kube import gotext, names
 from muster.kube.fielderrors import FieldError, quote
 

@@ -1,0 +1,12 @@
+"""The admission chain of a cluster, in the order of kube-apiserver's recommended plugins."""
+
+from __future__ import annotations
+
+from muster.apiserver.admission.chain import AdmissionChain
+from muster.apiserver.admission.lifecycle import NamespaceLifecycle
+from muster.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks
+from muster.apiserver.cluster import Cluster
+
+
+def admission_chain(cluster: Cluster) -> AdmissionChain:
+    return AdmissionChain([NamespaceLifecycle(), MutatingWebhooks(cluster)], [ValidatingWebhooks(cluster)])

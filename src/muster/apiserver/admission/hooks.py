@@ -1,0 +1,166 @@
+"""One admission webhook: whether it is called, what it is asked, and what its answer means.
+
+`Hook` is compiled from one entry of a configuration and lives as long as the configuration is unchanged. An answer is held to the
+contract of AdmissionReview: right type and uid, a patch only from mutating webhooks and only together with its type. Three things can
+come of a call: an answer, a refusal (`ApiError`), or `CallFailed`, about which the failure policy decides.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from muster.apiserver import errors
+from muster.apiserver.admission.expressions import Conditions, bindings, environment
+from muster.apiserver.admission.matching import Matcher
+from muster.apiserver.admission.subject import Subject
+from muster.apiserver.registry.resource import Resource
+from muster.apiserver.webhooks import ResolveService, WebhookFailed, WebhookTarget
+from muster.cel import EvaluationError
+from muster.kube.fielderrors import quote
+
+_HARMLESS: Final = ("None", "NoneOnDryRun")
+_REVIEW: Final = "AdmissionReview"
+_VERSIONS: Final = ("v1", "v1beta1")
+
+
+class CallFailed(Exception):
+    """The webhook gave no usable answer; the text is what the failure policy Fail shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An allowing answer; `patch` is None where nothing is to be changed."""
+
+    patch: list[Any] | None = None
+
+
+class Hook:
+    def __init__(self, configuration: str, raw: Mapping[str, Any], resolve: ResolveService, mutating: bool) -> None:
+        self.name: str = raw["name"]
+        self.key = f"{configuration}/{self.name}"
+        self.ignores_failure = raw.get("failurePolicy") == "Ignore"
+        self.reinvoked_if_needed = raw.get("reinvocationPolicy") == "IfNeeded"
+        self._mutating = mutating
+        self._seconds: int = raw.get("timeoutSeconds") or 10
+        self._side_effects = raw.get("sideEffects")
+        self._target = WebhookTarget(raw.get("clientConfig") or {}, resolve)
+        versions: Sequence[str] = raw.get("admissionReviewVersions") or ()
+        self._version = next((version for version in versions if version in _VERSIONS), "")
+        self._matcher = Matcher(
+            raw.get("rules") or (), raw.get("matchPolicy") or "", raw.get("namespaceSelector"), raw.get("objectSelector")
+        )
+        conditions = raw.get("matchConditions")
+        self._conditions = Conditions(conditions, environment(), not self.ignores_failure) if conditions else None
+
+    async def matches(self, subject: Subject) -> Resource | None:
+        """The row to show the object as, or None if this webhook is not concerned."""
+        row = self._matcher.match(subject)
+        if row is not None and self._conditions is not None:
+            try:
+                if not self._conditions.hold(await bindings(subject, row)):
+                    return None
+            except EvaluationError as error:
+                resource = subject.resource
+                raise errors.forbidden(resource.group, resource.plural, subject.name, str(error)) from None
+        return row
+
+    async def ask(self, subject: Subject, row: Resource) -> Verdict:
+        """Raises ApiError for a refusal and CallFailed for a failure."""
+        if subject.dry_run and self._side_effects not in _HARMLESS:
+            raise errors.bad_request(f"admission webhook {quote(self.name)} does not support dry run")
+        if not self._version:
+            raise self._failed(
+                "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)"
+            )
+        request_id = str(uuid.uuid4())
+        try:
+            reply = await self._target.post(await self._review(subject, row, request_id), self._seconds)
+        except WebhookFailed as problem:
+            raise self._failed(f"failed to call webhook: {problem}") from None
+        response = self._checked(reply, request_id)
+        for warning in response.get("warnings") or ():
+            subject.ctx.warn(str(warning))
+        if not response.get("allowed"):
+            raise _denial(self.name, response.get("status"))
+        return Verdict(self._patch(response) if self._mutating else None)
+
+    async def _review(self, subject: Subject, row: Resource, request_id: str) -> dict[str, Any]:
+        new, old = await subject.objects(row)
+        request = {"uid": request_id, **subject.request(row), "object": new, "oldObject": old}
+        return {"kind": _REVIEW, "apiVersion": f"admission.k8s.io/{self._version}", "request": request}
+
+    def _failed(self, text: str) -> CallFailed:
+        return CallFailed(f"failed calling webhook {quote(self.name)}: {text}")
+
+    def _checked(self, reply: Any, request_id: str) -> dict[str, Any]:
+        """The response part of a well-formed answer."""
+        reply = reply if isinstance(reply, dict) else {}
+        response = reply.get("response")
+        problem = ""
+        if not isinstance(response, dict):
+            problem = "webhook response was absent"
+        elif self._version == "v1":
+            wanted, found = (
+                f"admission.k8s.io/v1, Kind={_REVIEW}",
+                f"{reply.get('apiVersion') or ''}, Kind={reply.get('kind') or ''}",
+            )
+            if response.get("uid", "") != request_id:
+                problem = f"expected response.uid={quote(request_id)}, got {quote(str(response.get('uid') or ''))}"
+            elif found != wanted:
+                problem = f"expected webhook response of {wanted}, got {found}"
+            else:
+                problem = self._patch_problem(response)
+        if problem:
+            raise self._failed(f"received invalid webhook response: {problem}")
+        assert isinstance(response, dict)
+        return response
+
+    def _patch_problem(self, response: Mapping[str, Any]) -> str:
+        patch, kind = response.get("patch"), response.get("patchType")
+        if not self._mutating:
+            if patch:
+                return "validating webhook may not return response.patch"
+            return "validating webhook may not return response.patchType" if kind is not None else ""
+        if patch and kind is None:
+            return "webhook returned response.patch but not response.patchType"
+        if not patch and kind is not None:
+            return "webhook returned response.patchType but not response.patch"
+        return 'webhook returned invalid response.patchType of ""' if kind == "" else ""
+
+    def _patch(self, response: Mapping[str, Any]) -> list[Any] | None:
+        encoded = response.get("patch")
+        if not encoded:
+            return None
+        try:
+            patch = orjson.loads(base64.b64decode(encoded, validate=True))
+        except (binascii.Error, ValueError, TypeError) as problem:
+            raise self._failed(f"received undecodable patch in webhook response: {problem}") from None
+        if not isinstance(patch, list):
+            text = "json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+            raise self._failed(f"received undecodable patch in webhook response: {text}")
+        if patch and self._version == "v1" and response.get("patchType") != "JSONPatch":
+            raise self._failed(f"unsupported patch type {quote(str(response.get('patchType')))}")
+        return patch or None
+
+
+def _denial(name: str, result: Any) -> errors.ApiError:
+    """The refusal with whatever status the webhook gave it."""
+    result = result if isinstance(result, dict) else {}
+    said = result.get("message") or result.get("reason")
+    text = f"admission webhook {quote(name)} denied the request"
+    text = f"{text}: {said}" if said else f"{text} without explanation"
+    code = result.get("code") or 0
+    return errors.ApiError(
+        code if isinstance(code, int) and code >= 400 else 400,
+        result.get("reason") or "",
+        text,
+        result.get("details"),
+        metadata=result.get("metadata"),
+    )

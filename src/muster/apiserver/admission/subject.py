@@ -1,0 +1,140 @@
+"""What is being admitted, in the words webhooks and policies share: operation, resource, kind, name, namespace, objects.
+
+A resource served in several versions can be looked at in any of them: a rule may have been written for another version than the one
+a client uses, and then whoever wrote the rule is shown the object in that version. Conversions are made once per version.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from muster.apiserver.admission.chain import Operation
+from muster.apiserver.context import Context
+from muster.apiserver.conversion import to_stored
+from muster.apiserver.registry.resource import Object, Resource
+
+_GROUP: Final = "admissionregistration.k8s.io"
+_EXEMPT: Final = frozenset(
+    f"{_GROUP}/{plural}"
+    for plural in (
+        "validatingwebhookconfigurations",
+        "mutatingwebhookconfigurations",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+    )
+)
+_OPTIONS: Final = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+
+
+def is_exempt(resource: Resource) -> bool:
+    """Whether no webhook or policy may stand in the way: those that configure them must stay repairable."""
+    return resource.group == _GROUP and resource.storage in _EXEMPT
+
+
+class Subject:
+    """One operation under review."""
+
+    def __init__(self, ctx: Context, resource: Resource, operation: Operation) -> None:
+        attributes = ctx.attributes
+        self.ctx = ctx
+        self.resource = resource
+        self.operation = operation.name
+        self.new = operation.new
+        self.old = operation.old
+        self.dry_run = operation.dry_run
+        self.subresource = attributes.subresource
+        self.name = "" if attributes.verb == "deletecollection" else attributes.name
+        if not self.name and operation.new is not None:
+            self.name = operation.new["metadata"].get("name", "")
+        self.is_namespace = resource.storage == "/namespaces"
+        self.namespace = attributes.namespace or (self.name if self.is_namespace else "")
+        self._given = operation.options
+        self._converted: dict[str, tuple[Object | None, Object | None]] = {}
+        self._equivalents: list[Resource] | None = None
+
+    @property
+    def equivalents(self) -> list[Resource]:
+        """The other versions (and groups) under which the same objects are served."""
+        if self._equivalents is None:
+            own = self.resource
+            self._equivalents = [row for row in self.ctx.cluster.resources if row.storage == own.storage and row is not own]
+        return self._equivalents
+
+    def kind_of(self, row: Resource) -> dict[str, str]:
+        sub = row.subresources.get(self.subresource) if self.subresource else None
+        if sub is not None and sub.version:
+            return {"group": sub.group, "version": sub.version, "kind": sub.kind}
+        return {"group": row.group, "version": row.version, "kind": sub.kind if sub is not None else row.kind}
+
+    @staticmethod
+    def resource_of(row: Resource) -> dict[str, str]:
+        return {"group": row.group, "version": row.version, "resource": row.plural}
+
+    async def objects(self, row: Resource) -> tuple[Object | None, Object | None]:
+        """New and old object in the version of `row`."""
+        if row is self.resource:
+            return self.new, self.old
+        found = self._converted.get(row.api_version)
+        if found is None:
+            found = (await _convert(self.resource, row, self.new), await _convert(self.resource, row, self.old))
+            self._converted[row.api_version] = found
+        return found
+
+    async def replace(self, row: Resource, obj: Object) -> None:
+        """Go on with a changed object, given in the version of `row`."""
+        self._converted.clear()
+        converted = await _convert(row, self.resource, obj)
+        assert converted is not None
+        self.new = converted
+
+    @property
+    def options(self) -> Object:
+        ctx = self.ctx
+        if self.operation == "DELETE":
+            found: Object = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+            return found | {key: value for key, value in self._given.items() if key not in found and value is not None}
+        kind = "CreateOptions" if self.operation == "CREATE" else _OPTIONS.get(ctx.attributes.verb, "UpdateOptions")
+        options: Object = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+        if self.dry_run:
+            options["dryRun"] = ["All"]
+        if kind == "PatchOptions" and "force" in ctx.query.values:
+            options["force"] = ctx.query.flag("force")
+        for field in ("fieldManager", "fieldValidation"):
+            value = ctx.query.get(field)
+            if value:
+                options[field] = value
+        return options
+
+    def request(self, row: Resource) -> Object:
+        """The AdmissionRequest without uid and objects, for a rule that matched the version of `row`."""
+        request: dict[str, Any] = {"kind": self.kind_of(row), "resource": self.resource_of(row)}
+        if self.subresource:
+            request["subResource"] = self.subresource
+        request["requestKind"] = self.kind_of(self.resource)
+        request["requestResource"] = self.resource_of(self.resource)
+        if self.subresource:
+            request["requestSubResource"] = self.subresource
+        if self.name:
+            request["name"] = self.name
+        if self.namespace:
+            request["namespace"] = self.namespace
+        request["operation"] = self.operation
+        request["userInfo"] = self.ctx.user.info()
+        request["dryRun"] = self.dry_run
+        request["options"] = self.options
+        return request
+
+
+async def _convert(source: Resource, target: Resource, obj: Object | None) -> Object | None:
+    if obj is None or source is target:
+        return obj
+    copied: Object = orjson.loads(orjson.dumps(obj))
+    stored = await to_stored(source, copied)
+    if target.custom is not None:
+        return (await target.custom.convert_stored([stored]))[0]  # type: ignore[no-any-return]
+    converted = target.from_storage(stored) if target.from_storage is not None else stored
+    return {**converted, "apiVersion": target.api_version, "kind": target.kind}

@@ -1,0 +1,161 @@
+"""Admission webhooks of one cluster: mutating ones in turn, validating ones all at once.
+
+Configurations are compiled when they change and looked up by a revision number otherwise, so a cluster without any pays next to
+nothing per write. Mutating webhooks run in order of configuration name, each seeing what those before it made of the object; if
+one changes it, those before it that asked for it (reinvocationPolicy IfNeeded) are called once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import structlog
+
+from muster.apiserver import errors
+from muster.apiserver.admission.chain import Operation
+from muster.apiserver.admission.hooks import CallFailed, Hook
+from muster.apiserver.admission.subject import Subject, is_exempt
+from muster.apiserver.bodies import finish_patched
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.context import Context
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.request import WriteOptions
+from muster.kube.fielderrors import quote
+from muster.kube.jsonpatch import PatchError, apply_json_patch
+
+log = structlog.get_logger(__name__)
+MUTATING: Final = "admissionregistration.k8s.io/mutatingwebhookconfigurations"
+VALIDATING: Final = "admissionregistration.k8s.io/validatingwebhookconfigurations"
+_AS_DECODED: Final = WriteOptions(field_validation="Ignore")
+
+
+class _Hooks:
+    """The compiled hooks of one kind of configuration."""
+
+    def __init__(self, cluster: Cluster, storage: str) -> None:
+        self._cluster = cluster
+        self._storage = storage
+        self._built_for = -1
+        self._hooks: list[Hook] = []
+
+    def current(self) -> list[Hook]:
+        generation = self._cluster.store.generation(self._cluster.name, self._storage)
+        if generation != self._built_for:
+            self._hooks = self._build()
+            self._built_for = generation
+        return self._hooks
+
+    def _build(self) -> list[Hook]:
+        resolve, mutating = self._cluster.services.resolve, self._storage == MUTATING
+        return [
+            Hook(configuration["metadata"]["name"], raw, resolve, mutating)
+            for configuration in self._cluster.scan(self._storage)
+            for raw in configuration.get("webhooks") or ()
+        ]
+
+
+class MutatingWebhooks:
+    def __init__(self, cluster: Cluster) -> None:
+        self._hooks = _Hooks(cluster, MUTATING)
+
+    async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object | None:
+        hooks = self._hooks.current()
+        if not hooks or is_exempt(resource):
+            return operation.new
+        subject = Subject(ctx, resource, operation)
+        called: set[str] = set()
+        again: set[str] = set()
+        for round_ in (0, 1):
+            changed = False
+            for hook in hooks:
+                row = await hook.matches(subject)
+                if row is None or (round_ == 1 and hook.key not in again):
+                    continue
+                if await self._call(hook, subject, row):
+                    changed = True
+                    again |= called
+                    called.clear()
+                if hook.reinvoked_if_needed:
+                    called.add(hook.key)
+            if not changed:
+                break
+        return subject.new
+
+    async def _call(self, hook: Hook, subject: Subject, row: Resource) -> bool:
+        """Ask one webhook and apply its patch; whether the object is another now."""
+        try:
+            verdict = await hook.ask(subject, row)
+        except CallFailed as problem:
+            _unless_ignored(hook, problem)
+            return False
+        if verdict.patch is None:
+            return False
+        before = (await subject.objects(row))[0]
+        if before is None:
+            text = f"admission webhook {quote(hook.name)} attempted to modify the object, which is not supported for this operation"
+            raise errors.internal(text)
+        after = _patched(subject.ctx, row, before, verdict.patch)
+        changed = after != before
+        await subject.replace(row, after)
+        return changed
+
+
+def _patched(ctx: Context, row: Resource, obj: Object, patch: list[Any]) -> Object:
+    try:
+        patched = apply_json_patch(obj, patch)
+        if not isinstance(patched, dict):
+            raise errors.internal("the patched object is no object")
+        return finish_patched(ctx, row, patched, _AS_DECODED)
+    except (PatchError, AttributeError) as problem:
+        raise errors.internal(str(problem)) from None
+    except errors.ApiError as problem:
+        raise errors.internal(problem.message) from None
+
+
+def _unless_ignored(hook: Hook, problem: CallFailed) -> None:
+    if not hook.ignores_failure:
+        raise errors.internal(str(problem))
+    log.warning("webhook failed and its policy ignores that", webhook=hook.key, problem=str(problem))
+
+
+class ValidatingWebhooks:
+    def __init__(self, cluster: Cluster) -> None:
+        self._hooks = _Hooks(cluster, VALIDATING)
+
+    async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
+        hooks = self._hooks.current()
+        if not hooks or is_exempt(resource):
+            return
+        subject = Subject(ctx, resource, operation)
+        concerned = [(hook, row) for hook in hooks if (row := await hook.matches(subject)) is not None]
+        if len(concerned) == 1:
+            problem = await _verdict(*concerned[0], subject)
+            if problem is not None:
+                raise problem
+        elif concerned:
+            await _all(concerned, subject)
+
+
+async def _all(concerned: list[tuple[Hook, Resource]], subject: Subject) -> None:
+    """Ask all at once; the first in order that refuses speaks for the others."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_verdict(hook, row, subject)) for hook, row in concerned]
+    for task in tasks:
+        problem = task.result()
+        if problem is not None:
+            raise problem
+
+
+async def _verdict(hook: Hook, row: Resource, subject: Subject) -> errors.ApiError | None:
+    try:
+        await hook.ask(subject, row)
+        return None
+    except CallFailed as problem:
+        try:
+            _unless_ignored(hook, problem)
+        except errors.ApiError as error:
+            return error
+        return None
+    except errors.ApiError as error:
+        return error

@@ -1,0 +1,188 @@
+"""One POST of JSON over HTTPS to a webhook: an address by URL or by service, trusted by its CA bundle.
+
+Conversion and admission both call webhooks this way. A service is turned into an address by the caller's resolver; the certificate
+must still be for `name.namespace.svc`. Connections are kept for the next call. Failures speak Go's words, because they end up in
+messages that people search for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+
+from muster.http.upstream import (
+    UpstreamConnection,
+    UpstreamError,
+    UpstreamKey,
+    UpstreamPool,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+
+ResolveService = Callable[[str, str, int], tuple[str, int]]
+"""(namespace, name, port) to (host, port); raises LookupError if there is no such service."""
+TIMEOUT_SECONDS: Final = 30
+MAX_ANSWER: Final = 64 * 1024 * 1024
+_UNTRUSTED: Final = frozenset({18, 19, 20, 21})
+"""OpenSSL's verify codes for a chain that does not end in a trusted authority."""
+_GENERIC: Final = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    409: "the server reported a conflict",
+    413: "the request is too large",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
+
+
+class WebhookFailed(Exception):
+    """The call brought no usable answer."""
+
+
+class WebhookTarget:
+    """Where a `clientConfig` points."""
+
+    def __init__(self, config: Mapping[str, Any], resolve_service: ResolveService | None) -> None:
+        self._config = config
+        self._resolve = resolve_service
+        self._tls: ssl.SSLContext | None = None
+        self._pool: UpstreamPool | None = None
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            bundle = base64.b64decode(self._config.get("caBundle") or "")
+            self._tls = trusting(bundle)
+        return self._tls
+
+    def _address(self) -> tuple[str, int, str, str | None]:
+        """Host, port and path to call, and the name the certificate must carry where that is not the host."""
+        url = self._config.get("url")
+        if url is not None:
+            parts = urlsplit(str(url))
+            return parts.hostname or "", parts.port or 443, parts.path or "/", None
+        service = self._config["service"]
+        if self._resolve is None:
+            raise LookupError(f"service {service['namespace']}/{service['name']} cannot be resolved here")
+        host, port = self._resolve(service["namespace"], service["name"], service.get("port") or 443)
+        return host, port, _path(service), f"{service['name']}.{service['namespace']}.svc"
+
+    async def post(self, body: Any, seconds: int = TIMEOUT_SECONDS) -> Any:
+        """The decoded answer; raises WebhookFailed."""
+        try:
+            async with asyncio.timeout(seconds):
+                status, content = await self._exchange(orjson.dumps(body), seconds)
+        except (TimeoutError, UpstreamTimeout):
+            raise WebhookFailed(f"{self._asked(seconds)}: context deadline exceeded") from None
+        except UpstreamError as problem:
+            raise WebhookFailed(f"{self._asked(seconds)}: {go_words(problem)}") from None
+        except (ssl.SSLError, OSError, LookupError, ValueError) as problem:
+            raise WebhookFailed(f"{self._asked(seconds)}: {problem}") from None
+        if not 200 <= status < 300:
+            raise WebhookFailed(_refusal(status, content))
+        try:
+            return orjson.loads(content)
+        except orjson.JSONDecodeError as problem:
+            raise WebhookFailed(f"couldn't get version/kind; json parse error: {problem}") from None
+
+    async def _exchange(self, payload: bytes, seconds: int) -> tuple[int, bytes]:
+        host, port, path, server_name = self._address()
+        if self._pool is None:
+            self._pool = UpstreamPool(max_idle=8)
+        key: UpstreamKey = (host, port, self._context(), server_name)
+        head = (
+            f"POST {path}?timeout={seconds}s HTTP/1.1\r\nHost: {server_name or host}:{port}\r\nUser-Agent: muster-apiserver\r\n"
+            f"Accept: application/json, */*\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
+        ).encode("latin-1")
+        for fresh in (False, True):
+            connection = await self._pool.connect(key, seconds, fresh=fresh)
+            try:
+                answer = await _ask(connection, head + payload)
+            except UpstreamUnavailable:
+                connection.abort()
+                if connection.used and not connection.received and not fresh:
+                    continue  # an idle connection that the other side had closed: nothing was asked yet
+                raise
+            except BaseException:
+                connection.abort()
+                raise
+            self._pool.release(key, connection)
+            return answer
+        raise AssertionError("the second attempt is always fresh and ends above")
+
+    def _asked(self, seconds: int) -> str:
+        """What was tried, as Go's HTTP client prints it."""
+        if self._config.get("url") is not None:
+            parts = urlsplit(str(self._config["url"]))
+            return f'Post "https://{parts.netloc}{parts.path or "/"}?timeout={seconds}s"'
+        service = self._config["service"]
+        place = f"{service['name']}.{service['namespace']}.svc:{service.get('port') or 443}"
+        return f'Post "https://{place}{_path(service)}?timeout={seconds}s"'
+
+
+def trusting(bundle: bytes) -> ssl.SSLContext:
+    """A client context that trusts the bundle alone, or the system's authorities if it is empty."""
+    context = ssl.create_default_context(cadata=bundle.decode() if bundle.strip() else None)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _path(service: Mapping[str, Any]) -> str:
+    return "/" + (service.get("path") or "").lstrip("/")
+
+
+async def _ask(connection: UpstreamConnection, message: bytes) -> tuple[int, bytes]:
+    connection.exchange(message, bodiless=False)
+    head = await connection.answer()
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await connection.body():
+        size += len(piece)
+        if size > MAX_ANSWER:
+            raise ValueError("the answer is too long")
+        pieces.append(piece)
+    return head.status, b"".join(pieces)
+
+
+def go_words(problem: UpstreamError) -> str:
+    """How a connection failed, in Go's words for the common cases."""
+    cause = problem.__cause__
+    if isinstance(cause, ConnectionRefusedError):
+        return f"dial tcp {problem.upstream}: connect: connection refused"
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        if cause.verify_code in _UNTRUSTED:
+            return "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+        return f"tls: failed to verify certificate: x509: {cause.verify_message}"
+    if isinstance(problem, UpstreamUnavailable) and cause is None:
+        return "EOF"
+    return problem.reason
+
+
+def _refusal(status: int, content: bytes) -> str:
+    """What a failing answer means: the message of a Status, else the code."""
+    try:
+        body = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        body = None
+    if isinstance(body, dict) and body.get("kind") == "Status" and body.get("message"):
+        return str(body["message"])
+    if status == 403:
+        return content.decode("utf-8", "replace").strip() or "the server has forbidden the request"
+    known = _GENERIC.get(status)
+    if known is not None:
+        return known
+    return f"an error on the server ({quote_body(content)}) has prevented the request from succeeding"
+
+
+def quote_body(content: bytes) -> str:
+    text = content[:2048].decode("utf-8", "replace").strip()
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
