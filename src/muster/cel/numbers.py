@@ -11,7 +11,8 @@ from muster.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
 _GO_INT = re.compile(r"[+-]?[0-9]+\Z")
 _GO_UINT = re.compile(r"[0-9]+\Z")
-_GO_FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
+_GO_FLOAT = re.compile(r"[+-]?([0-9]+(_[0-9]+)*(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
+_GO_HEX_FLOAT = re.compile(r"[+-]?0[xX]([0-9a-fA-F]+(\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?[0-9]{1,5}\Z")
 _GO_SPECIAL = re.compile(r"[+-]?(inf|infinity)\Z|nan\Z", re.I)
 
 
@@ -103,9 +104,17 @@ def string_to_uint(text: str) -> Uint:
 def string_to_double(text: str) -> float:
     if _GO_SPECIAL.match(text):
         return float(text)
+    if _GO_HEX_FLOAT.match(text):
+        try:
+            return float.fromhex(text)
+        except OverflowError:
+            return _finite(text, math.inf)
     if not _GO_FLOAT.match(text):
         raise EvaluationError(f"strconv.ParseFloat: parsing {quote(text)}: invalid syntax")
-    value = float(text)
+    return _finite(text, float(text))
+
+
+def _finite(text: str, value: float) -> float:
     if math.isinf(value):
         raise EvaluationError(f"strconv.ParseFloat: parsing {quote(text)}: value out of range")
     return value

@@ -84,7 +84,7 @@ def checked_timestamp(ns: int) -> Timestamp:
 
 def checked_duration(ns: int) -> Duration:
     if not INT_MIN <= ns <= INT_MAX:
-        raise EvaluationError("duration overflow")
+        raise EvaluationError("integer overflow")
     return Duration(ns)
 
 

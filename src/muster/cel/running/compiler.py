@@ -199,7 +199,8 @@ class Compiler:
 
     def chain_cost(self, node: Node, code: Code) -> int:
         """A chain of selections costs one per link; starting one on a computed value costs one more."""
-        return code.cost + (0 if is_chain(node) else 1)
+        chosen = isinstance(node, Call) and node.name == "_?_:_"
+        return code.cost + (0 if chosen or is_chain(node) else 1)
 
     def key_cost(self, node: Node, code: Code) -> int:
         return code.cost - is_chain(node)
