@@ -6,7 +6,6 @@ Documents are made from the resource table (and the groups of remote API servers
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,10 +68,6 @@ def version_priority(version: str) -> tuple[int, int, int, str]:
     return stage, -int(digits), -int(rest or 0), ""
 
 
-def _verbs(verbs: Iterable[str]) -> list[str]:
-    return sorted(verbs)
-
-
 def resource_row(resource: Resource) -> dict[str, Any]:
     """A resource in the aggregated form."""
     row: dict[str, Any] = {
@@ -80,7 +75,7 @@ def resource_row(resource: Resource) -> dict[str, Any]:
         "responseKind": {"group": "", "version": "", "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
-        "verbs": _verbs(resource.verbs),
+        "verbs": list(resource.verbs),
     }
     if resource.short_names:
         row["shortNames"] = list(resource.short_names)
@@ -90,7 +85,7 @@ def resource_row(resource: Resource) -> dict[str, Any]:
         {
             "subresource": sub.name,
             "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
-            "verbs": _verbs(sub.verbs),
+            "verbs": list(sub.verbs),
         }
         for sub in sorted(resource.subresources.values(), key=lambda s: s.name)
     ]

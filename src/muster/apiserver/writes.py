@@ -120,7 +120,7 @@ async def _validate(ctx: Context, resource: Resource, obj: Object, old: Object |
     if resource.validate is not None:
         problems = problems + resource.validate(ctx, obj, old)
     if resource.custom is not None:
-        problems = problems + resource.custom.validate(obj, old, ctx.subresource, ctx.warn)
+        problems = problems + resource.custom.validate(obj, old, ctx.subresource, None if problems else ctx.warn)
     if problems:
         raise errors.invalid_object(resource, obj["metadata"].get("name", ""), problems)
 
