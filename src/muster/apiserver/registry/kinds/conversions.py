@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from muster.apiserver.decode import typed
 from muster.apiserver.registry.resource import Object
 
 _PREFIX: Final = "autoscaling.alpha.kubernetes.io/"
@@ -17,6 +18,12 @@ _CONDITIONS: Final = _PREFIX + "conditions"
 _BEHAVIOR: Final = _PREFIX + "behavior"
 _CARRIERS: Final = frozenset({_METRICS, _CURRENT, _CONDITIONS, _BEHAVIOR})
 _DEFAULT_CPU: Final = 80
+
+
+def _shaped(type_name: str, obj: Object) -> Object:
+    """The object with the fields its type always shows and without those it never does."""
+    shaped: Object = typed.struct(f"io.k8s.api.{type_name}")(obj)
+    return shaped
 
 
 def _cpu_target(metric: Object) -> int | None:
@@ -88,6 +95,26 @@ def _recased(value: Any, upper: bool) -> Any:
     return [_recased(item, upper) for item in value] if isinstance(value, list) else value
 
 
+_RULES: Final = ("stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance")
+
+
+def _behavior_carrier(behavior: Object | None) -> Any:
+    """The annotation is an encoded internal struct: every field in its order, unset ones null."""
+    if behavior is None:
+        return None
+    whole = {
+        direction: {field: behavior[direction].get(field) for field in _RULES} if behavior.get(direction) is not None else None
+        for direction in ("scaleUp", "scaleDown")
+    }
+    return _recased(whole, True)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
 def _encoded(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
@@ -109,7 +136,7 @@ def autoscaler_from_storage(stored: Object) -> Object:
     carried = {
         _METRICS: others,
         _CURRENT: [_old_metric(metric, "current") for metric in status.get("currentMetrics") or ()],
-        _BEHAVIOR: _recased(spec.get("behavior"), True),
+        _BEHAVIOR: _behavior_carrier(spec.get("behavior")),
         _CONDITIONS: status.get("conditions"),
     }
     annotations |= {key: _encoded(value) for key, value in carried.items() if value}
@@ -119,13 +146,13 @@ def autoscaler_from_storage(stored: Object) -> Object:
     if target is not None:
         new_spec["targetCPUUtilizationPercentage"] = target
     new_status = {key: value for key, value in status.items() if key not in ("currentMetrics", "conditions")}
-    new_status = {"currentReplicas": 0, "desiredReplicas": 0, **new_status}
     for metric in status.get("currentMetrics") or ():
         resource = metric.get("resource") or {}
         percent = (resource.get("current") or {}).get("averageUtilization")
         if resource.get("name") == "cpu" and percent is not None:
             new_status["currentCPUUtilizationPercentage"] = percent
-    return {**stored, "apiVersion": "autoscaling/v1", "metadata": meta, "spec": new_spec, "status": new_status}
+    converted = {**stored, "apiVersion": "autoscaling/v1", "metadata": meta, "spec": new_spec, "status": new_status}
+    return _shaped("autoscaling.v1.HorizontalPodAutoscaler", converted)
 
 
 def _set_annotations(meta: Object, annotations: Object) -> None:
@@ -146,16 +173,17 @@ def autoscaler_to_storage(obj: Object) -> Object:
     if percent is not None:
         metrics.append(_cpu_metric(percent))
     spec["metrics"] = metrics or [_cpu_metric(_DEFAULT_CPU)]
-    behavior = _recased(_decoded(annotations.get(_BEHAVIOR)), False)
+    behavior = _without_nulls(_recased(_decoded(annotations.get(_BEHAVIOR)), False))
     if behavior:
         spec["behavior"] = behavior
     current = _decoded(annotations.get(_CURRENT))
-    status["currentMetrics"] = [_new_metric(metric, "current") for metric in current] if current else None
+    status["currentMetrics"] = [_new_metric(metric, "current") for metric in current or ()]
     conditions = _decoded(annotations.get(_CONDITIONS))
     if conditions:
         status["conditions"] = conditions
     _set_annotations(meta, {key: value for key, value in annotations.items() if key not in _CARRIERS})
-    return {**obj, "apiVersion": "autoscaling/v2", "metadata": meta, "spec": spec, "status": status}
+    converted = {**obj, "apiVersion": "autoscaling/v2", "metadata": meta, "spec": spec, "status": status}
+    return _shaped("autoscaling.v2.HorizontalPodAutoscaler", converted)
 
 
 _EVENT_FIELDS: Final = {
@@ -173,14 +201,10 @@ _OLD_EVENT_FIELDS: Final = {old: new for new, old in _EVENT_FIELDS.items()}
 def event_to_storage(obj: Object) -> Object:
     """events.k8s.io/v1 → core/v1."""
     stored = {_EVENT_FIELDS.get(key, key): value for key, value in obj.items()}
-    always: Object = {"involvedObject": {}, "reportingComponent": "", "reportingInstance": "", "source": {}, "firstTimestamp": None}
-    return {**always, "lastTimestamp": None, "eventTime": None, **stored, "apiVersion": "v1"}
+    return _shaped("core.v1.Event", {**stored, "apiVersion": "v1"})
 
 
 def event_from_storage(stored: Object) -> Object:
     """core/v1 → events.k8s.io/v1."""
     obj = {_OLD_EVENT_FIELDS.get(key, key): value for key, value in stored.items()}
-    for field in ("reportingController", "reportingInstance"):
-        if obj.get(field) == "":
-            del obj[field]
-    return {"eventTime": None, **obj, "apiVersion": "events.k8s.io/v1"}
+    return _shaped("events.v1.Event", {**obj, "apiVersion": "events.k8s.io/v1"})

@@ -8,7 +8,7 @@ from typing import Final
 from muster.apiserver.registry.resource import HookContext, Object
 from muster.kube.fielderrors import invalid, not_supported, required
 
-from .checks import Errors, immutable, label_selector, none_negative, not_negative, one_of, selects, spec_of
+from .checks import IMMUTABLE, Errors, immutable, label_selector, none_negative, not_negative, one_of, selects, spec_of
 from .pods import pod_template
 
 _NUMBERS: Final = (
@@ -86,11 +86,23 @@ def _job_update(spec: Object, before: Object) -> Errors:
     if spec.get("completionMode") != "Indexed" or spec.get("completions") != spec.get("parallelism"):
         errors += immutable(spec.get("completions"), before.get("completions"), "spec.completions")
     errors += immutable(spec.get("selector"), before.get("selector"), "spec.selector")
-    if not before.get("suspend"):
-        errors += immutable(spec.get("template"), before.get("template"), "spec.template")
+    template, held = spec.get("template") or {}, before.get("template") or {}
+    if not _same_but_for_scheduling(template, held, free=bool(before.get("suspend"))):
+        errors.append(invalid("spec.template", template, IMMUTABLE))
     for field in _FROZEN:
         errors += immutable(spec.get(field), before.get(field), f"spec.{field}")
     return errors
+
+
+_SCHEDULING: Final = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
+
+
+def _same_but_for_scheduling(template: Object, held: Object, free: bool) -> bool:
+    """While a Job is suspended, where its pods may run is still open."""
+    if not free:
+        return template == held
+    kept = {key: value for key, value in (held.get("spec") or {}).items() if key not in _SCHEDULING}
+    return {key: value for key, value in (template.get("spec") or {}).items() if key not in _SCHEDULING} == kept
 
 
 def schedule_problem(schedule: str) -> str:
