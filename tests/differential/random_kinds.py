@@ -151,7 +151,7 @@ def deployment_directives(rng: Random, patch: Object) -> None:
             pod["$setElementOrder/containers"] = [{"name": name} for name in pod_order]
     if containers and rng.random() < 0.05:
         containers[0].pop("name", None)
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 and "finalizers" not in within(patch, "metadata"):  # Both together have no defined order.
         within(patch, "metadata")["$deleteFromPrimitiveList/finalizers"] = ["x.io/a"]
     if rng.random() < 0.2:
         within(patch, "spec")["strategy"] = {"$retainKeys": ["type"], "type": "Recreate"}

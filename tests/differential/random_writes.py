@@ -39,7 +39,7 @@ def with_nulls(rng: Random, value: Any, chance: float = 0.2) -> Any:
 
 def json_patch(rng: Random, live: Object) -> list[Object]:
     """A few operations on places that exist, or nearly."""
-    places = list(_places(live, ""))
+    places = [*_places(live, ""), ("/metadata/labels", {"a": "1"})]
     made: list[Object] = []
     for _ in range(rng.randint(1, 3)):
         path, value = rng.choice(places)
@@ -70,7 +70,8 @@ def _places(value: Any, path: str) -> Any:
         if key in FIXED or (path == "/metadata" and key not in ("labels", "annotations", "finalizers")):
             continue
         below = f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
-        yield below, item
+        if below != "/metadata":
+            yield below, item
         yield from _places(item, below)
     if isinstance(value, list):
         yield f"{path}/-", value[0] if value else "z"
