@@ -157,7 +157,9 @@ class _TemplateCompiler(ExpressionCompiler):
         if sets_dot:
             self.dot = Variable(self.fresh("d"), False, False, owner=self.function.number)
             test = gen.bind(self.dot.local, test)
+        inner = len(self.scope)
         body = self.block(node.body)
+        del self.scope[inner:]
         self.dot = outer_dot
         orelse = self.block(node.else_body) if node.else_body is not None else []
         del self.scope[mark:]

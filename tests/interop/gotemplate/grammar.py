@@ -10,37 +10,15 @@ Left out are functions whose result differs from run to run in Go itself.
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 from muster.gotemplate.builtins import BUILTINS
 from muster.gotemplate.signature import ANY, VALUE, Func
 from muster.gotemplate.sprig import SPRIG
 from muster.gotemplate.values import ANY_MAP, ANY_SLICE, Int64, Map, Slice, Struct, Uint8
+from tests.interop.gotemplate import vocabulary as voc
 
-UNSTABLE = frozenset(
-    """now ago uuidv4 shuffle bcrypt htpasswd randAlpha randAlphaNum randAscii randNumeric randBytes randInt
-    genPrivateKey genCA genCAWithKey genSelfSignedCert genSelfSignedCertWithKey genSignedCert genSignedCertWithKey
-    buildCustomCert encryptAES getHostByName derivePassword keys values htmlDate htmlDateInZone date dateInZone
-    date_in_zone durationRound and or call slice mustSlice chunk mustChunk repeat until untilStep seq indent nindent
-    urlParse""".split()
-)
-STRINGS = [
-    "", "a", "abc", "Hello World", "foo_bar-baz", "HTTPServer2xx", "  padded  ", "x=1,y=2", "line1\\nline2", "tab\\there",
-    "héllo", "日本語", "<b>&\\\"'</b>", "12", "-7", "3.75", "0x1F", "010", "true", "1e3", "a/b/../c.txt", "1.2.3", "v2.0.0-rc.1",
-    "Z", "ÀÉÎ ǆ", "%d%%", "$1 ${x}", "....", "A1B2c3", "\\x00\\x7f", "🙂 ok", "a,b,,c", "snake_case_word", "/abs/path/",
-]  # fmt: skip
-SPECIAL: dict[str, list[list[str]]] = {
-    "regex": [["a+", "[a-z]+", "(\\\\w)(\\\\d)?", "^.", "x*", "(?i)h", "\\\\b", "[", "(?P<n>o)", "", "b|o*", "\\\\s+", "(a"]],
-    "version": [["1.2.3", "1.2", "v1", "2.0.0-beta.1+x", "1.2.3.4", "01.2.3", "x", "", "0.0.3", "1.2.3-01"]],
-    "constraint": [[">=1.2", "^1.2.3", "~1.2", "1.x", "!=1.2.3", "1.0 - 2.0", ">1 <3 || 5", "*", "bad", "=1.2.3-beta", "^0.0.3"]],
-    "layout": [["2006-01-02", "Jan _2 15:04:05.000", "Mon, 02 Jan 2006 03:04PM -0700 MST", "06.1.2", "2006-01-02T15:04:05Z07:00", "x", "002"]],
-    "json": [['{\\"a\\":1}', "[1,2.5,null]", '\\"s\\"', "{", "tru", "1 2", "", '{\\"a\\":[{\\"b\\":\\"<x>\\"}]}', "1e400", '[\\"\\\\u00e9\\"]', "-"]],
-    "base64": [["YWJj", "YQ==", "YQ=", "Y", "####", "YWJj\\nZGVm", "", "/+8="]],
-    "base32": [["MFRGG===", "ME======", "M", "mfrgg", "", "MFRGGZDF"]],
-    "duration": [["1h30m", "2s", "-5m", "1.5h", "x", "", "300ms", "1d"]],
-    "format": [["%d", "%s", "%v|%v", "%5.2f", "%-8q|", "%x", "%+v", "%#v", "%T", "%08b", "%t", "%c", "%U", "%e", "%[2]v %[1]v", "%*d", "%!", "%6.3v", "% d", "%X", "%o", "%g", "%G", "%q", "%z", "%", "%%", "%.2s", "%+d", "%#x", "%x %X", "%#q", "%+q", "%O", "% x", "%#U", "%-5d|%5d", "%05d", "%.3", "%[3]d", "%[1]", "%.*f", "%6s|", "%#g", "%F"]],
-    "url": [["http://u:p@h.example:80/a%20b?q=1#f", "mailto:a@b", "/rel/path", "//h/p", "http://[::1]:8/", ":bad", "%zz", "a b", "", "http://h:x/", "http://a:b:1/"]],
-}  # fmt: skip
 BY_FUNCTION: dict[str, list[str | None]] = {
     "semver": ["version"], "semverCompare": ["constraint", "version"], "toDate": ["layout", None],
     "mustToDate": ["layout", None], "fromJson": ["json"], "mustFromJson": ["json"], "b64dec": ["base64"],
@@ -50,18 +28,9 @@ BY_FUNCTION: dict[str, list[str | None]] = {
 for _name in SPRIG:
     if "egex" in _name and _name != "regexQuoteMeta":
         BY_FUNCTION[_name] = ["regex"]
-NUMBERS = ["0", "1", "2", "-1", "3", "7", "10", "1.5", "-2.25", "0x1F", "010", "1e3", "'a'", "1_000", "2.0", "0b11", "1i", "1e-7", "100000", "9223372036854775807", "123456789.5"]  # fmt: skip
-SMALL = ["0", "1", "2", "3", "5", "-1", "4", "8", "20", "2.0"]
-TIMES = [
-    '(toDate "2006-01-02" "2024-02-29")',
-    '(toDate "2006-01-02T15:04:05Z07:00" "2023-07-01T12:30:45+02:00")',
-    '(toDate "Jan 2, 2006 at 3:04pm (MST)" "Feb 3, 2013 at 7:54pm (PST)")',
-]
-ZONES = ['"UTC"', '"America/New_York"', '"Nowhere"', '"Asia/Kolkata"']
-METHODS = ["Year", "Month", "Weekday", "Unix", "YearDay", "UTC", 'Format "Jan 2"', "Nope", "Hour", "IsZero", "Format 5", "Format"]  # fmt: skip
-REPLACEMENTS = ['"$1"', '"[$0]"', '"${1}x"', '"$n"', '"$$"', '"-"']
-INDEXES = ["0", "1", "-1", "3", "9", '"a"', '"k"', '"zz"', "1.0", ".i", "nil", "0 0", '"c" "d"', "2", ".i64"]
-TEXTS = ["", " ", "\n", "text ", "a: ", "\n  - ", "{ }", "é", "}} ", "'", "x\n\ty "]
+
+
+_PLACEHOLDERS = {"string": "string", "map": ANY_MAP, "list": ANY_SLICE, "any": ANY}
 
 
 class Grammar:
@@ -69,7 +38,7 @@ class Grammar:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.functions = {name: func for name, func in {**BUILTINS, **SPRIG}.items() if name not in UNSTABLE}
+        self.functions = {name: func for name, func in {**BUILTINS, **SPRIG}.items() if name not in voc.UNSTABLE}
         self.names = sorted(self.functions)
         self.by_result: dict[str, list[str]] = {}
         for name in self.names:
@@ -119,17 +88,14 @@ class Grammar:
     # Expressions
 
     def string_literal(self, kind: str | None = None) -> str:
-        pool = SPECIAL[kind][0] if kind else STRINGS
+        pool = voc.SPECIAL[kind] if kind else voc.STRINGS
         text = self.random.choice(pool)
         if self.random.random() < 0.1 and "\\" not in text and "`" not in text:
             return f"`{text}`"
         return f'"{text}"'
 
     def any_field(self) -> str:
-        return self.random.choice(
-            [".s", ".i", ".f", ".b", ".n", ".m", ".l", ".ms", ".ls", ".li", ".none", ".m.a", ".m.c.d", ".none.x", ".el",
-             ".i64", ".u", ".em", ".m.é", ".n.x", ".s.x", ".ms.zz", ".mi", ".nl", ".nm", ".", ".m.b", ".l.x", ".Name", ".M.a"]
-        )  # fmt: skip
+        return self.random.choice(voc.FIELDS)
 
     def variable(self) -> str | None:
         if not self.variables or self.random.random() > 0.5:
@@ -154,9 +120,9 @@ class Grammar:
         if type_name == "string":
             return self.string_literal(hint)
         if type_name == "int":
-            return pick.choice(SMALL)
+            return pick.choice(voc.SMALL)
         if type_name == "float64":
-            return pick.choice(NUMBERS)
+            return pick.choice(voc.NUMBERS)
         if type_name == "bool":
             return pick.choice(["true", "false", "(eq 1 1)", "(not .s)"])
         if type_name == ANY_MAP:
@@ -164,7 +130,7 @@ class Grammar:
         if type_name == ANY_SLICE:
             return pick.choice(["(list 1 2 3)", ".l", "(list)", '(list "b" "a" nil)'])
         if type_name == "time.Time":
-            return pick.choice(TIMES)
+            return pick.choice(voc.TIMES)
         return self.anything(depth)
 
     def anything(self, depth: int) -> str:
@@ -178,7 +144,7 @@ class Grammar:
         if roll < 0.6:
             return self.string_literal()
         if roll < 0.7:
-            return pick.choice(NUMBERS)
+            return pick.choice(voc.NUMBERS)
         if roll < 0.73:
             return pick.choice(["true", "false", "nil"])
         if depth > 0:
@@ -202,41 +168,25 @@ class Grammar:
             args.append(self.argument(type_name, depth, hints[at] if at < len(hints) else None))
         return " ".join([name, *args])
 
-    def special_call(self, depth: int) -> str:
-        """Calls that need bounds on their arguments, or an order on their results."""
-        pick = self.random
-        return pick.choice(
-            [
-                lambda: f"{pick.choice(['and', 'or'])} {' '.join(self.anything(depth) for _ in range(pick.choice([1, 2, 3])))}",
-                lambda: f"keys {self.argument(ANY_MAP, 0)} | sortAlpha",
-                lambda: f"values {self.argument(ANY_MAP, 0)} | toStrings | sortAlpha",
-                lambda: f"repeat {pick.choice(['0', '1', '3', '-1'])} {self.argument('string', depth)}",
-                lambda: f"until {pick.choice(['0', '3', '-2', '2.0', '.i64', '1.5'])}",
-                lambda: f"untilStep {pick.choice(['0', '5', '-3'])} {pick.choice(['0', '6', '-4'])} {pick.choice(['1', '2', '-1', '0'])}",
-                lambda: f"seq {' '.join(pick.choice(['1', '3', '-2', '0', '5']) for _ in range(pick.choice([0, 1, 2, 3, 4])))}",
-                lambda: f"{pick.choice(['indent', 'nindent'])} {pick.choice(['0', '2', '4', '-1'])} {self.argument('string', depth)}",
-                lambda: f"slice {pick.choice(['.l', '(list 1 2 3)', '.ls', '.li', '.s', '.n'])} {pick.choice(['0', '1', '', '0 1', '1 1', '0 2'])}",
-                lambda: f"chunk {pick.choice(['1', '2', '5'])} {self.argument(ANY_SLICE, 0)}",
-                lambda: f"date_in_zone {self.string_literal('layout')} {pick.choice(TIMES)} {pick.choice(ZONES)}",
-                lambda: f"htmlDateInZone {pick.choice(['.i', '.i64', '1700000000'])} {pick.choice(ZONES)}",
-                lambda: f"durationRound {self.string_literal('duration')}",
-                lambda: f"(urlParse {self.string_literal('url')})",
-                lambda: f"urlParse {self.string_literal('url')} | urlJoin",
-                lambda: f"(semver {self.string_literal('version')}).{pick.choice(['Major', 'Minor', 'Prerelease', 'Original', 'Metadata', 'Nope'])}",
-                lambda: f"{pick.choice(TIMES)}.{pick.choice(METHODS)}",
-                lambda: f"regexReplaceAll {self.string_literal('regex')} {self.argument('string', 0)} {pick.choice(REPLACEMENTS)}",
-                lambda: f"{pick.choice(['regexFindAll', 'regexSplit', 'mustRegexSplit'])} {self.string_literal('regex')} {self.argument('string', 0)} {pick.choice(['-1', '0', '1', '2'])}",
-                lambda: f"printf {self.string_literal('format')} {' '.join(self.anything(0) for _ in range(pick.choice([0, 1, 2, 3])))}",
-                lambda: f"index {pick.choice(['.l', '.m', '.s', '.ms', '.ls', '.li', '.mi', '.n', '.none', '.i', '.el', '(list 1 2)'])} {pick.choice(INDEXES)}",
-            ]
-        )()  # fmt: skip
+    def shaped_call(self, depth: int) -> str:
+        """A call that needs bounds on its arguments, or an order on its results."""
+
+        def fill(match: re.Match[str]) -> str:
+            name = match[1]
+            if name.startswith(":"):
+                return self.string_literal(name[1:])
+            if name in voc.POOLS:
+                return self.random.choice(voc.POOLS[name])
+            return self.argument(_PLACEHOLDERS[name], depth)
+
+        return re.sub("<(:?[a-z]+)>", fill, self.random.choice(voc.SHAPES)).rstrip()
 
     def command(self, depth: int, piped: bool = False) -> str:
         pick = self.random
         if not piped and pick.random() < 0.35:
             return self.anything(depth)
         if not piped and pick.random() < 0.3:
-            return self.special_call(depth)
+            return self.shaped_call(depth)
         return self.call(pick.choice(self.names), depth, piped)
 
     def pipeline(self, depth: int) -> str:
@@ -267,7 +217,7 @@ class Grammar:
         pick = self.random
         roll = pick.random()
         if roll < 0.2:
-            return pick.choice(TEXTS)
+            return pick.choice(voc.TEXTS)
         if roll < 0.58 or depth <= 0:
             return self.delimited(self.pipeline(1))
         if roll < 0.68:
@@ -304,13 +254,7 @@ class Grammar:
 
     def range(self, depth: int) -> str:
         pick = self.random
-        over = pick.choice(
-            [".l", ".m", ".ls", ".li", "3", ".el", ".n", "(list 1 .s nil)", ".i64", ".ms", ".s", ".f", "2", ".mi", ".u",
-             self.argument(ANY_SLICE, 1), self.argument(ANY_MAP, 1)]
-        )  # fmt: skip
-        # An integer from the data may be huge: a range over it would take for ever in Go.
-        if over in (".i64", ".u"):
-            over = "(list .i64)"
+        over = pick.choice([*voc.RANGED, self.argument(ANY_SLICE, 1), self.argument(ANY_MAP, 1)])
         declared = pick.choice([[], ["$e"], ["$i", "$e"], ["$x"]])
         operator = ":="
         if declared and all(name in self.variables for name in declared) and pick.random() < 0.5:
@@ -347,14 +291,12 @@ class Grammar:
     def damaged(self, text: str) -> str:
         pick = self.random
         at = pick.randrange(len(text) + 1) if text else 0
-        return pick.choice(
-            [
-                lambda: text[:at] + text[at + 1 :],
-                lambda: text[:at] + pick.choice("{}()|.$\"'`:=,-/*\\ \n#@é1x") + text[at:],
-                lambda: text[:at],
-                lambda: text[:at] + pick.choice(["{{", "}}", "{{end}}", "{{else}}", " -}}", "{{- ", "/*", "nil", "0x", "$"]) + text[at:],
-            ]
-        )()  # fmt: skip
+        kind = pick.randrange(4)
+        if kind == 0:
+            return text[:at] + text[at + 1 :]
+        if kind == 1:
+            return text[:at]
+        return text[:at] + pick.choice(voc.DAMAGE if kind == 2 else voc.INSERTS) + text[at:]
 
     def case(self) -> tuple[str, Any]:
         """A template and its data."""

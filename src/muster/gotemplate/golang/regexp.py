@@ -59,7 +59,9 @@ def _go_error(message: str, pattern: str) -> GoError:
     if reason == "invalid perl operator" and part in ("(?<=", "(?<!"):
         rest = pattern[pattern.index(part) :]
         return _error("invalid named capture", rest[: rest.index(">") + 1] if ">" in rest else rest)
-    return _error(_MESSAGES.get(reason, reason), part or (pattern if reason == "invalid UTF-8" else ""))
+    if reason == "invalid UTF-8":
+        part = pattern[next(at for at, char in enumerate(pattern) if "\udc80" <= char <= "\udcff") :]
+    return _error(_MESSAGES.get(reason, reason), part)
 
 
 class Regexp:

@@ -132,7 +132,31 @@ def unquote_char_constant(text: str) -> int:
     return ord(char[0])
 
 
-_UNDERSCORE_OK = re.compile(r"[+-]?(?:0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|[0-9](?:_?[0-9])*)\Z")
+_BASE_PREFIX = re.compile("0[bBoOxX]")
+
+
+def _underscores_ok(text: str) -> bool:
+    """Underscores must stand between digits; one may follow a base prefix."""
+    text = text[1:] if text[:1] in ("+", "-") else text
+    before, digits = "", "0123456789"
+    if _BASE_PREFIX.match(text):
+        before = "digit"
+        digits += "abcdefABCDEF" if text[1] in "xX" else ""
+        text = text[2:]
+    for char in text:
+        if char in digits:
+            before = "digit"
+        elif char == "_":
+            if before != "digit":
+                return False
+            before = "_"
+        else:
+            if before == "_":
+                return False
+            before = ""
+    return before != "_"
+
+
 _DIGITS = {2: "[01]+", 8: "[0-7]+", 10: "[0-9]+", 16: "[0-9a-fA-F]+"}
 
 
@@ -140,7 +164,7 @@ def _parse_digits(text: str, base: int) -> int:
     """The magnitude of unsigned digits; raises GoError(INVALID_SYNTAX)."""
     if base == 0:
         if "_" in text:
-            if not _UNDERSCORE_OK.match(text):
+            if not _underscores_ok(text):
                 raise GoError(INVALID_SYNTAX)
             text = text.replace("_", "")
         base = 10
@@ -196,15 +220,13 @@ def atoi(text: str) -> int:
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
 _HEX_FLOAT = re.compile(r"([+-]?)0[xX]([0-9a-fA-F]*)\.?([0-9a-fA-F]*)[pP]([+-]?[0-9]+)\Z")
 _SPECIAL = re.compile(r"([+-]?)(?:(inf|infinity)|nan)\Z", re.IGNORECASE)
-_FLOAT_UNDERSCORES = re.compile(r"[+-]?(?:0[xX](?:_?[0-9a-fA-F])*|[0-9](?:_?[0-9])*)?[^_]*(?:(?<=[0-9])_(?=[0-9])[^_]*)*\Z")
 
 
 def parse_float(text: str) -> float:
     """`strconv.ParseFloat(text, 64)`."""
     plain = text
     if "_" in text:
-        # Underscores are allowed only together with a base prefix (ParseFloat: "only if base prefix").
-        if not re.match(r"[+-]?0[xX]", text) or not _FLOAT_UNDERSCORES.match(text):
+        if not _underscores_ok(text):
             raise NumError("ParseFloat", text, INVALID_SYNTAX)
         plain = text.replace("_", "")
     if _FLOAT.match(plain):

@@ -92,7 +92,7 @@ def _compare_prereleases(left: str, right: str) -> int:
 
 def parse(text: str) -> Version:
     """`semver.NewVersion`: missing parts are zero, a leading v is dropped."""
-    match = _VERSION.search(text)
+    match = _VERSION.search(text) if text.isascii() else None
     if not match:
         raise GoError(_INVALID)
     numbers = []
@@ -233,6 +233,9 @@ def _constraint(text: str) -> Constraint:
 
 def parse_constraints(text: str) -> list[list[Constraint]]:
     """Alternatives, each a list of constraints that must all hold."""
+    if not text.isascii():
+        # No constraint has such a character; the first alternative that does is the one Go names.
+        raise GoError(f"improper constraint: {next(part for part in text.split('||') if not part.isascii())}")
     for found in list(_RANGE.finditer(text)):
         text = text.replace(found.group(0), f">= {found.group(1)}, <= {found.group(11)} ", 1)
     groups = []
