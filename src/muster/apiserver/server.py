@@ -20,6 +20,7 @@ from muster.apiserver import errors
 from muster.apiserver.audit import Audit
 from muster.apiserver.auth.identity import LOOPBACK, MASTERS, User
 from muster.apiserver.auth.pki import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
+from muster.apiserver.auth.tokenwebhook import TokenWebhook, load_webhook_config
 from muster.apiserver.auth.vault import ClusterKeys, Vault
 from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
 from muster.apiserver.client import DirectClient
@@ -48,7 +49,7 @@ class ServerConfig:
     clusters: Sequence[str] = (DEFAULT_CLUSTER,)
     store: str = "sqlite"
     static_tokens: Mapping[str, User] = field(default_factory=dict)
-    token_webhook: str = ""
+    token_webhook: Path | None = None
     audit_log: Path | None = None
     clock: Clock = utc_now
     host_names: Sequence[str] = ()
@@ -61,6 +62,7 @@ class ApiServer:
         self.clusters: dict[str, Cluster] = {}
         self._layer: BootstrapLayer | None = None
         self._keys: ClusterKeys
+        self.token_webhook = TokenWebhook(load_webhook_config(config.token_webhook)) if config.token_webhook else None
         self.audit = Audit(config.audit_log) if config.audit_log else None
         self.fairness = FairQueue()
         self.metrics = Metrics(self)
@@ -78,10 +80,6 @@ class ApiServer:
 
     def cluster_url(self, name: str) -> str:
         return f"{self.url}/clusters/{name}"
-
-    def issuer_url(self, name: str) -> str:
-        """Who signs a cluster's service-account tokens. It must outlive restarts on another port, so it names no port."""
-        return f"https://kubernetes.default.svc.cluster.local/clusters/{name}"
 
     @property
     def ca_pem(self) -> bytes:
@@ -114,6 +112,8 @@ class ApiServer:
     async def stop(self, grace: float = 5.0) -> None:
         await self._http.stop(grace)
         await self.controllers.stop()
+        if self.token_webhook is not None:
+            await self.token_webhook.close()
         await self.store.close()
         if self.audit is not None:
             self.audit.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import orjson
+
 from muster.apiserver.addresses import ServiceAddresses
 from muster.apiserver.admission.assembly import admission_chain
 from muster.apiserver.aggregation import Aggregator
@@ -18,6 +20,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.discovery import Discovery
 from muster.apiserver.health import Health
 from muster.apiserver.metrics import CONTENT_TYPE
+from muster.apiserver.negotiation import JSON
 from muster.apiserver.openapi import OpenApi
 from muster.apiserver.pipeline import Answer, Pipeline, SubresourceHandler
 from muster.apiserver.pods import bind_pod, evict_pod
@@ -49,6 +52,8 @@ class NonResources:
         answer = self._health.serve(ctx)
         if answer is not None:
             return answer
+        if ctx.attributes.path in ("/.well-known/openid-configuration", "/openid/v1/jwks"):
+            return await _issuer_document(ctx)
         if ctx.attributes.path == "/metrics":
             return Response(200, self._metrics.render(), (), CONTENT_TYPE)
         found = self._documents.get(ctx.cluster.name)
@@ -56,6 +61,15 @@ class NonResources:
             found = self._documents[ctx.cluster.name] = (Discovery(ctx.cluster), OpenApi(ctx.cluster))
         discovery, openapi = found
         return openapi.serve(ctx) or await discovery.serve(ctx)
+
+
+async def _issuer_document(ctx: Context) -> Answer:
+    """With what others verify this cluster's service-account tokens."""
+    issuer = await ctx.cluster.access.token_issuer()
+    is_keys = ctx.attributes.path == "/openid/v1/jwks"
+    document = issuer.jwks() if is_keys else issuer.discovery()
+    media = "application/jwk-set+json" if is_keys else JSON
+    return Response(200, orjson.dumps(document), [("Cache-Control", "public, max-age=3600")], media)
 
 
 def build_pipeline(server: ApiServer) -> Pipeline:
@@ -66,7 +80,9 @@ def equip(server: ApiServer, cluster: Cluster) -> None:
     """Give a new cluster its access rules, admission chain and aggregator."""
     vault = Vault(server.store, cluster.name)
     tokens: list[TokenAuthenticator] = [StaticTokens(server.config.static_tokens), BootstrapTokens(cluster)]
-    cluster.access = Access(cluster, vault, tokens, server.issuer_url(cluster.name))
+    if server.token_webhook is not None:
+        tokens.append(server.token_webhook)
+    cluster.access = Access(cluster, vault, tokens, lambda: server.cluster_url(cluster.name))
     cluster.aggregator = Aggregator(cluster)
     cluster.addresses = ServiceAddresses(cluster)
     cluster.services = ServiceResolver(cluster)

@@ -13,6 +13,7 @@ import click
 import structlog
 
 from muster.apiserver.auth.statictokens import TokenFileError, load_token_file
+from muster.apiserver.auth.tokenwebhook import WebhookConfigError
 from muster.apiserver.server import DEFAULT_CLUSTER, ApiServer, ServerConfig
 from muster.kube.yaml import dump
 from muster.store import StoreError
@@ -25,6 +26,7 @@ def run(
     clusters: tuple[str, ...],
     store: str,
     token_auth_file: str | None,
+    token_webhook_config: str | None,
     audit_log: str | None,
     ephemeral: bool,
     verbose: bool,
@@ -43,13 +45,14 @@ def run(
         clusters=clusters or (DEFAULT_CLUSTER,),
         store="memory" if ephemeral else store,
         static_tokens=tokens,
+        token_webhook=Path(token_webhook_config) if token_webhook_config else None,
         audit_log=Path(audit_log) if audit_log else None,
     )
     try:
         import uvloop
 
         uvloop.run(_serve(config, directory))
-    except StoreError as error:
+    except (StoreError, WebhookConfigError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port") from None

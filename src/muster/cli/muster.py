@@ -28,6 +28,7 @@ def main() -> None:
 @click.option(
     "--token-auth-file", type=click.Path(exists=True, dir_okay=False), help="Static tokens: token,user,uid[,groups] per line."
 )
+@click.option("--token-webhook-config", type=click.Path(exists=True, dir_okay=False), help="Kubeconfig of a token review webhook.")
 @click.option("--audit-log", type=click.Path(dir_okay=False), help="Write one JSON line per request to this file.")
 @click.option("--ephemeral", is_flag=True, help="Keep nothing: memory store, no files but the kubeconfig.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")

@@ -11,6 +11,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 
 import structlog
 from cryptography import x509
@@ -22,7 +23,7 @@ from muster.apiserver.auth.identity import ANONYMOUS, MASTERS, User, authenticat
 from muster.apiserver.auth.impersonation import impersonated
 from muster.apiserver.auth.pki import CertificateAuthority
 from muster.apiserver.auth.rbac import Decision, Rbac
-from muster.apiserver.auth.serviceaccounts import InvalidToken, TokenIssuer
+from muster.apiserver.auth.serviceaccounts import API_AUDIENCES, InvalidToken, TokenIssuer
 from muster.apiserver.auth.vault import Vault
 from muster.apiserver.cluster import Cluster
 from muster.http import Request
@@ -44,13 +45,13 @@ class Access:
         cluster: Cluster,
         vault: Vault,
         tokens: Sequence[TokenAuthenticator],
-        issuer_url: str,
+        issuer_url: Callable[[], str],
         proxy_names: Sequence[str] = (),
     ) -> None:
         self._cluster = cluster
         self.vault = vault
         self.rbac = Rbac(cluster)
-        self.issuer_url = issuer_url
+        self._issuer_url = issuer_url
         self._issuer: TokenIssuer | None = None
         self._tokens = [*tokens, self._service_account]
         self._proxy_names = frozenset(proxy_names)
@@ -59,12 +60,12 @@ class Access:
     @property
     def audiences(self) -> Sequence[str]:
         """What tokens for this API server itself are made out to."""
-        return (self.issuer_url,)
+        return API_AUDIENCES
 
     async def token_issuer(self) -> TokenIssuer:
         if self._issuer is None:
             keys = await self.vault.keys(self._cluster.clock())
-            self._issuer = TokenIssuer(self._cluster, keys.signing_key, self.issuer_url)
+            self._issuer = TokenIssuer(self._cluster, keys.signing_key, self._issuer_url())
         return self._issuer
 
     async def _service_account(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]] | None:
@@ -125,32 +126,35 @@ class Access:
 
     def _by_certificate(self, request: Request, der: bytes) -> User | None:
         """The certificate's identity, or, for a front proxy, that of the user it speaks for."""
-        memo: dict[str, tuple[User | None, bool]] = request.connection.memo.setdefault(_MEMO, {})
+        memo: dict[str, tuple[User | None, bool, datetime]] = request.connection.memo.setdefault(_MEMO, {})
         known = memo.get(self._cluster.name)
         if known is None:
             known = memo[self._cluster.name] = self._inspect(der)
-        user, is_proxy = known
+        user, is_proxy, until = known
+        if self._cluster.clock() > until:
+            return None
         if is_proxy:
             remote = request.headers.get("x-remote-user")
             if remote:
                 return self._remote_user(request, remote)
         return user
 
-    def _inspect(self, der: bytes) -> tuple[User | None, bool]:
-        """(client identity if this cluster's client CA signed it, whether it is an allowed front proxy)."""
+    def _inspect(self, der: bytes) -> tuple[User | None, bool, datetime]:
+        """(client identity if this cluster's client CA signed it, whether it is an allowed front proxy, how long it is valid)."""
+        certificate = x509.load_der_x509_certificate(der)
+        until = certificate.not_valid_after_utc
         keys = self.vault.existing()
         if keys is None:
-            return None, False
-        certificate = x509.load_der_x509_certificate(der)
+            return None, False, until
         name = _common_name(certificate)
         if _issued_by(keys.proxy_ca, certificate):
-            return None, not self._proxy_names or name in self._proxy_names
+            return None, not self._proxy_names or name in self._proxy_names, until
         if not _issued_by(keys.client_ca, certificate) or not name:
-            return None, False
+            return None, False, until
         groups = tuple(str(part.value) for part in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME))
         digest = hashlib.sha256(der).hexdigest()
         extra = {"authentication.kubernetes.io/credential-id": (f"X509SHA256={digest}",)}
-        return authenticated(User(name, groups=groups, extra=extra)), False
+        return authenticated(User(name, groups=groups, extra=extra)), False, until
 
     @staticmethod
     def _remote_user(request: Request, name: str) -> User:

@@ -22,6 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 
+API_AUDIENCES: tuple[str, ...] = ("https://kubernetes.default.svc.cluster.local",)
+"""What tokens for the API server itself are made out to. The key already tells the cluster, so this is the same for all."""
 USER_PREFIX = "system:serviceaccount:"
 _CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 _LEEWAY_SECONDS = 10
@@ -40,18 +42,29 @@ class BoundObject:
 
 
 class TokenIssuer:
-    """Signs and verifies for one cluster. `issuer` is the URL under which its OIDC discovery is served."""
+    """Signs and verifies for one cluster. `issuer` is the URL under which its OIDC discovery is served; verification goes by
+    the cluster's key alone, so tokens stay good when the server moves to another port."""
 
     def __init__(self, cluster: Cluster, key: ec.EllipticCurvePrivateKey, issuer: str) -> None:
         self._cluster = cluster
         self._key = key
         self.issuer = issuer
-        self.audiences: tuple[str, ...] = (issuer,)
+        self.audiences = API_AUDIENCES
 
     @cached_property
     def key_id(self) -> str:
         der = self._key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).rstrip(b"=").decode()
+
+    def discovery(self) -> dict[str, Any]:
+        """The OIDC discovery document with which others find the keys."""
+        return {
+            "issuer": self.issuer,
+            "jwks_uri": f"{self.issuer}/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        }
 
     def jwks(self) -> dict[str, Any]:
         numbers = self._key.public_key().public_numbers()
@@ -103,7 +116,6 @@ class TokenIssuer:
                 token,
                 self._key.public_key(),
                 algorithms=["ES256"],
-                issuer=self.issuer,
                 options={
                     "verify_aud": False,
                     "verify_exp": False,

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from muster.apiserver.controllers.aggregation import RoleAggregation
 from muster.apiserver.controllers.certificates import CertificateController
 from muster.apiserver.controllers.definitions import DefinitionController
+from muster.apiserver.controllers.expiry import BootstrapTokenExpiry, EventExpiry
 from muster.apiserver.controllers.garbage import GarbageCollector
 from muster.apiserver.controllers.manager import Controller, ControllerManager
 from muster.apiserver.controllers.namespaces import NamespaceController
+from muster.apiserver.controllers.tokensecrets import TokenSecrets
 
 if TYPE_CHECKING:
     from muster.apiserver.server import ApiServer
@@ -22,5 +24,8 @@ def builtin_controllers(server: ApiServer) -> ControllerManager:
         GarbageCollector(server),
         RoleAggregation(server),
         CertificateController(server),
+        TokenSecrets(server),
+        EventExpiry(server),
+        BootstrapTokenExpiry(server),
     ]
     return ControllerManager(server, controllers)

@@ -1,0 +1,91 @@
+"""Bearer tokens judged by somebody else: a TokenReview is posted to a configured endpoint, as kube-apiserver does with
+`--authentication-token-webhook-config-file`. Answers are cached briefly by the caller; an endpoint that cannot be reached
+authenticates nobody.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from muster.apiserver.auth.identity import User
+from muster.kube.yaml import YAMLError, load
+
+log = structlog.get_logger(__name__)
+_TIMEOUT_SECONDS = 10.0
+
+
+class WebhookConfigError(ValueError):
+    """The webhook's kubeconfig is wrong; the text names the field and the remedy."""
+
+
+@dataclass(slots=True)
+class WebhookTarget:
+    url: str
+    tls: ssl.SSLContext | None
+
+
+def load_webhook_config(path: Path) -> WebhookTarget:
+    """Reads the kubeconfig-shaped file that names the endpoint."""
+    try:
+        document = load(path.read_bytes())
+        cluster = document["clusters"][0]["cluster"]
+        url = cluster["server"]
+    except OSError as error:
+        raise WebhookConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (YAMLError, KeyError, IndexError, TypeError):
+        raise WebhookConfigError(f"{path}: expected a kubeconfig with clusters[0].cluster.server") from None
+    if not str(url).startswith("https://") and not str(url).startswith("http://127.0.0.1"):
+        raise WebhookConfigError(f"{path}: clusters[0].cluster.server must be an https:// address")
+    tls = None
+    if str(url).startswith("https://"):
+        tls = ssl.create_default_context(cafile=cluster.get("certificate-authority"))
+        user = (document.get("users") or [{}])[0].get("user") or {}
+        if user.get("client-certificate") and user.get("client-key"):
+            tls.load_cert_chain(user["client-certificate"], user["client-key"])
+    return WebhookTarget(str(url), tls)
+
+
+class TokenWebhook:
+    def __init__(self, target: WebhookTarget) -> None:
+        self._target = target
+        self._session: Any = None
+
+    async def __call__(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]] | None:
+        import aiohttp
+
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
+            self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=32))
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": list(audiences)},
+        }
+        try:
+            async with self._session.post(self._target.url, json=review, ssl=self._target.tls or False) as answer:
+                status = (await answer.json(content_type=None)).get("status") or {}
+        except (aiohttp.ClientError, TimeoutError, ValueError, AttributeError) as problem:
+            log.warning("token webhook failed", url=self._target.url, problem=repr(problem))
+            return None
+        return _identity(status, audiences)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+def _identity(status: dict[str, Any], audiences: Sequence[str]) -> tuple[User, list[str]] | None:
+    if status.get("authenticated") is not True:
+        return None
+    user = status.get("user") or {}
+    extra = {key: tuple(values) for key, values in (user.get("extra") or {}).items()}
+    accepted = [a for a in status.get("audiences") or () if a in audiences] if audiences else []
+    if audiences and not accepted:
+        return None
+    return User(user.get("username", ""), user.get("uid", ""), tuple(user.get("groups") or ()), extra), accepted

@@ -1,0 +1,97 @@
+"""Things that go by themselves when their time is over: Events after an hour, bootstrap tokens at their expiration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from muster.apiserver.auth.bootstraptokens import SECRET_TYPE, decoded_data
+from muster.apiserver.client import object_path
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.errors import ApiError
+from muster.store.api import Event
+
+if TYPE_CHECKING:
+    from muster.apiserver.server import ApiServer
+
+EVENT_LIFETIME = timedelta(hours=1)
+_SWEEP_SECONDS = 300.0
+
+
+class EventExpiry:
+    """One sweep per cluster every few minutes, from when it has events: a timer per Event would be a waste."""
+
+    name = "event expiry"
+    resources = ("/events",)
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._sweeping: set[str] = set()
+
+    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
+        return () if event.deleted or cluster.name in self._sweeping else ("sweep",)
+
+    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
+        return ("sweep",) if cluster.store.count(cluster.name, "/events") else ()
+
+    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
+        self._sweeping.add(cluster.name)
+        limit = cluster.clock() - EVENT_LIFETIME
+        client = self._server.client(cluster)
+        for event in list(cluster.scan("/events")):
+            if _last_seen(event) < limit:
+                meta = event["metadata"]
+                try:
+                    await client.delete(object_path("v1", "events", meta["namespace"], meta["name"]))
+                except ApiError as error:
+                    if error.code != 404:
+                        raise
+        if cluster.store.count(cluster.name, "/events"):
+            return _SWEEP_SECONDS
+        self._sweeping.discard(cluster.name)
+        return None
+
+
+def _last_seen(event: dict[str, object]) -> datetime:
+    meta = event["metadata"]
+    assert isinstance(meta, dict)
+    for text in (event.get("lastTimestamp"), event.get("eventTime"), meta.get("creationTimestamp")):
+        if isinstance(text, str):
+            return datetime.fromisoformat(text)
+    return datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+class BootstrapTokenExpiry:
+    name = "bootstrap token expiry"
+    resources = ("/secrets",)
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
+        mine = event.entry.key.startswith("kube-system/bootstrap-token-") and not event.deleted
+        return (event.entry.key,) if mine else ()
+
+    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
+        return [entry.key for entry in cluster.store.list(cluster.name, "/secrets", "kube-system/bootstrap-token-")]
+
+    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
+        secret = cluster.read("/secrets", key)
+        if secret is None or secret.get("type") != SECRET_TYPE:
+            return None
+        try:
+            expires = datetime.fromisoformat(decoded_data(secret).get("expiration", ""))
+        except ValueError:
+            return None
+        left = (expires - cluster.clock()).total_seconds()
+        if left > 0:
+            return left
+        namespace, _, name = key.partition("/")
+        options = {"preconditions": {"uid": secret["metadata"]["uid"]}}
+        try:
+            await self._server.client(cluster).delete(object_path("v1", "secrets", namespace, name), options)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+        return None

@@ -1,0 +1,75 @@
+"""Long-lived service-account tokens for those who ask: a Secret of type `kubernetes.io/service-account-token` gets its token filled
+in, and goes when its account goes.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from muster.apiserver.auth.serviceaccounts import BoundObject
+from muster.apiserver.client import object_path
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.errors import ApiError
+from muster.apiserver.registry.resource import Object
+from muster.store.api import Event
+
+if TYPE_CHECKING:
+    from muster.apiserver.server import ApiServer
+
+TYPE = "kubernetes.io/service-account-token"
+_NAME, _UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
+_MARK = b'"type":"kubernetes.io/service-account-token"'
+_LIFETIME = timedelta(days=3650)
+
+
+class TokenSecrets:
+    name = "service account token secrets"
+    resources = ("/secrets", "/serviceaccounts")
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
+        if event.resource == "/secrets":
+            return (event.entry.key,) if not event.deleted and _MARK in event.entry.value else ()
+        if not event.deleted:
+            return ()
+        namespace = event.entry.key.partition("/")[0]
+        return [e.key for e in cluster.store.list(cluster.name, "/secrets", namespace + "/") if _MARK in e.value]
+
+    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
+        return [entry.key for entry in cluster.store.list(cluster.name, "/secrets") if _MARK in entry.value]
+
+    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
+        secret = cluster.read("/secrets", key)
+        if secret is None or secret.get("type") != TYPE or secret["metadata"].get("deletionTimestamp"):
+            return None
+        namespace, _, name = key.partition("/")
+        annotations = secret["metadata"].get("annotations") or {}
+        account = cluster.read("/serviceaccounts", f"{namespace}/{annotations.get(_NAME, '')}")
+        path = object_path("v1", "secrets", namespace, name)
+        client = self._server.client(cluster)
+        try:
+            if account is None or annotations.get(_UID, account["metadata"]["uid"]) != account["metadata"]["uid"]:
+                await client.delete(path, {"preconditions": {"uid": secret["metadata"]["uid"]}})
+            elif "token" not in (secret.get("data") or {}):
+                await client.merge(path, await self._filled(cluster, secret, account, namespace))
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+        return None
+
+    async def _filled(self, cluster: Cluster, secret: Object, account: Object, namespace: str) -> Object:
+        issuer = await cluster.access.token_issuer()
+        now = cluster.clock()
+        bound = BoundObject("Secret", secret["metadata"]["name"], secret["metadata"]["uid"])
+        meta = account["metadata"]
+        token = issuer.issue(namespace, meta["name"], meta["uid"], issuer.audiences, now, now + _LIFETIME, bound)
+        data = {"token": token, "namespace": namespace, "ca.crt": self._server.ca_pem.decode()}
+        return {
+            "metadata": {"annotations": {_UID: meta["uid"]}},
+            "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+        }
