@@ -80,6 +80,12 @@ def test_equal_schemas_are_compiled_once() -> None:
     assert compiled_schema(version()["schema"]["openAPIV3Schema"]) is compiled_schema(version("v2")["schema"]["openAPIV3Schema"])
 
 
+def test_equal_definitions_share_their_rows_whatever_cluster_they_are_in() -> None:
+    mine, yours = {**definition(), "metadata": {"uid": "1"}}, {**definition(), "metadata": {"uid": "2"}}
+    assert compile_definition(mine)[0] is compile_definition(yours)[0]
+    assert compile_definition(mine)[0] is not compile_definition(definition(scope="Cluster"))[0]
+
+
 def test_metadata_is_typed_for_patches_and_apply() -> None:
     row, _ = only(definition())
     assert row.schema.properties["metadata"].properties["ownerReferences"].list_map_keys == ("uid",)
@@ -168,16 +174,20 @@ def test_columns_are_name_and_age_unless_declared() -> None:
 
 def test_a_deprecated_version_names_a_better_one() -> None:
     first, second = compile_definition(definition(version("v1beta1", deprecated=True, storage=True), version("v2", storage=False)))
-    assert first.custom.deprecation == "x.io/v1beta1 Thing is deprecated; use x.io/v2 Thing"
-    assert second.custom.deprecation == ""
+    assert first.deprecation == "x.io/v1beta1 Thing is deprecated; use x.io/v2 Thing"
+    assert second.deprecation == ""
     (alone,) = compile_definition(definition(version(deprecated=True, deprecationWarning="soon gone")))
-    assert alone.custom.deprecation == "soon gone"
+    assert alone.deprecation == "soon gone"
 
 
 def test_new_finalizers_without_a_domain_are_warned_about() -> None:
     _, custom = only(definition())
-    new = {"metadata": {"finalizers": ["plain", "a.b", "x.io/y", "orphan", "old"]}}
-    assert custom.warnings(new, {"metadata": {"finalizers": ["old"]}}) == [
+    new, old = thing({}), thing({})
+    new["metadata"]["finalizers"] = ["plain", "a.b", "x.io/y", "orphan", "old"]
+    old["metadata"]["finalizers"] = ["old"]
+    warnings: list[str] = []
+    assert custom.validate(new, old, warn=warnings.append) == []
+    assert warnings == [
         'metadata.finalizers: "a.b": prefer a domain-qualified finalizer name including a path (/) to avoid accidental '
         "conflicts with other finalizer writers",
         'metadata.finalizers: "plain": prefer a domain-qualified finalizer name to avoid accidental conflicts with other '

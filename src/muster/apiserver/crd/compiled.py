@@ -10,8 +10,6 @@ pruned by the schema of the version that was asked for.
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,6 +19,7 @@ from muster.apiserver.crd.cells import table_columns
 from muster.apiserver.crd.conversion import Converter, converter_for
 from muster.apiserver.crd.rules import rule_tree
 from muster.apiserver.crd.scale import check_scale
+from muster.apiserver.crd.sharing import ContentCache
 from muster.apiserver.crd.warnings import deprecation, finalizer_warnings
 from muster.apiserver.decode.errors import DecodeError
 from muster.apiserver.registry import catalog
@@ -76,20 +75,13 @@ _TYPE_FIELDS: Final[dict[str, Any]] = {
     "kind": {"type": "string"},
     "metadata": {"$ref": _OBJECT_META},
 }
-_compiled: OrderedDict[bytes, CompiledSchema] = OrderedDict()
+_schemas: Final[ContentCache[CompiledSchema]] = ContentCache(SHARED_SCHEMAS)
+_rows: Final[ContentCache[list[Resource]]] = ContentCache(SHARED_SCHEMAS)
 
 
 def compiled_schema(raw: Mapping[str, Any]) -> CompiledSchema:
     """The compiled form of a schema, shared by content."""
-    key = hashlib.sha256(orjson.dumps(raw)).digest()
-    found = _compiled.get(key)
-    if found is None:
-        found = _compiled[key] = CompiledSchema(raw)
-        if len(_compiled) > SHARED_SCHEMAS:
-            _compiled.popitem(last=False)
-    else:
-        _compiled.move_to_end(key)
-    return found
+    return _schemas.get(raw, lambda: CompiledSchema(raw))
 
 
 class CustomVersion:
@@ -206,7 +198,17 @@ class CustomVersion:
 
 
 def compile_definition(definition: Mapping[str, Any], resolve_service: ResolveService | None = None) -> list[Resource]:
-    """The rows of all served versions of a definition, under its accepted names."""
+    """The rows of all served versions of a definition, under its accepted names. Rows are shared by content, unless conversion
+    calls a webhook, whose address may depend on the cluster."""
+    spec = definition["spec"]
+    status = definition.get("status") or {}
+    if (spec.get("conversion") or {}).get("strategy") == "Webhook":
+        return _make_rows(definition, resolve_service)
+    content = [spec, status.get("acceptedNames"), status.get("storedVersions")]
+    return _rows.get(content, lambda: _make_rows(definition, None))
+
+
+def _make_rows(definition: Mapping[str, Any], resolve_service: ResolveService | None) -> list[Resource]:
     spec = definition["spec"]
     group, versions = spec["group"], spec["versions"]
     accepted = (definition.get("status") or {}).get("acceptedNames") or {}
