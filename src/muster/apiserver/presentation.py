@@ -131,10 +131,11 @@ def respond(ctx: Context, code: int, body: bytes, format: Format) -> Response:
         body, media = dump(orjson.loads(body)).encode(), YAML
     elif ctx.query.values and ctx.query.flag("pretty"):
         body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2)
-    headers = [_NO_CACHE]
-    if ctx.warnings:
-        headers += [("Warning", f"299 - {_quoted(text)}") for text in ctx.warnings]
-    return Response(code, body, headers, media)
+    return Response(code, body, [_NO_CACHE, *warning_fields(ctx.warnings)], media)
+
+
+def warning_fields(warnings: Sequence[str]) -> list[tuple[str, str]]:
+    return [("Warning", f"299 - {_quoted(text)}") for text in warnings]
 
 
 def _quoted(text: str) -> str:
