@@ -1,6 +1,6 @@
 """Things made from JSON, kept by content: a thousand clusters with the same definition share one compiled form.
 
-Bounded; what was not asked for the longest goes first. Whoever still holds a dropped thing keeps it, the next who asks makes it anew.
+Bounded; what was not asked for the longest goes first. Whoever holds a dropped thing keeps it, the next who asks makes it anew.
 """
 
 from __future__ import annotations
