@@ -141,7 +141,7 @@ def _marked(ctx: Context, resource: Resource, old: Object, options: DeleteOption
     """The object as it is after the delete request, with deletionTimestamp and the finalizers its policy asks for."""
     marked: Object = orjson.loads(orjson.dumps(old))
     meta = marked["metadata"]
-    _set_policy_finalizer(meta, options.policy)
+    _set_policy_finalizer(meta, options.policy or _default_policy(resource, meta))
     grace = _grace(resource, old, options)
     if not meta.get("deletionTimestamp"):
         meta["deletionTimestamp"] = rfc3339(ctx.cluster.clock() + timedelta(seconds=grace))
@@ -157,6 +157,11 @@ def _marked(ctx: Context, resource: Resource, old: Object, options: DeleteOption
         meta["deletionTimestamp"] = rfc3339(ctx.cluster.clock() + timedelta(seconds=grace))
         meta["deletionGracePeriodSeconds"] = grace
     return marked
+
+
+def _default_policy(resource: Resource, meta: Object) -> str:
+    decided = set(_FINALIZER.values()) & set(meta.get("finalizers") or ())
+    return "Orphan" if resource.orphans_by_default and not decided else ""
 
 
 def _set_policy_finalizer(meta: Object, policy: str) -> None:

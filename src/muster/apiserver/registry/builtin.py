@@ -82,6 +82,24 @@ CREATE_ON_UPDATE: Final = frozenset(
         (_RBAC, "roles"),
     }
 )
+RETURNS_DELETED_OBJECT: Final = frozenset(
+    {
+        ("", "namespaces"),
+        ("", "persistentvolumeclaims"),
+        ("", "persistentvolumes"),
+        ("", "pods"),
+        ("", "podtemplates"),
+        ("", "resourcequotas"),
+        ("", "serviceaccounts"),
+        ("", "services"),
+        (_STORAGE, "csidrivers"),
+        (_STORAGE, "csinodes"),
+        (_STORAGE, "storageclasses"),
+        (_STORAGE, "volumeattachments"),
+        (_STORAGE, "volumeattributesclasses"),
+    }
+)
+ORPHANS_BY_DEFAULT: Final = frozenset({("", "replicationcontrollers"), ("batch", "jobs")})
 NAME_RULES: Final[Mapping[tuple[str, str], str]] = {
     ("", "namespaces"): "dns-label",
     ("", "services"): "dns-1035-label",
@@ -151,6 +169,8 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> Resource:
         on_delete=hooks.on_delete,
         to_storage=conversion.to_storage if conversion else None,
         from_storage=conversion.from_storage if conversion else None,
+        returns_deleted_object=key in RETURNS_DELETED_OBJECT,
+        orphans_by_default=key in ORPHANS_BY_DEFAULT,
         drops_status_on_create=key != ("", "nodes"),
         name_rule=NAME_RULES.get(key, "dns-subdomain"),
     )

@@ -145,6 +145,8 @@ class Resource:
     """What every request is warned with; empty for most."""
     returns_deleted_object: bool = False
     """DELETE answers the deleted object instead of a Status (a few old kinds do)."""
+    orphans_by_default: bool = False
+    """A DELETE that names no policy leaves dependents alone instead of deleting them in the background."""
     default: Callable[[Object], None] | None = None
     """Fills defaults in place; idempotent."""
     columns: tuple[Column, ...] = ()
