@@ -40,7 +40,6 @@ from muster.kube.managedfields import (
     decode,
     encode,
     fitted,
-    identity,
     managed_fields_of,
     record_update,
     stripped,
@@ -188,25 +187,25 @@ class _Request:
             raise ApplyFailed(f"failed to create typed patch object ({_name(applied)}): {problem}") from problem
         managers = fitted(managers, self.atom, self.api_version, self.convert, live)
         merged = merge(self.atom, live, applied)
-        name = identity(self.manager or "unknown", APPLY, self.api_version, self.subresource)
-        last = managers.get(name)
         mentioned = fields_of(self.atom, applied)
         if self.reset:
             mentioned = recursive_difference(mentioned, self.reset)
-        mine = Owner(self.manager or "unknown", APPLY, self.api_version, self.subresource, mentioned, last.time if last else None)
-        managers[name] = mine
-        if last is not None and last.fields:
+        mine = Owner(self.manager or "unknown", APPLY, self.api_version, self.subresource, mentioned)
+        last = managers.get(mine.key)
+        managers[mine.key] = mine
+        if last is not None and (last.api_version != self.api_version or difference(last.fields, mentioned)):
             merged = self._without_dropped(merged, last, managers)
         change = Change(self.atom, live, merged, self.api_version, self.reset, self.convert)
-        left, taken = yield_fields(managers, change, name)
+        left, taken = yield_fields(managers, change, mine.key)
         if taken and not force:
-            raise ApplyConflict([(managers[key], path) for key in sorted(taken) for path in paths(taken[key])])
+            owners = sorted((managers[key] for key in taken), key=lambda owner: owner.identity)
+            raise ApplyConflict([(owner, path) for owner in owners for path in paths(taken[owner.key])])
         owned = stripped(mentioned)
         if owned:
-            changed = merged != live
-            left[name] = replace(mine, fields=owned, time=self.now if changed else mine.time)
+            before = last.time if last is not None else None
+            left[mine.key] = replace(mine, fields=owned, time=self.now if merged != live else before)
         else:
-            left.pop(name, None)
+            left.pop(mine.key, None)
         return merged, left
 
     def _at(self, obj: dict[str, Any], api_version: str) -> tuple[dict[str, Any], Atom] | None:

@@ -9,7 +9,7 @@ time moves only when its manager changed the object, and entries are ordered as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from muster.kube import gotext
@@ -51,6 +51,8 @@ _NEVER_OWNED: Final[FieldSet] = {
     "f:metadata": {SELF: {}, **{f"f:{name}": {} for name in _SERVER_METADATA}},
 }
 
+#: Manager, operation, API version (of updates) and subresource of an entry.
+OwnerKey = tuple[str, str, str, str]
 #: An object in another API version, with that version's schema; None where the version is gone.
 Convert = Callable[[dict[str, Any], str], "tuple[dict[str, Any], Schema] | None"]
 
@@ -61,19 +63,40 @@ class ManagedFieldsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
+    """One entry: somebody who owns these fields."""
+
     manager: str
     operation: str
     api_version: str
     subresource: str
     fields: FieldSet
     time: str | None = None
+    stored: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+    """The entry this was read from, as long as nothing changed."""
+
+    @property
+    def key(self) -> OwnerKey:
+        """What makes an entry its own: appliers keep theirs across versions."""
+        return self.manager, self.operation, "" if self.operation == APPLY else self.api_version, self.subresource
 
     @property
     def identity(self) -> str:
-        """What makes an entry its own: appliers keep theirs across versions. Written and sorted as the API writes it."""
-        return identity(self.manager, self.operation, self.api_version, self.subresource)
+        """The key as the API writes it, which decides the order among equals."""
+        parts = [f'"manager":{gotext.encode_json(self.manager)}'] if self.manager else []
+        parts.append(f'"operation":"{self.operation}"')
+        if self.operation != APPLY:
+            parts.append(f'"apiVersion":{gotext.encode_json(self.api_version)}')
+        if self.subresource:
+            parts.append(f'"subresource":{gotext.encode_json(self.subresource)}')
+        return "{" + ",".join(parts) + "}"
+
+    def owning(self, fields: FieldSet) -> Owner:
+        """The same owner of other fields."""
+        return self if fields is self.fields else replace(self, fields=fields, stored=None)
 
     def entry(self) -> dict[str, Any]:
+        if self.stored is not None:
+            return self.stored
         made: dict[str, Any] = {}
         if self.manager:
             made["manager"] = self.manager
@@ -88,18 +111,7 @@ class Owner:
         return made
 
 
-Managers = dict[str, Owner]
-"""Owners by identity."""
-
-
-def identity(manager: str, operation: str, api_version: str, subresource: str) -> str:
-    parts = [f'"manager":{gotext.encode_json(manager)}'] if manager else []
-    parts.append(f'"operation":"{operation}"')
-    if operation != APPLY:
-        parts.append(f'"apiVersion":{gotext.encode_json(api_version)}')
-    if subresource:
-        parts.append(f'"subresource":{gotext.encode_json(subresource)}')
-    return "{" + ",".join(parts) + "}"
+Managers = dict[OwnerKey, Owner]
 
 
 def decode(entries: Any, trusted: bool = False) -> Managers:
@@ -125,8 +137,9 @@ def decode(entries: Any, trusted: bool = False) -> Managers:
                 time = format_time(parse_time(time)) if time is not None else None
             except (FieldSetError, ValueError, TypeError) as problem:
                 raise ManagedFieldsError(f"error decoding set: {problem}") from problem
-        owner = Owner(entry.get("manager", ""), operation, api_version, entry.get("subresource", ""), fields, time)
-        managers[owner.identity] = owner
+        stored = entry if trusted else None
+        owner = Owner(entry.get("manager", ""), operation, api_version, entry.get("subresource", ""), fields, time, stored)
+        managers[owner.key] = owner
     return managers
 
 
@@ -198,10 +211,10 @@ class Change:
         return self._by_version[api_version]
 
 
-def yield_fields(managers: Managers, change: Change, writer: str) -> tuple[Managers, dict[str, FieldSet]]:
+def yield_fields(managers: Managers, change: Change, writer: OwnerKey | None) -> tuple[Managers, dict[OwnerKey, FieldSet]]:
     """The owners after a write took its fields from all but `writer`, and what it took from whom (gone fields not counted)."""
     left: Managers = {}
-    taken: dict[str, FieldSet] = {}
+    taken: dict[OwnerKey, FieldSet] = {}
     for name, owner in managers.items():
         if name == writer:
             left[name] = owner
@@ -216,7 +229,7 @@ def yield_fields(managers: Managers, change: Change, writer: str) -> tuple[Manag
         if seen.removed:
             fields = difference(fields, seen.removed)
         if fields:
-            left[name] = owner if fields is owner.fields else replace(owner, fields=fields)
+            left[name] = owner.owning(fields)
     return left, taken
 
 
@@ -230,8 +243,7 @@ def fitted(managers: Managers, atom: Atom, api_version: str, convert: Convert | 
             if converted is None:
                 continue
             view = atom_of(converted[1], root=True)
-        fields = after_schema_change(view, owner.fields)
-        made[name] = owner if fields is owner.fields else replace(owner, fields=fields)
+        made[name] = owner.owning(after_schema_change(view, owner.fields))
     return made
 
 
@@ -251,12 +263,12 @@ def record_update(
     """Owners after an update from old to new. Raises TypedError."""
     managers = fitted(managers, atom, api_version, convert, dict(old))
     change = Change(atom, old, new, api_version, reset, convert)
-    managers, _ = yield_fields(managers, change, "")
+    managers, _ = yield_fields(managers, change, None)
     gained = stripped(change.own.changed)
     if gained:
         writer = Owner(manager or "unknown", UPDATE, api_version, subresource, gained, now)
-        before = managers.get(writer.identity)
-        managers[writer.identity] = writer if before is None else replace(writer, fields=union(gained, before.fields))
+        before = managers.get(writer.key)
+        managers[writer.key] = writer if before is None else writer.owning(union(gained, before.fields))
     return _capped(managers)
 
 
@@ -267,20 +279,21 @@ def _capped(managers: Managers) -> Managers:
     if excess <= 0:
         return managers
     managers = dict(managers)
-    updaters.sort(key=lambda name: (managers[name].time or "", name))
-    first: dict[str, str] = {}
+    updaters.sort(key=lambda name: (managers[name].time or "", managers[name].identity))
+    first: dict[str, OwnerKey] = {}
     for name in updaters:
         if excess <= 0:
             break
         owner = managers[name]
-        bucket = identity(_ANCIENT, UPDATE, owner.api_version, "")
+        bucket = (_ANCIENT, UPDATE, owner.api_version, "")
         if owner.api_version not in first:
             first[owner.api_version] = name
             continue
         if bucket not in managers:
-            managers[bucket] = replace(managers.pop(first[owner.api_version]), manager=_ANCIENT, subresource="")
+            managers[bucket] = replace(managers.pop(first[owner.api_version]), manager=_ANCIENT, subresource="", stored=None)
         del managers[name]
-        managers[bucket] = replace(managers[bucket], fields=union(owner.fields, managers[bucket].fields), time=owner.time)
+        merged = union(owner.fields, managers[bucket].fields)
+        managers[bucket] = replace(managers[bucket], fields=merged, time=owner.time, stored=None)
         excess -= 1
     return managers
 
