@@ -63,5 +63,17 @@ def type_name(value: Any) -> str:
 
 
 def encode_json(value: Any) -> str:
-    """Compact JSON with sorted keys and `<`, `>`, `&` escaped inside strings (nothing else in JSON can contain them)."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode().translate(_HTML)
+    """Compact JSON with sorted keys, whole floats without a fraction, and `<`, `>`, `&` escaped inside strings (nothing else in
+    JSON can contain them)."""
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    if ".0" in text:
+        text = orjson.dumps(_whole_numbers(value), option=orjson.OPT_SORT_KEYS).decode()
+    return text.translate(_HTML)
+
+
+def _whole_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**63 else value
