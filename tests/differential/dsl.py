@@ -19,7 +19,10 @@ Differs = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Request:
-    """One request. `pick` reduces the body before it is kept; `until` repeats it until a part has a value."""
+    """One request. `pick` reduces the body before it is kept.
+
+    `until` repeats the request until a part has a value, `present` until a part has any.
+    """
 
     method: str
     path: str
@@ -32,6 +35,7 @@ class Request:
     save: Mapping[str, str] = field(default_factory=dict)
     pick: Callable[[Any], Any] | None = None
     until: tuple[str, Any] | None = None
+    present: str | None = None
     keep: bool = True
     differs: Differs = field(default_factory=dict)
 

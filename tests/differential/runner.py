@@ -92,14 +92,12 @@ class Run:
 
     def _request(self, step: Request) -> None:
         reply = self._send(step)
-        if step.until:
-            part, wanted = step.until
-            deadline = time.monotonic() + 20
-            while _part(_decoded(reply), part) != wanted:
-                if time.monotonic() > deadline:
-                    raise CaseFailed(f"{step.title()}: {part} did not become {wanted!r}: {reply.text[:2000]}")
-                time.sleep(0.02)
-                reply = self._send(step)
+        deadline = time.monotonic() + 20
+        while not _settled(step, _decoded(reply)):
+            if time.monotonic() > deadline:
+                raise CaseFailed(f"{step.title()}: never {step.until or step.present}: {reply.text[:2000]}")
+            time.sleep(0.02)
+            reply = self._send(step)
         body = _decoded(reply)
         for name, part in step.save.items():
             value = _part(body, part)
@@ -108,7 +106,7 @@ class Run:
             self.variables[name] = str(value)
             self.mask.remember(name, str(value))
         if not step.keep:
-            if reply.status >= 400 and not step.until:
+            if reply.status >= 400 and not (step.until or step.present):
                 raise CaseFailed(f"{step.title()}: {reply.status} {reply.text[:2000]}")
             return
         masked = self.mask.value(body) if not isinstance(body, str) else self.mask.prose(body)
@@ -130,7 +128,7 @@ class Run:
             headers=self.fill(step.headers),
             content_type=step.content_type,
             accept=step.accept,
-            user=_token(step.user),
+            user=_token(self.fill(step.user)),
         )
 
     def path(self, path: str) -> str:
@@ -223,6 +221,13 @@ class Run:
 # Columns are as wide as what stands in them, ages and generated names included.
 _GAP = re.compile(r"(?<=\S) {2,}")
 _AGE = re.compile(r"(?<![\w.:-])(?:\d+[smhd]){1,2}(?![\w.:-])")
+
+
+def _settled(step: Request, body: Any) -> bool:
+    """Whether the answer is the one the step waits for; most wait for none."""
+    if step.present:
+        return _part(body, step.present) is not None
+    return step.until is None or _part(body, step.until[0]) == step.until[1]
 
 
 def _token(user: str | None) -> str:
