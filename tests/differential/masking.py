@@ -135,4 +135,6 @@ def _without_ages(table: dict[str, Any]) -> dict[str, Any]:
         {**row, "cells": ["<age>" if index in ages else cell for index, cell in enumerate(row.get("cells", ()))]}
         for row in table.get("rows") or ()
     ]
-    return {**table, "rows": rows}
+    # Column descriptions are prose for people; ours has none.
+    columns = [{key: item for key, item in column.items() if key != "description"} for column in table["columnDefinitions"]]
+    return {**table, "columnDefinitions": columns, "rows": rows}

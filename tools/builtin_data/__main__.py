@@ -68,13 +68,12 @@ def _types(modules: dict[str, Path], schemas: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     modules = _modules()
     kubernetes = modules["k8s.io/kubernetes"]
-    schemas, descriptions = openapi.collect(kubernetes)
+    schemas = openapi.collect(kubernetes)
     files = {
         "schemas.json.gz": schemas,
-        "descriptions.json.gz": descriptions,
         "resources.json.gz": discovery.collect(kubernetes),
         "types.json.gz": _types(modules, schemas),
-        "columns.json.gz": columns.collect(kubernetes, modules),
+        "columns.json.gz": columns.collect(kubernetes),
     }
     _DATA.mkdir(parents=True, exist_ok=True)
     manifest: dict[str, Any] = {"kubernetes": KUBERNETES, "staging": STAGING, "files": {}}

@@ -1,4 +1,4 @@
-"""Component schemas of the served groups from the published OpenAPI v3 documents, once without and once as descriptions only.
+"""Component schemas of the served groups from the published OpenAPI v3 documents, without descriptions.
 
 References are shortened to their target name by keeping `$ref` as published, so that documents served to clients can use the nodes
 as they are. `default: {}` on structs and empty strings say nothing to any reader and are left out.
@@ -35,15 +35,9 @@ def _stripped(node: Any, in_properties: bool = False) -> Any:
     return found
 
 
-def _descriptions(schema: dict[str, Any]) -> dict[str, Any]:
-    fields = {name: child["description"] for name, child in schema.get("properties", {}).items() if "description" in child}
-    return {"description": schema.get("description", ""), "properties": fields}
-
-
-def collect(kubernetes: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(schemas by definition name, descriptions by definition name)."""
+def collect(kubernetes: Path) -> dict[str, Any]:
+    """Schemas by definition name."""
     schemas: dict[str, Any] = {}
-    descriptions: dict[str, Any] = {}
     for group, version in GROUP_VERSIONS:
         path = kubernetes / "api/openapi-spec/v3" / f"{document(group, version)}_openapi.json"
         for name, schema in json.loads(path.read_text())["components"]["schemas"].items():
@@ -54,5 +48,4 @@ def collect(kubernetes: Path) -> tuple[dict[str, Any], dict[str, Any]]:
                 merged = held[kinds] + [kind for kind in fresh.get(kinds, []) if kind not in held[kinds]]
                 fresh[kinds] = sorted(merged, key=lambda kind: (kind["group"], kind["version"], kind["kind"]))
             schemas[name] = fresh
-            descriptions[name] = _descriptions(schema)
-    return dict(sorted(schemas.items())), dict(sorted(descriptions.items()))
+    return dict(sorted(schemas.items()))

@@ -1,7 +1,7 @@
-"""The generated data files, each read once on first use: schemas, descriptions, discovery rows, Go struct layouts, Table columns.
+"""The generated data files, each read once on first use: schemas, discovery rows, Go struct layouts, Table columns.
 
 They come from `python -m tools.builtin_data`; `manifest.json` beside them says from which Kubernetes version. The whole set costs
-a few milliseconds and megabytes, descriptions are only read for documents that show them.
+a few milliseconds and megabytes. Descriptions are left out: they are upstream's prose, and no client needs them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,6 @@ def _load(name: str) -> Any:
 def definitions() -> Definitions:
     """Component schemas of all built-in types by OpenAPI definition name, without descriptions."""
     return Definitions(_load("schemas"))
-
-
-@cache
-def descriptions() -> dict[str, dict[str, Any]]:
-    """Definition name → {"description": …, "properties": {field: description}}, for `kubectl explain`."""
-    found: dict[str, dict[str, Any]] = _load("descriptions")
-    return found
 
 
 def discovery_rows() -> list[dict[str, Any]]:

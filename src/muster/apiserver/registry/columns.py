@@ -13,10 +13,7 @@ from muster.apiserver.registry.resource import Column, Object
 
 _PRINTER_NAMES: Final = {"MutatingWebhookConfiguration": "MutatingWebhook", "ValidatingWebhookConfiguration": "ValidatingWebhook"}
 _CREATED: Final = ".metadata.creationTimestamp"
-_API_SERVICE: Final = (
-    ("Service", "The reference to the service that hosts this API endpoint."),
-    ("Available", "Whether this service is available."),
-)
+_API_SERVICE: Final = ("Service", "Available")
 
 
 def _name(obj: Object) -> Any:
@@ -38,15 +35,15 @@ def builtin_columns() -> dict[str, tuple[Column, ...]]:
     """Kind → columns, for every kind with a printer; `DEFAULT` is the answer for the others."""
     printers = catalog.columns()
     name, age = printers["ConfigMap"][0], printers["ConfigMap"][-1]
-    service = [{"name": title, "type": "string", "description": text} for title, text in _API_SERVICE]
+    service = [{"name": title, "type": "string"} for title in _API_SERVICE]
     found = {"APIService": _columns("APIService", [name, *service, age])}
     for kind in CELLS:
         if kind not in found:
             found[kind] = _columns(kind, printers[_PRINTER_NAMES.get(kind, kind)])
     found["ServiceAccount"] = _columns("ServiceAccount", printers["ServiceAccount"])
     found[DEFAULT] = (
-        Column("Name", format="name", description=name["description"], render=_name),
-        Column("Created At", type="date", description=age["description"], render=_created),
+        Column("Name", format="name", render=_name),
+        Column("Created At", type="date", render=_created),
     )
     return found
 
@@ -60,7 +57,6 @@ def _columns(kind: str, definitions: list[dict[str, Any]]) -> tuple[Column, ...]
             name=row["name"],
             type=row["type"],
             format=row.get("format", ""),
-            description=row["description"],
             priority=row.get("priority", 0),
             path=_CREATED if row["name"] == "Age" else "",
             render=_cell(kind, row["name"]),

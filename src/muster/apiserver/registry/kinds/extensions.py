@@ -125,12 +125,21 @@ def _webhook(hook: Object, path: str, mutating: bool) -> Errors:
     return errors + _review_versions(hook.get("admissionReviewVersions") or [], f"{path}.admissionReviewVersions")
 
 
-def _match_conditions(conditions: list[Object], path: str) -> Errors:
+def expression(text: str, path: str, missing: str = "", params: bool = False) -> Errors:
+    """A condition written in CEL must compile and give a bool."""
+    if not text.strip():
+        return [required(path, missing)]
+    from muster.apiserver.admission.environment import compile_expression, environment
+
+    problem = compile_expression(text.strip(), environment(params)).problem
+    return [invalid(path, text.strip(), problem)] if problem else []
+
+
+def _match_conditions(conditions: list[Object], path: str, params: bool = False) -> Errors:
     errors: Errors = []
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
-        if not (condition.get("expression") or "").strip():
-            errors.append(required(f"{path}[{index}].expression"))
+        errors += expression(condition.get("expression") or "", f"{path}[{index}].expression", params=params)
         name = condition.get("name", "")
         if not name:
             errors.append(required(f"{path}[{index}].name"))
