@@ -35,8 +35,8 @@ lock: setup ## resolve dependencies anew into requirements/*.lock
 up: setup ## start a control plane with a hub and two managed clusters on this machine
 	$(BIN)/muster apiserver --data-dir .muster --cluster hub --cluster cluster1 --cluster cluster2
 
-test: setup lint ## unit and end-to-end tests on the embedded control plane
-	$(PYTEST) $(XDIST) tests/unit tests/e2e
+test: setup lint ## unit, end-to-end and differential tests on the embedded control plane
+	$(PYTEST) $(XDIST) tests/unit tests/e2e tests/differential
 
 peers: ## build the real kube-apiserver, etcd and the other Go peers (cached outside the tree)
 	$(MAKE) --no-print-directory -C peers
