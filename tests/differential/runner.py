@@ -93,7 +93,7 @@ class Run:
     def _request(self, step: Request) -> None:
         reply = self._send(step)
         deadline = time.monotonic() + 20
-        while not _settled(step, _decoded(reply)):
+        while not self._settled(step, _decoded(reply)):
             if time.monotonic() > deadline:
                 raise CaseFailed(f"{step.title()}: never {step.until or step.present}: {reply.text[:2000]}")
             time.sleep(0.02)
@@ -118,6 +118,13 @@ class Run:
                 "body": step.pick(masked) if step.pick else masked,
             }
         )
+
+    @staticmethod
+    def _settled(step: Request, body: Any) -> bool:
+        """Whether the answer is the one the step waits for; most wait for none."""
+        if step.present:
+            return _part(body, step.present) is not None
+        return step.until is None or _part(body, step.until[0]) == step.until[1]
 
     def _send(self, step: Request) -> Reply:
         return self.client.request(
@@ -221,13 +228,6 @@ class Run:
 # Columns are as wide as what stands in them, ages and generated names included.
 _GAP = re.compile(r"(?<=\S) {2,}")
 _AGE = re.compile(r"(?<![\w.:-])(?:\d+[smhd]){1,2}(?![\w.:-])")
-
-
-def _settled(step: Request, body: Any) -> bool:
-    """Whether the answer is the one the step waits for; most wait for none."""
-    if step.present:
-        return _part(body, step.present) is not None
-    return step.until is None or _part(body, step.until[0]) == step.until[1]
 
 
 def _token(user: str | None) -> str:

@@ -174,10 +174,10 @@ class KubePlane(ControlPlane):
         self.options = options or KubeOptions()
         self._extra: dict[str, KubePlane] = {}
         directory.mkdir(parents=True, exist_ok=True)
-        self._etcd_port, self._peer_port, self._port, self._manager_port = free_ports(4)
+        self._etcd_port, self._peer_port, self.port, self._manager_port = free_ports(4)
         self._files = kube_flags.make_files(directory)
         write_token_file(self._files.tokens)
-        url = f"https://127.0.0.1:{self._port}"
+        url = f"https://127.0.0.1:{self.port}"
         ca = self._files.ca.pair.cert
         self.cluster = Cluster("default", url, ca, directory / "kubeconfig")
         write_kubeconfig(self.kubeconfig, url, ca, {"token": self.token})
@@ -196,7 +196,7 @@ class KubePlane(ControlPlane):
             ],
             [
                 peers.need("kube-apiserver"),
-                *kube_flags.apiserver(self._files, etcd_url, self._port, audit_log=self.options.audit_log),
+                *kube_flags.apiserver(self._files, etcd_url, self.port, audit_log=self.options.audit_log),
                 *self.options.apiserver_flags,
             ],
             [
@@ -262,11 +262,11 @@ class EmbeddedPlane(ControlPlane):
         directory.mkdir(parents=True, exist_ok=True)
         tokens = directory / "tokens.csv"
         write_token_file(tokens)
-        (port,) = free_ports(1)
+        (self.port,) = free_ports(1)
         self._data = directory / "data"
         self.logs = [directory / "apiserver.log"]
         command: list[str | Path] = [peers.ROOT / ".venv/bin/muster", "apiserver", "--data-dir", self._data]
-        command += ["--port", str(port), "--token-auth-file", tokens]
+        command += ["--port", str(self.port), "--token-auth-file", tokens]
         for name in ("default", *clusters):
             command += ["--cluster", name]
         if store:
