@@ -32,14 +32,24 @@ def rfc3339(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+class StoreHealth:
+    """Whether the store took the last write; shared by all clusters of a process and shown by /readyz."""
+
+    __slots__ = ("problem",)
+
+    def __init__(self) -> None:
+        self.problem: str | None = None
+
+
 class Cluster:
     """See the module docstring. `prefix` is the URL prefix clients use ("" for the default cluster on plain paths)."""
 
-    def __init__(self, name: str, prefix: str, store: Store, clock: Clock = utc_now) -> None:
+    def __init__(self, name: str, prefix: str, store: Store, clock: Clock = utc_now, health: StoreHealth | None = None) -> None:
         self.name = name
         self.prefix = prefix
         self.store = store
         self.clock = clock
+        self.health = health or StoreHealth()
         self.resources = ResourceTable(builtin_table())
         self.access: Access
         self.admission: AdmissionChain

@@ -24,7 +24,7 @@ from muster.apiserver.auth.tokenwebhook import TokenWebhook, load_webhook_config
 from muster.apiserver.auth.vault import ClusterKeys, Vault
 from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
 from muster.apiserver.client import DirectClient
-from muster.apiserver.cluster import Clock, Cluster, utc_now
+from muster.apiserver.cluster import Clock, Cluster, StoreHealth, utc_now
 from muster.apiserver.controllers import builtin_controllers
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.metrics import Metrics
@@ -60,6 +60,7 @@ class ApiServer:
         self.config = config
         self.store = store if store is not None else open_store(config.store, config.data_dir)
         self.clusters: dict[str, Cluster] = {}
+        self.health = StoreHealth()
         self._layer: BootstrapLayer | None = None
         self._keys: ClusterKeys
         self.token_webhook = TokenWebhook(load_webhook_config(config.token_webhook)) if config.token_webhook else None
@@ -123,7 +124,7 @@ class ApiServer:
         if found is not None:
             return found
         self.store.add_cluster(name, self._layer)
-        cluster = Cluster(name, f"/clusters/{name}", self.store, self.config.clock)
+        cluster = Cluster(name, f"/clusters/{name}", self.store, self.config.clock, self.health)
         equip(self, cluster)
         keys = await cluster.access.vault.keys(self.config.clock())
         self._tls.load_verify_locations(cadata=(keys.client_ca_pem + keys.proxy_ca_pem).decode())
@@ -144,7 +145,7 @@ class ApiServer:
 
     def store_problem(self) -> str | None:
         """What keeps the store from taking writes, for readiness; None if nothing does."""
-        return None
+        return self.health.problem
 
     def client(self, cluster: Cluster, user: User = LOOPBACK) -> DirectClient:
         """An in-process client: the same pipeline without a socket."""

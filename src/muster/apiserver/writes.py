@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 import orjson
 
@@ -126,17 +125,25 @@ async def _validate(ctx: Context, resource: Resource, obj: Object, old: Object |
 
 
 async def commit(ctx: Context, resource: Resource, obj: Object, expect: int) -> Entry:
+    """Store the object; it is durable and visible when this returns."""
     stored = await to_stored(resource, obj)
-    meta = obj["metadata"]
-    key = object_key(meta.get("namespace", ""), meta["name"])
-    try:
-        entry = await ctx.cluster.store.commit(
-            ctx.cluster.name, resource.storage, key, encoder(stored, resource.type_prefix), expect
-        )
-    except Unavailable as error:
-        raise errors.internal(f"the write could not be stored: {error}") from error
+    entry = await _store(ctx, resource, stored, expect, delete=False)
     if resource.custom is not None and stored is obj:
         view(entry).rendered_for = resource.custom
+    return entry
+
+
+async def _store(ctx: Context, resource: Resource, stored: Object, expect: int, delete: bool) -> Entry:
+    cluster, meta = ctx.cluster, stored["metadata"]
+    key = object_key(meta.get("namespace", ""), meta["name"])
+    try:
+        entry = await cluster.store.commit(
+            cluster.name, resource.storage, key, encoder(stored, resource.type_prefix), expect, delete
+        )
+    except Unavailable as error:
+        cluster.health.problem = str(error)
+        raise errors.internal(f"the change could not be stored: {error}") from error
+    cluster.health.problem = None
     return entry
 
 
@@ -224,9 +231,9 @@ async def _update_once(
         resource.prepare(ctx, new, old)
     _count_generation(resource, new, old)
     await _validate(ctx, resource, new, old)
+    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     await ctx.cluster.admission.validate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
     check_grant(ctx, resource, new, old)
-    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     if new == old or only_times_differ(old, new):
         return Written(200, head)
     if options.dry_run:
@@ -260,12 +267,4 @@ def is_finished(resource: Resource, obj: Object) -> bool:
 
 async def remove(ctx: Context, resource: Resource, obj: Object, expect: int) -> Entry:
     """Delete for good; the DELETED event carries `obj`."""
-    stored = await to_stored(resource, obj)
-    meta: dict[str, Any] = obj["metadata"]
-    key = object_key(meta.get("namespace", ""), meta["name"])
-    try:
-        return await ctx.cluster.store.commit(
-            ctx.cluster.name, resource.storage, key, encoder(stored, resource.type_prefix), expect, delete=True
-        )
-    except Unavailable as error:
-        raise errors.internal(f"the deletion could not be stored: {error}") from error
+    return await _store(ctx, resource, await to_stored(resource, obj), expect, delete=True)
