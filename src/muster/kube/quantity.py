@@ -1,7 +1,7 @@
 """resource.Quantity: numbers with a suffix (`500m`, `1.5Gi`, `12e6`), exact, ordered, and printed in the API's canonical form.
 
 A quantity is an integer count of nano-units plus the format it was written in (binary SI, decimal SI or decimal exponent), which
-decides the suffix it is printed with. Values finer than one nano-unit are rounded up and away from zero; values are capped at
+decides the suffix it is printed with. Values finer than one nano-unit are rounded up and away from zero; binary ones are capped at
 2^63-1 units, as the API caps them.
 """
 
@@ -21,6 +21,7 @@ _CAP: Final = (2**63 - 1) * _NANO
 _GRAMMAR: Final = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([eEinumkKMGTP]*[-+]?\d*)", re.ASCII)
 _EXPONENT: Final = re.compile(r"[eE][-+]?\d+", re.ASCII)
 _MAX_EXPONENT: Final = 1000
+_MAX_LENGTH: Final = 1000
 _BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_NAMES: Final = {power: name for name, power in _DECIMAL_SUFFIXES.items()}
@@ -78,7 +79,7 @@ def _canonical(nanos: int, kind: str) -> str:
             units, power = units // 1024, power + 10
         return f"{sign}{units}{_BINARY_NAMES.get(power, '')}"
     digits, power = size, -9
-    while power < 18 and digits % 1000 == 0:
+    while digits % 1000 == 0 and (power < 18 or kind == DECIMAL_EXPONENT):
         digits, power = digits // 1000, power + 3
     if kind == DECIMAL_EXPONENT:
         return f"{sign}{digits}" if power == 0 else f"{sign}{digits}e{power}"
@@ -92,7 +93,7 @@ def _round_away(numerator: int, denominator: int) -> int:
 @lru_cache(maxsize=4096)
 def parse_quantity(text: str) -> Quantity:
     """Raises QuantityError with the API's message."""
-    if not text:
+    if not text or len(text) > _MAX_LENGTH:
         raise QuantityError(WRONG_FORMAT)
     found = _GRAMMAR.fullmatch(text)
     if found is None or not (found[2] or found[3]):
@@ -111,5 +112,6 @@ def parse_quantity(text: str) -> Quantity:
     power = exponent + 9 - len(fraction)
     size = digits << shift
     nanos = size * 10**power if power >= 0 else _round_away(size, 10**-power)
-    nanos = min(nanos, _CAP)
+    if kind == BINARY_SI:
+        nanos = min(nanos, _CAP)
     return Quantity(-nanos if sign == "-" else nanos, kind)

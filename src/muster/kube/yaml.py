@@ -1,13 +1,14 @@
 """YAML with the meaning Kubernetes gives it: a notation for JSON, nothing more.
 
 Compared with YAML 1.1 as PyYAML reads it: dates and base-60 numbers stay strings, `1e3` is the number 1000, `y` and `n` are
-booleans, binary and the other exotic tags are refused, map keys are strings, duplicate keys are an error (or collected, for strict
-decoding that reports all of them), and documents whose aliases multiply into something huge are refused before they are built.
+booleans, unknown tags are ignored, map keys are strings, duplicate keys are an error (or collected, for strict decoding that
+reports all of them), and documents whose aliases multiply into something huge are refused before they are built.
 `dump` writes block style with sorted keys, as kubectl does. libyaml's C parser does the scanning.
 """
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -20,8 +21,8 @@ MAX_NODES: Final = 2_000_000
 MAX_DEPTH: Final = 500
 _ALIAS_ALLOWANCE: Final = 10_000
 
-_STR, _NULL, _BOOL, _INT, _FLOAT, _MERGE = (
-    f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float", "merge")
+_STR, _NULL, _BOOL, _INT, _FLOAT, _MERGE, _BINARY = (
+    f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float", "merge", "binary")
 )
 _RESOLVERS: Final = (
     (_NULL, re.compile(r"~|null|Null|NULL|"), "~nN\0"),
@@ -49,19 +50,30 @@ for _tag, _pattern, _first in _RESOLVERS:
     _Loader.add_implicit_resolver(_tag, anchored, ["" if mark == "\0" else mark for mark in _first])
 
 
-def _integer(text: str) -> int | float | str:
+_INT64: Final = range(-(2**63), 2**63)
+
+
+def _integer(text: str) -> int | float:
+    """Octal by a leading zero, and the other prefixes; what is too long for 64 bits is a float, as in JSON."""
     plain = text.replace("_", "")
     sign = -1 if plain.startswith("-") else 1
     digits = plain.lstrip("+-")
     if digits[:2] in ("0x", "0o", "0b"):
-        return sign * int(digits[2:], {"x": 16, "o": 8, "b": 2}[digits[1]])
-    if len(digits) > 1 and digits[0] == "0":
-        return sign * int(digits, 8 if all(digit in "01234567" for digit in digits) else 10)
-    value = sign * int(digits) if len(digits) < 4300 else sign * math.inf
-    return value if -(2**63) <= value < 2**64 else float(value)
+        value = sign * int(digits[2:], {"x": 16, "o": 8, "b": 2}[digits[1]])
+    else:
+        octal = len(digits) > 1 and digits[0] == "0" and all(digit in "01234567" for digit in digits)
+        value = sign * int(digits, 8 if octal else 10)
+    return value if value in _INT64 else float(value)
 
 
-_SPECIAL: Final = {".inf": math.inf, "-.inf": -math.inf, "+.inf": math.inf, ".nan": math.nan}
+def _float(text: str) -> int | float | str:
+    value = float(text)
+    if math.isinf(value):
+        return text
+    return int(value) if value.is_integer() and int(value) in _INT64 else value
+
+
+_NOT_JSON: Final = frozenset({".inf", "-.inf", "+.inf", ".nan"})
 
 
 class _Builder:
@@ -123,20 +135,15 @@ class _Builder:
             return None
         if tag == _BOOL:
             return text.lower() in ("true", "yes", "on", "y")
+        line = node.start_mark.line + 1
+        if tag == _FLOAT and text.lower() in _NOT_JSON:
+            raise YAMLError(f"line {line}: json: unsupported value: {text}")
         try:
-            if tag == _INT:
-                return _integer(text)
-            if tag == _FLOAT:
-                special = _SPECIAL.get(text.lower())
-                value = special if special is not None else float(text)
-                if math.isinf(value) or math.isnan(value):
-                    raise YAMLError(f"line {node.start_mark.line + 1}: json: unsupported value: {text}")
-                return int(value) if value.is_integer() and -(2**63) <= value < 2**63 else value
+            if tag in (_INT, _FLOAT):
+                return _integer(text) if tag == _INT else _float(text)
+            return base64.b64decode(text, validate=True).decode() if tag == _BINARY else text
         except (ValueError, OverflowError) as problem:
-            if isinstance(problem, YAMLError):
-                raise
-            raise YAMLError(f"line {node.start_mark.line + 1}: cannot decode {text!r}") from problem
-        raise YAMLError(f"line {node.start_mark.line + 1}: tag {tag} is not supported")
+            raise YAMLError(f"line {line}: cannot decode {text[:100]!r}") from problem
 
 
 def load_all(text: str | bytes, duplicates: list[str] | None = None) -> Iterator[Any]:

@@ -22,7 +22,11 @@ from muster.kube.yaml import YAMLError, dump, dump_all, load, load_all
         ("0b101", 5),
         ("1_000", 1000),
         ("-3", -3),
-        ("18446744073709551615", 18446744073709551615),
+        ("9223372036854775807", 9223372036854775807),
+        ("18446744073709551615", 1.8446744073709552e19),
+        ("1e400", "1e400"),
+        ("!!binary aGk=", "hi"),
+        ("!mine x", "x"),
         ("2001-01-01", "2001-01-01"),
         ("2001-01-01T00:00:00Z", "2001-01-01T00:00:00Z"),
         ("1:30", "1:30"),
@@ -62,7 +66,7 @@ def test_repeated_keys_can_be_collected_instead() -> None:
     assert found == ["b[0].c", "a"]
 
 
-@pytest.mark.parametrize("text", ["a: [1", "a: b: c", "\t- a", "? [a]\n: b", "!!binary aGk=", ".inf", "\x00"])
+@pytest.mark.parametrize("text", ["a: [1", "a: b: c", "\t- a", "? [a]\n: b", "!!binary '?'", "!!int x", ".inf", "\x00"])
 def test_what_is_not_json_like_is_refused(text: str) -> None:
     with pytest.raises(YAMLError):
         load(text)
