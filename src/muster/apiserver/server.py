@@ -134,14 +134,17 @@ class ApiServer:
 
     async def handle(self, request: Request) -> Answer:
         name, path = split_cluster(request.raw_path)
-        cluster = self.clusters.get(name if name is not None else DEFAULT_CLUSTER)
+        cluster = self.clusters.get(name if name is not None else self._default_cluster())
         if cluster is None:
-            if name is None and len(self.clusters) == 1:
-                cluster = next(iter(self.clusters.values()))
-            else:
-                shown = name if name is not None else DEFAULT_CLUSTER
-                return status_response(errors.not_found_named("muster.internal", "clusters", shown))
+            # Another server on the same database may have added it.
+            if name is None or name.startswith("_") or name not in self.store.clusters():
+                return status_response(errors.not_found_named("muster.internal", "clusters", name or DEFAULT_CLUSTER))
+            cluster = await self.add_cluster(name)
         return await self._pipeline.serve(cluster, request, path)
+
+    def _default_cluster(self) -> str:
+        """Whom a path without a cluster means: `default`, or the only one there is."""
+        return next(iter(self.clusters)) if len(self.clusters) == 1 else DEFAULT_CLUSTER
 
     def store_problem(self) -> str | None:
         """What keeps the store from taking writes, for readiness; None if nothing does."""
