@@ -24,12 +24,13 @@ from muster.http.upstream import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from muster.kube.fielderrors import quote
 
 ResolveService = Callable[[str, str, int], tuple[str, int]]
 """(namespace, name, port) to (host, port); raises LookupError if there is no such service."""
 TIMEOUT_SECONDS: Final = 30
 MAX_ANSWER: Final = 64 * 1024 * 1024
-_UNTRUSTED: Final = frozenset({18, 19, 20, 21})
+_UNTRUSTED: Final = frozenset({7, 18, 19, 20, 21})
 """OpenSSL's verify codes for a chain that does not end in a trusted authority."""
 _GENERIC: Final = {
     400: "the server rejected our request for an unknown reason",
@@ -80,7 +81,7 @@ class WebhookTarget:
         """The decoded answer; raises WebhookFailed."""
         try:
             async with asyncio.timeout(seconds):
-                status, content = await self._exchange(orjson.dumps(body), seconds)
+                status, kind, content = await self._exchange(orjson.dumps(body), seconds)
         except (TimeoutError, UpstreamTimeout):
             raise WebhookFailed(f"{self._asked(seconds)}: context deadline exceeded") from None
         except UpstreamError as problem:
@@ -88,13 +89,13 @@ class WebhookTarget:
         except (ssl.SSLError, OSError, LookupError, ValueError) as problem:
             raise WebhookFailed(f"{self._asked(seconds)}: {problem}") from None
         if not 200 <= status < 300:
-            raise WebhookFailed(_refusal(status, content))
+            raise WebhookFailed(_refusal(status, kind, content))
         try:
             return orjson.loads(content)
         except orjson.JSONDecodeError as problem:
             raise WebhookFailed(f"couldn't get version/kind; json parse error: {problem}") from None
 
-    async def _exchange(self, payload: bytes, seconds: int) -> tuple[int, bytes]:
+    async def _exchange(self, payload: bytes, seconds: int) -> tuple[int, str, bytes]:
         host, port, path, server_name = self._address()
         if self._pool is None:
             self._pool = UpstreamPool(max_idle=8)
@@ -140,7 +141,7 @@ def _path(service: Mapping[str, Any]) -> str:
     return "/" + (service.get("path") or "").lstrip("/")
 
 
-async def _ask(connection: UpstreamConnection, message: bytes) -> tuple[int, bytes]:
+async def _ask(connection: UpstreamConnection, message: bytes) -> tuple[int, str, bytes]:
     connection.exchange(message, bodiless=False)
     head = await connection.answer()
     pieces: list[bytes] = []
@@ -150,7 +151,8 @@ async def _ask(connection: UpstreamConnection, message: bytes) -> tuple[int, byt
         if size > MAX_ANSWER:
             raise ValueError("the answer is too long")
         pieces.append(piece)
-    return head.status, b"".join(pieces)
+    kind = next((value for name, value in head.fields if name.lower() == "content-type"), "")
+    return head.status, kind, b"".join(pieces)
 
 
 def go_words(problem: UpstreamError) -> str:
@@ -167,22 +169,14 @@ def go_words(problem: UpstreamError) -> str:
     return problem.reason
 
 
-def _refusal(status: int, content: bytes) -> str:
-    """What a failing answer means: the message of a Status, else the code."""
-    try:
-        body = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        body = None
-    if isinstance(body, dict) and body.get("kind") == "Status" and body.get("message"):
-        return str(body["message"])
+def _refusal(status: int, kind: str, content: bytes) -> str:
+    """What a failing answer means; only a plain text says more than its code."""
+    said = content[:2048].decode("utf-8", "replace").strip() if kind.startswith("text/") else "unknown"
     if status == 403:
-        return content.decode("utf-8", "replace").strip() or "the server has forbidden the request"
+        return said
     known = _GENERIC.get(status)
     if known is not None:
         return known
-    return f"an error on the server ({quote_body(content)}) has prevented the request from succeeding"
-
-
-def quote_body(content: bytes) -> str:
-    text = content[:2048].decode("utf-8", "replace").strip()
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    if status >= 500:
+        return f"an error on the server ({quote(said)}) has prevented the request from succeeding"
+    return f"the server responded with the status code {status} but did not return more information"

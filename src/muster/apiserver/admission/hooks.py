@@ -1,8 +1,8 @@
 """One admission webhook: whether it is called, what it is asked, and what its answer means.
 
 `Hook` is compiled from one entry of a configuration and lives as long as the configuration is unchanged. An answer is held to the
-contract of AdmissionReview: right type and uid, a patch only from mutating webhooks and only together with its type. Three things can
-come of a call: an answer, a refusal (`ApiError`), or `CallFailed`, about which the failure policy decides.
+contract of AdmissionReview: right type and uid, a patch only from mutating webhooks and only together with its type. Three things
+can come of a call: an answer, a refusal (`ApiError`), or `CallFailed`, about which the failure policy decides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any, Final
 import orjson
 
 from muster.apiserver import errors
-from muster.apiserver.admission.expressions import Conditions, bindings, environment
+from muster.apiserver.admission.environment import environment
+from muster.apiserver.admission.expressions import Conditions, bindings
 from muster.apiserver.admission.matching import Matcher
 from muster.apiserver.admission.subject import Subject
 from muster.apiserver.registry.resource import Resource
@@ -28,6 +29,7 @@ from muster.kube.fielderrors import quote
 _HARMLESS: Final = ("None", "NoneOnDryRun")
 _REVIEW: Final = "AdmissionReview"
 _VERSIONS: Final = ("v1", "v1beta1")
+_REVIEWS: Final = tuple(f"admission.k8s.io/{version}" for version in _VERSIONS)
 
 
 class CallFailed(Exception):
@@ -102,6 +104,10 @@ class Hook:
     def _checked(self, reply: Any, request_id: str) -> dict[str, Any]:
         """The response part of a well-formed answer."""
         reply = reply if isinstance(reply, dict) else {}
+        if reply.get("kind") != _REVIEW or reply.get("apiVersion") not in _REVIEWS:
+            kind, version = quote(str(reply.get("kind") or "")), quote(str(reply.get("apiVersion") or ""))
+            text = f'no kind {kind} is registered for version {version} in scheme "pkg/runtime/scheme.go:111"'
+            raise self._failed(f"failed to call webhook: {text}")
         response = reply.get("response")
         problem = ""
         if not isinstance(response, dict):

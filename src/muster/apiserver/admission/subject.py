@@ -27,7 +27,6 @@ _EXEMPT: Final = frozenset(
         "mutatingadmissionpolicybindings",
     )
 )
-_OPTIONS: Final = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 
 
 def is_exempt(resource: Resource) -> bool:
@@ -97,12 +96,10 @@ class Subject:
         if self.operation == "DELETE":
             found: Object = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
             return found | {key: value for key, value in self._given.items() if key not in found and value is not None}
-        kind = "CreateOptions" if self.operation == "CREATE" else _OPTIONS.get(ctx.attributes.verb, "UpdateOptions")
+        kind = "CreateOptions" if self.operation == "CREATE" else "UpdateOptions"
         options: Object = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
         if self.dry_run:
             options["dryRun"] = ["All"]
-        if kind == "PatchOptions" and "force" in ctx.query.values:
-            options["force"] = ctx.query.flag("force")
         for field in ("fieldManager", "fieldValidation"):
             value = ctx.query.get(field)
             if value:

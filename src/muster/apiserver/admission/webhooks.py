@@ -110,7 +110,7 @@ def _patched(ctx: Context, row: Resource, obj: Object, patch: list[Any]) -> Obje
     except (PatchError, AttributeError) as problem:
         raise errors.internal(str(problem)) from None
     except errors.ApiError as problem:
-        raise errors.internal(problem.message) from None
+        raise errors.internal(problem.message.removeprefix(errors.cannot_decode(row, "").message)) from None
 
 
 def _unless_ignored(hook: Hook, problem: CallFailed) -> None:
