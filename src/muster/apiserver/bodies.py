@@ -13,6 +13,7 @@ import orjson
 from muster.apiserver import errors
 from muster.apiserver.context import Context
 from muster.apiserver.decode import DecodeError, Unrecognized, protobuf, strict
+from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, too_deep
 from muster.apiserver.negotiation import JSON, PROTOBUF, YAML, media_type
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import Object, Resource
@@ -76,7 +77,10 @@ def _parse(ctx: Context, resource: Resource, validation: str) -> tuple[Object, l
         if media == YAML:
             return _parse_yaml(body)
         if media == PROTOBUF and resource.custom is None:
-            return protobuf.decode(body, resource.api_version, resource.kind), []
+            obj = protobuf.decode(body, resource.api_version, resource.kind)
+            if may_be_deep(body) and too_deep(obj):
+                raise DecodeError(EXCEEDED)
+            return obj, []
     except Unrecognized as error:
         raise errors.bad_request(error.message(resource.kind)) from None
     except DecodeError as error:
@@ -90,6 +94,8 @@ def _parse_yaml(body: bytes) -> tuple[Object, list[str]]:
         obj = load(body, duplicates)
     except YAMLError as error:
         raise errors.bad_request(f"error parsing YAML: {error}") from None
+    if too_deep(obj):
+        raise errors.bad_request(f"error parsing YAML: {EXCEEDED}")
     if not isinstance(obj, dict):
         raise errors.bad_request("the body of the request is not an object")
     return obj, duplicates
@@ -127,6 +133,8 @@ def decode_yaml(body: bytes) -> Object:
             obj = load(body)
         except YAMLError as error:
             raise errors.bad_request(f"error decoding YAML: {error}") from None
+    if too_deep(obj):
+        raise errors.bad_request(f"error decoding YAML: {EXCEEDED}")
     if not isinstance(obj, dict):
         raise errors.bad_request("error decoding YAML: the patch is not an object")
     return obj

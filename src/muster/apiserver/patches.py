@@ -14,6 +14,7 @@ import orjson
 from muster.apiserver import errors
 from muster.apiserver.bodies import decode_yaml, finish_patched
 from muster.apiserver.context import Context
+from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, patch_may_deepen, too_deep
 from muster.apiserver.negotiation import media_type, negotiate, unsupported_patch
 from muster.apiserver.objects import object_key
 from muster.apiserver.ownership import empty_object, other_versions, reset_fields
@@ -57,6 +58,8 @@ def decoded_patch(media: str, raw: bytes) -> Any:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise errors.bad_request(f"error decoding patch: {error}") from None
+    if may_be_deep(raw) and too_deep(body):
+        raise errors.bad_request(f"error decoding patch: {EXCEEDED}")
     if media == JSON_PATCH and not isinstance(body, list):
         raise errors.bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
     if media != JSON_PATCH and not isinstance(body, dict):
@@ -85,8 +88,12 @@ def patched(media: str, old: Object, body: Any, resource: Resource) -> Object:
 def _plain_change(
     ctx: Context, resource: Resource, name: str, media: str, body: Any, options: WriteOptions
 ) -> Callable[[Object], Object]:
+    may_deepen = media == JSON_PATCH and patch_may_deepen(ctx.request.body)
+
     def change(old: Object) -> Object:
         result = patched(media, old, body, resource)
+        if may_deepen and too_deep(result):
+            raise errors.ApiError(422, "Invalid", _REJECTED, {})
         try:
             new = finish_patched(ctx, resource, result, options)
         except errors.CannotDecode as error:

@@ -7,6 +7,7 @@ entry for as long as the same compiled version is served.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,10 @@ from muster.kube.yaml import dump
 from muster.store.api import Entry
 
 _NO_CACHE = ("Cache-Control", "no-cache, private")
+WARNING_TOTAL = 4096
+"""Characters of warnings in one answer; beyond it each is cut to WARNING_ITEM."""
+WARNING_ITEM = 256
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 def present(resource: Resource, entry: Entry) -> bytes | None:
@@ -135,11 +140,20 @@ def respond(ctx: Context, code: int, body: bytes, format: Format) -> Response:
 
 
 def warning_fields(warnings: Sequence[str]) -> list[tuple[str, str]]:
-    return [("Warning", f"299 - {_quoted(text)}") for text in warnings]
+    """What fits into headers: texts without control characters, all of them cut when together they are too long."""
+    sendable = [text for text in warnings if not _CONTROL.search(text)]
+    if sum(map(len, sendable)) > WARNING_TOTAL:
+        shorter, sendable = [text[:WARNING_ITEM] for text in sendable], []
+        for text in shorter:
+            if sum(map(len, sendable)) >= WARNING_TOTAL:
+                break
+            sendable.append(text)
+    return [("Warning", f"299 - {_quoted(text)}") for text in sendable]
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    quoted = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return quoted.encode("utf-8", "replace").decode("latin-1")  # Header fields are latin-1 here, UTF-8 bytes on the wire.
 
 
 def row_for(table: ResourceTable, resource: Resource) -> Resource:

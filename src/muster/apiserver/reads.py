@@ -20,7 +20,7 @@ from muster.apiserver.negotiation import negotiate
 from muster.apiserver.objects import object_key
 from muster.apiserver.presentation import list_metadata, present, present_all, respond_entry, respond_list
 from muster.apiserver.registry.resource import Resource
-from muster.apiserver.request import ListOptions, list_options
+from muster.apiserver.request import ListOptions, list_options, number_problem
 from muster.http import Response
 from muster.store.api import Compacted, Entry
 
@@ -44,8 +44,8 @@ async def get(ctx: Context, resource: Resource, name: str) -> Response:
 
 
 def _parse_revision(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise errors.bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+    if problem := number_problem(text, 64):
+        raise errors.bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {problem}')
     return int(text)
 
 

@@ -110,10 +110,17 @@ class Query:
         text = self.values.get(name)
         if text is None or text == "":
             return None
-        try:
-            return int(text)
-        except ValueError:
-            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+        problem = number_problem(text.removeprefix("-").removeprefix("+") if text[1:2].isdigit() else text, 63)
+        if problem:
+            raise bad_request(f'strconv.ParseInt: parsing "{text}": {problem}')
+        return int(text)
+
+
+def number_problem(text: str, bits: int) -> str:
+    """Why a text is no decimal number of so many bits, in Go's words; empty if it is one."""
+    if not (text.isascii() and text.isdigit()):
+        return "invalid syntax"
+    return "" if len(text) <= 20 and int(text) < 1 << bits else "value out of range"
 
 
 @dataclass(slots=True)
@@ -150,13 +157,13 @@ def list_options(query: Query, watch: bool) -> ListOptions:
     )
     _check_list_options(options, watch)
     version = options.resource_version
-    if version and not (version.isascii() and version.isdigit()):
-        raise _bad_resource_version(version, watch)
+    if version and (problem := number_problem(version, 64)):
+        raise _bad_resource_version(version, problem, watch)
     return options
 
 
-def _bad_resource_version(text: str, watch: bool) -> ApiError:
-    problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+def _bad_resource_version(text: str, problem: str, watch: bool) -> ApiError:
+    problem = f'strconv.ParseUint: parsing "{text}": {problem}'
     if watch:
         return ApiError(500, "", f'resourceVersion: Invalid value: "{text}": {problem}')
     return bad_request(f'resourceVersion: Invalid value: "{text}": {problem}')

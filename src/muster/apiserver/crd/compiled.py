@@ -21,6 +21,7 @@ from muster.apiserver.crd.rules import rule_tree
 from muster.apiserver.crd.scale import check_scale
 from muster.apiserver.crd.sharing import ContentCache
 from muster.apiserver.crd.warnings import deprecation, finalizer_warnings
+from muster.apiserver.decode import strict
 from muster.apiserver.decode.errors import DecodeError
 from muster.apiserver.registry import catalog
 from muster.apiserver.registry.resource import Object, Resource, Scale, Subresource
@@ -50,7 +51,8 @@ _BLOCKING: Final = frozenset({NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_
 _RULES_SKIPPED: Final = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
 )
-_OBJECT_META: Final = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_META_NAME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_OBJECT_META: Final = f"#/components/schemas/{_META_NAME}"
 _VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
 
@@ -111,6 +113,8 @@ class CustomVersion:
         if problem:
             raise DecodeError(problem)
         unknown = [f"metadata.{name}" for name in clean_metadata(obj.get("metadata"))]
+        if obj.get("metadata"):
+            obj["metadata"], _ = strict.decode_typed(obj["metadata"], catalog.definitions()[_META_NAME])
         unknown += self._own.prune(obj)
         inner, malformed = coerce(obj, self._own.schema)
         if malformed is not None:

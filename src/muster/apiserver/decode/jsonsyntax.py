@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from .depth import EXCEEDED, MAX_DEPTH
+
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _LITERALS: Final = (b"true", b"false", b"null")
@@ -38,8 +40,8 @@ def _skip(text: bytes, at: int) -> int:
 
 
 def _value(text: bytes, at: int, depth: int) -> int:
-    if depth > 500:
-        raise _Broken("exceeded max depth")
+    if depth > MAX_DEPTH:
+        raise _Broken(EXCEEDED)
     first = text[at : at + 1]
     if first == b"{":
         return _members(text, at + 1, depth)

@@ -17,6 +17,7 @@ import orjson
 from muster.kube.schema import Schema
 
 from . import quantities, scalars, typed
+from .depth import EXCEEDED, may_be_deep, too_deep
 from .errors import DecodeError, Unrecognized
 from .jsonsyntax import syntax_problem
 from .layouts import Layout, TypeExpr, has_layout, layout
@@ -29,9 +30,12 @@ _LIMIT = 100
 def parse(body: bytes) -> Any:
     """Any JSON document."""
     try:
-        return orjson.loads(body)
+        value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Unrecognized(syntax_problem(body) or str(error), body) from error
+    if may_be_deep(body) and too_deep(value):
+        raise Unrecognized(EXCEEDED, body)
+    return value
 
 
 _TYPE_META = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
