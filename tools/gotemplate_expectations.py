@@ -37,7 +37,10 @@ def main() -> None:
              "missing": case.missing}
             for case in batch
         ]  # fmt: skip
-        stored += [{"t": case.text, **reply} for case, reply in zip(batch, list(oracle.ask(requests)), strict=True)]
+        for case, reply in zip(batch, oracle.ask(requests), strict=True):
+            if reply is None:
+                raise SystemExit(f"Go did not survive {case.text!r}")
+            stored.append({"t": case.text, **reply})
     oracle.close()
     lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in stored)
     head = json.dumps({"go": version, "sprig": sprig_version()})[:-1]

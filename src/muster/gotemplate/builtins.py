@@ -11,6 +11,7 @@ from urllib.parse import quote_plus
 
 from muster.gotemplate.errors import GoError
 from muster.gotemplate.golang import fmt, unicode
+from muster.gotemplate.golang.printf import sprintf
 from muster.gotemplate.limits import charge_size
 from muster.gotemplate.signature import ANY, VALUE, Func, func
 from muster.gotemplate.values import (
@@ -56,11 +57,11 @@ def _valid(value: Any) -> bool:
 
 def _uncomparable_equal(left: Any, right: Any) -> bool:
     if _valid(left) and _valid(right) and kind(left) != kind(right):
-        raise GoError(f"non-comparable types {fmt.sprintf('%s', [left])}: {go_type(left)}, {go_type(right)}: {fmt.show(right)}")
+        raise GoError(f"non-comparable types {sprintf('%s', [left])}: {go_type(left)}, {go_type(right)}: {fmt.show(right)}")
     if _is_nil(left) or _is_nil(right):
         return _is_nil(left) and _is_nil(right)
     if kind(right) in ("map", "slice", "func"):
-        raise GoError(f"non-comparable type {fmt.sprintf('%s', [right])}: {go_type(right)}")
+        raise GoError(f"non-comparable type {sprintf('%s', [right])}: {go_type(right)}")
     return go_type(left) == go_type(right) and bool(left == right)
 
 
@@ -240,7 +241,7 @@ def call(source: str, callee: Any, *args: Any) -> Any:
 
 
 def printf(text: str, *args: Any) -> str:
-    return _sized(fmt.sprintf(text, args))
+    return _sized(sprintf(text, args))
 
 
 def print_(*args: Any) -> str:

@@ -6,6 +6,7 @@ Plain JSON stands for float64, string, bool, nil, []any and map[string]any; ever
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -49,29 +50,60 @@ def oracle_directory() -> Path:
     return Path(found.stdout.strip())
 
 
+class OracleEnded(Exception):
+    """The Go process died, as it does when a value that contains itself is printed."""
+
+
 class Oracle:
     """Go's text/template with sprig, one reply per request."""
 
     def __init__(self, binary: Path) -> None:
-        self.process = subprocess.Popen([str(binary)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.binary = binary
+        self._start()
 
-    def ask(self, requests: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Replies to a batch; keep batches small enough for the pipes, or the two wait for each other."""
+    def _start(self) -> None:
+        self.process = subprocess.Popen(
+            [str(self.binary)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    def ask(self, requests: Iterable[dict[str, Any]]) -> list[dict[str, Any] | None]:
+        """Replies to a batch, None for a request that ended the process.
+
+        Keep batches small enough for the pipes, or the two sides wait for each other.
+        """
+        batch = list(requests)
+        try:
+            return list(self._exchange(batch))
+        except (OracleEnded, BrokenPipeError):
+            self._restart()
+        replies: list[dict[str, Any] | None] = []
+        for request in batch:
+            try:
+                replies += self._exchange([request])
+            except (OracleEnded, BrokenPipeError):
+                self._restart()
+                replies.append(None)
+        return replies
+
+    def _restart(self) -> None:
+        self.close()
+        self._start()
+
+    def _exchange(self, requests: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        count = 0
         for request in requests:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
-            count += 1
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()
-        for _ in range(count):
+        for _ in requests:
             line = self.process.stdout.readline()
             if not line:
-                raise RuntimeError("the Go oracle ended")
+                raise OracleEnded
             yield json.loads(line)
 
     def close(self) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(timeout=10)
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait(timeout=30)

@@ -1,6 +1,6 @@
-"""Go's `fmt`: Sprint, Sprintln and Sprintf over our values.
+"""Go's `fmt`: how values print, and Sprint and Sprintln (Sprintf is in `printf.py`).
 
-`_Printer` holds the flags of one directive and appends to a list of parts, as Go's `pp` does with its buffer. A value
+`Printer` holds the flags of one directive and appends to a list of parts, as Go's `pp` does with its buffer. A value
 with a `go_string()` method prints through it under %v %s %x %X %q (Go's Stringer). Printing charges the running
 execution for every element, so a value that contains itself ends in a limit, not in the stack.
 """
@@ -28,10 +28,8 @@ from muster.gotemplate.values import (
     kind,
 )
 
-_MAX_NUMBER = 1_000_000
 _MAX_NESTING = 200
 _BASES = {"v": 10, "d": 10, "b": 2, "o": 8, "O": 8, "x": 16, "X": 16}
-_FLAGS = {"#": "sharp", "0": "zero", "+": "plus", "-": "minus", " ": "space"}
 
 
 def sort_key(key: Any) -> tuple[int, Any]:
@@ -57,7 +55,7 @@ def sorted_items(mapping: dict[Any, Any]) -> list[tuple[Any, Any]]:
     return sorted(mapping.items(), key=lambda item: sort_key(item[0]))
 
 
-class _Printer:
+class Printer:
     __slots__ = (
         "erroring", "minus", "out", "plus", "plus_v", "precision", "sharp", "sharp_v", "space", "width", "zero",
     )  # fmt: skip
@@ -429,13 +427,13 @@ def show(value: Any) -> str:
     simple = _SIMPLE.get(value.__class__)
     if simple is not None:
         return simple(value)
-    printer = _Printer()
+    printer = Printer()
     printer.arg(value, "v")
     return printer.text()
 
 
 def sprint(args: Iterable[Any]) -> str:
-    printer, previous_string = _Printer(), True
+    printer, previous_string = Printer(), True
     for at, arg in enumerate(args):
         is_string = kind(arg) == "string"
         if at and not is_string and not previous_string:
@@ -447,154 +445,3 @@ def sprint(args: Iterable[Any]) -> str:
 
 def sprintln(args: Iterable[Any]) -> str:
     return joined(" ".join(map(show, args)) + "\n")
-
-
-class _Format:
-    """One pass over a format string; the argument position moves by Go's rules for `*` and `[n]`."""
-
-    def __init__(self, text: str, args: Sequence[Any]) -> None:
-        self.text = text
-        self.args = args
-        self.at = 0
-        self.arg = 0
-        self.reordered = False
-        self.good_index = True
-        self.printer = _Printer()
-
-    def run(self) -> str:
-        text, end, printer = self.text, len(self.text), self.printer
-        while self.at < end:
-            percent = text.find("%", self.at)
-            if percent < 0:
-                printer.out.append(text[self.at :])
-                break
-            if percent > self.at:
-                printer.out.append(text[self.at : percent])
-            self.at = percent + 1
-            self.good_index = True
-            printer.clear()
-            if not self._directive():
-                printer.out.append("%!(NOVERB)")
-                break
-        if not self.reordered and self.arg < len(self.args):
-            self._extra()
-        return printer.text()
-
-    def _directive(self) -> bool:
-        text, end, printer = self.text, len(self.text), self.printer
-        while self.at < end and text[self.at] in _FLAGS:
-            setattr(printer, _FLAGS[text[self.at]], True)
-            self.at += 1
-        after_index = self._index()
-        if self.at < end and text[self.at] == "*":
-            self.at += 1
-            width = self._int_arg()
-            if width is None:
-                printer.out.append("%!(BADWIDTH)")
-            elif width < 0:
-                printer.width, printer.minus, printer.zero = -width, True, False
-            else:
-                printer.width = width
-            after_index = False
-        else:
-            printer.width = self._number()
-            if after_index and printer.width is not None:
-                self.good_index = False
-        if self.at + 1 < end and text[self.at] == ".":
-            after_index = self._precision(after_index)
-        if not after_index:
-            self._index()
-        if self.at >= end:
-            return False
-        verb = text[self.at]
-        self.at += 1
-        self._verb("�" if "\udc80" <= verb <= "\udcff" else verb)
-        return True
-
-    def _precision(self, after_index: bool) -> bool:
-        self.at += 1
-        if after_index:
-            self.good_index = False
-        after_index = self._index()
-        if self.at < len(self.text) and self.text[self.at] == "*":
-            self.at += 1
-            precision = self._int_arg()
-            if precision is None or precision < 0:
-                self.printer.out.append("%!(BADPREC)")
-            else:
-                self.printer.precision = precision
-            return False
-        self.printer.precision = self._number() or 0
-        return after_index
-
-    def _verb(self, verb: str) -> None:
-        printer = self.printer
-        if verb == "%":
-            printer.out.append("%")
-        elif not self.good_index:
-            printer.out.append(f"%!{verb}(BADINDEX)")
-        elif self.arg >= len(self.args):
-            printer.out.append(f"%!{verb}(MISSING)")
-        else:
-            if verb in "vw":
-                printer.sharp_v, printer.sharp = printer.sharp, False
-                printer.plus_v, printer.plus = printer.plus, False
-            value = self.args[self.arg]
-            self.arg += 1
-            printer.arg(value, verb)
-
-    def _number(self) -> int | None:
-        start, value = self.at, 0
-        while self.at < len(self.text) and "0" <= self.text[self.at] <= "9":
-            if value > _MAX_NUMBER:
-                self.at = len(self.text)
-                return None
-            value = value * 10 + int(self.text[self.at])
-            self.at += 1
-        return value if self.at > start else None
-
-    def _int_arg(self) -> int | None:
-        if self.arg >= len(self.args):
-            return None
-        value = self.args[self.arg]
-        self.arg += 1
-        if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _MAX_NUMBER:
-            return None
-        return int(value)
-
-    def _index(self) -> bool:
-        """An argument index `[n]`, if one is here; true if it was well formed."""
-        if self.text[self.at : self.at + 1] != "[":
-            return False
-        self.reordered = True
-        closing = self.text.find("]", self.at)
-        if len(self.text) - self.at < 3 or closing < 0:
-            self.at += 1
-            self.good_index = False
-            return False
-        digits = self.text[self.at + 1 : closing]
-        self.at = closing + 1
-        well_formed = digits.isascii() and digits.isdigit() and len(digits) <= 7
-        if well_formed and 1 <= int(digits) <= len(self.args):
-            self.arg = int(digits) - 1
-            return True
-        self.good_index = False
-        return well_formed
-
-    def _extra(self) -> None:
-        printer = self.printer
-        printer.clear()
-        printer.out.append("%!(EXTRA ")
-        for at, value in enumerate(self.args[self.arg :]):
-            if at:
-                printer.out.append(", ")
-            if value is None:
-                printer.out.append("<nil>")
-            else:
-                printer.out.append(go_type(value) + "=")
-                printer.arg(value, "v")
-        printer.out.append(")")
-
-
-def sprintf(text: str, args: Sequence[Any]) -> str:
-    return _Format(text, args).run()

@@ -109,45 +109,62 @@ def _is_alphabet(char: str) -> bool:
     return unicode.is_letter(char) and not any(low <= ord(char) <= high for low, high in _IDEOGRAPHS)
 
 
-def _next_word(text: str) -> tuple[int, int]:
-    """The kind of the word at the start of the text, and its length."""
-    char = text[0]
-    if char == "�":
-        return _INVALID, 1
-    if _is_connector(char):
-        return _CONNECTOR, _while(text, _is_connector)
-    if unicode.is_punct(char):
-        return _PUNCT, _while(text, unicode.is_punct)
-    if unicode.is_upper(char):
-        return _UPPER, _upper_word(text)
-    if _is_alphabet(char):
-        return _LETTERS, _while(text, lambda c: _is_alphabet(c) and not unicode.is_upper(c))
-    if unicode.is_number(char):
-        return _NUMBER, _while(text, unicode.is_number)
-
-    def other(c: str) -> bool:
-        return not (_is_connector(c) or _is_alphabet(c) or unicode.is_number(c) or unicode.is_punct(c))
-
-    return _OTHER, _while(text, other)
+def _next_valid(text: str, at: int, previous: str) -> tuple[str, int]:
+    """The next rune that is UTF-8, and the size up to its end; without one, the previous rune and all that is left."""
+    for end in range(at, len(text)):
+        if text[end] != "�" and not "\udc80" <= text[end] <= "\udcff":
+            return text[end], end + 1 - at
+    return previous, len(text) - at
 
 
-def _while(text: str, inside: Callable[[str], bool]) -> int:
-    size = 1
-    while size < len(text) and inside(text[size]):
-        size += 1
+def _while(text: str, size: int, char: str, inside: Callable[[str], bool]) -> int:
+    while size < len(text):
+        char, width = _next_valid(text, size, char)
+        if not inside(char):
+            break
+        size += width
     return size
 
 
-def _upper_word(text: str) -> int:
-    if len(text) == 1:
-        return 1
-    if unicode.is_upper(text[1]):
-        size = _while(text, unicode.is_upper)
-        # "HTTPStatus" is HTTP and Status: the last capital belongs to the next word.
-        return size - 1 if size < len(text) and _is_alphabet(text[size]) else size
-    if _is_alphabet(text[1]):
-        return _while(text, lambda c: _is_alphabet(c) and not unicode.is_upper(c))
-    return 1
+def _is_small(char: str) -> bool:
+    return _is_alphabet(char) and not unicode.is_upper(char)
+
+
+def _is_other(char: str) -> bool:
+    return not (_is_connector(char) or _is_alphabet(char) or unicode.is_number(char) or unicode.is_punct(char))
+
+
+def _next_word(text: str) -> tuple[int, int]:
+    """The kind of the word at the start of the text, and its length."""
+    char, size = _next_valid(text, 0, "�")
+    if char == "�":
+        return _INVALID, size
+    if unicode.is_upper(char):
+        return _UPPER, _upper_word(text, size, char)
+    for kind, starts, inside in (
+        (_CONNECTOR, _is_connector, _is_connector),
+        (_PUNCT, unicode.is_punct, unicode.is_punct),
+        (_LETTERS, _is_alphabet, _is_small),
+        (_NUMBER, unicode.is_number, unicode.is_number),
+    ):
+        if starts(char):
+            return kind, _while(text, size, char, inside)
+    return _OTHER, _while(text, size, char, _is_other)
+
+
+def _upper_word(text: str, size: int, char: str) -> int:
+    if size == len(text):
+        return size
+    char, width = _next_valid(text, size, char)
+    if not unicode.is_upper(char):
+        return _while(text, size + width, char, _is_small) if _is_alphabet(char) else size
+    while unicode.is_upper(char):
+        size, last = size + width, width
+        if size == len(text):
+            return size
+        char, width = _next_valid(text, size, char)
+    # "HTTPStatus" is HTTP and Status: the last capital belongs to the next word.
+    return size - last if _is_alphabet(char) else size
 
 
 class _Splitter:
@@ -169,7 +186,7 @@ class _Splitter:
         if kind not in (_UPPER, _CONNECTOR):
             self.out.append(word)
             return
-        for char in word:
+        for char in _runes(word):
             if _is_connector(char):
                 self.out.append(self.connector)
             else:
@@ -222,9 +239,9 @@ class _Splitter:
 
 @WORDS.add("snakecase", "string", "string")
 def snakecase(text: str) -> str:
-    return joined(_Splitter(_runes(text), "_").run())
+    return joined(_Splitter(text, "_").run())
 
 
 @WORDS.add("kebabcase", "string", "string")
 def kebabcase(text: str) -> str:
-    return joined(_Splitter(_runes(text), "-").run())
+    return joined(_Splitter(text, "-").run())
