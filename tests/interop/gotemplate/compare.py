@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from muster.gotemplate import LimitError, Limits, Template, TemplateError
-from tests.interop.gotemplate.grammar import Grammar
+from tests.interop.gotemplate.grammar import Case, Grammar
 from tests.interop.gotemplate.wire import Oracle, oracle_directory, to_wire
 
 BATCH = 40
@@ -25,7 +25,7 @@ LIMITS = Limits(output_bytes=1 << 20, steps=100_000, seconds=20)
 class Difference(NamedTuple):
     seed: int
     text: str
-    data: Any
+    request: dict[str, Any]
     go: str
     ours: str
 
@@ -38,9 +38,13 @@ def go_result(reply: dict[str, Any]) -> str:
     return "text: " + reply.get("o", "")
 
 
-def our_result(text: str, data: Any) -> str:
+def our_result(case: Case) -> str:
     try:
-        output = Template(text, limits=LIMITS).render_bytes(data)
+        template = Template(
+            case.text, delims=(case.left, case.right), sprig=not case.plain, missing_key=case.missing or "default",
+            limits=LIMITS,
+        )  # fmt: skip
+        output = template.render_bytes(case.data)
     except LimitError as error:
         return "limit: " + str(error)
     except TemplateError as error:
@@ -56,6 +60,8 @@ def our_result(text: str, data: Any) -> str:
 EXPLAINED = [
     # Go prints addresses of pointers and functions.
     re.compile(r"0xc[0-9a-f]{9}"),
+    # Under a verb for numbers Go prints the private fields of times and versions.
+    re.compile(r"\*time\.Location|&\{%!", re.IGNORECASE),
     # The depth of template calls is limited to less than Go's 100000.
     re.compile(r"exceeded maximum template depth"),
 ]
@@ -71,19 +77,24 @@ def differences(oracle: Oracle, seed: int, count: int) -> Iterator[Difference]:
     done = 0
     while done < count:
         cases = [grammar.case() for _ in range(min(BATCH, count - done))]
-        wires = [to_wire(data) for _, data in cases]
-        results = [our_result(text, data) for text, data in cases]
+        # The data goes on the wire first: templates may change it.
+        requests = [
+            {"t": case.text, "d": to_wire(case.data), "l": case.left, "r": case.right, "plain": case.plain,
+             "missing": case.missing}
+            for case in cases
+        ]  # fmt: skip
+        results = [our_result(case) for case in cases]
         # A template that goes beyond our limits may never end in Go, or end the process: a value that contains itself
         # overflows Go's stack when it is printed.
         asked = [at for at, ours in enumerate(results) if not ours.startswith("limit: ")]
-        replies = oracle.ask({"t": cases[at][0], "d": wires[at]} for at in asked)
+        replies = oracle.ask(requests[at] for at in asked)
         for at, reply in zip(asked, replies, strict=True):
             if reply is None:
                 continue
             done += 1
             go, ours = go_result(reply), results[at]
             if go != ours and not explained(go):
-                yield Difference(seed, cases[at][0], wires[at], go, ours)
+                yield Difference(seed, cases[at].text, requests[at], go, ours)
 
 
 def main() -> None:

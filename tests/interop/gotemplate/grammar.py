@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster.gotemplate.builtins import BUILTINS
 from muster.gotemplate.signature import ANY, VALUE, Func
@@ -33,20 +33,44 @@ for _name in SPRIG:
 _PLACEHOLDERS = {"string": "string", "map": ANY_MAP, "list": ANY_SLICE, "any": ANY}
 
 
+class Case(NamedTuple):
+    text: str
+    data: Any
+    left: str
+    right: str
+    plain: bool
+    missing: str
+
+
+class Vocabulary:
+    """The functions that a template may use, by name and by what they return."""
+
+    def __init__(self, functions: dict[str, Func], shapes: list[str]) -> None:
+        self.functions = {name: func for name, func in functions.items() if name not in voc.UNSTABLE}
+        self.names = sorted(self.functions)
+        self.shapes = shapes
+        self.by_result: dict[str, list[str]] = {}
+        for name in self.names:
+            self.by_result.setdefault(self.functions[name].result, []).append(name)
+
+
 class Grammar:
     """Builds one template after another from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.functions = {name: func for name, func in {**BUILTINS, **SPRIG}.items() if name not in voc.UNSTABLE}
-        self.names = sorted(self.functions)
-        self.by_result: dict[str, list[str]] = {}
-        for name in self.names:
-            self.by_result.setdefault(self.functions[name].result, []).append(name)
+        self.with_sprig = Vocabulary({**BUILTINS, **SPRIG}, voc.SHAPES)
+        self.builtins = Vocabulary(BUILTINS, voc.PLAIN_SHAPES)
+        self.use(self.with_sprig)
+        self.left, self.right = "{{", "}}"
         self.variables: list[str] = []
         self.in_range = 0
         self.templates: list[str] = []
         self.fields: dict[str, list[str]] = {}
+
+    def use(self, vocabulary: Vocabulary) -> None:
+        self.functions, self.names = vocabulary.functions, vocabulary.names
+        self.by_result, self.shapes = vocabulary.by_result, vocabulary.shapes
 
     # Data
 
@@ -87,12 +111,33 @@ class Grammar:
 
     # Expressions
 
+    def directive(self) -> str:
+        """One directive of a format string."""
+        pick = self.random
+        flags = "".join(pick.choice("+-# 0") for _ in range(pick.choice([0, 0, 1, 2])))
+        width = pick.choice(["", "", "3", "8", "12"])
+        precision = pick.choice(["", "", "", ".0", ".2", ".5", "."])
+        return f"%{flags}{width}{precision}{pick.choice('vvdsqxXTtbcoOUeEfFgG')}"
+
     def string_literal(self, kind: str | None = None) -> str:
-        pool = voc.SPECIAL[kind] if kind else voc.STRINGS
-        text = self.random.choice(pool)
+        pick = self.random
+        if kind == "format" and pick.random() < 0.6:
+            return '"' + pick.choice(["", "a", "|"]).join(self.directive() for _ in range(pick.choice([1, 1, 2]))) + '"'
+        if kind is None and pick.random() < 0.3:
+            return '"' + "".join(pick.choice(voc.LETTERS) for _ in range(pick.randrange(9))) + '"'
+        text = pick.choice(voc.SPECIAL[kind] if kind else voc.STRINGS)
         if self.random.random() < 0.1 and "\\" not in text and "`" not in text:
             return f"`{text}`"
         return f'"{text}"'
+
+    def number(self) -> str:
+        pick = self.random
+        roll = pick.random()
+        if roll < 0.6:
+            return pick.choice(voc.NUMBERS)
+        if roll < 0.8:
+            return str(pick.randrange(-(10 ** pick.randrange(1, 19)), 10 ** pick.randrange(1, 19)))
+        return repr(pick.uniform(-1, 1) * 10.0 ** pick.randrange(-12, 25)).replace("e+", "e")
 
     def any_field(self) -> str:
         return self.random.choice(voc.FIELDS)
@@ -122,7 +167,7 @@ class Grammar:
         if type_name == "int":
             return pick.choice(voc.SMALL)
         if type_name == "float64":
-            return pick.choice(voc.NUMBERS)
+            return self.number()
         if type_name == "bool":
             return pick.choice(["true", "false", "(eq 1 1)", "(not .s)"])
         if type_name == ANY_MAP:
@@ -144,7 +189,7 @@ class Grammar:
         if roll < 0.6:
             return self.string_literal()
         if roll < 0.7:
-            return pick.choice(voc.NUMBERS)
+            return self.number()
         if roll < 0.73:
             return pick.choice(["true", "false", "nil"])
         if depth > 0:
@@ -179,7 +224,7 @@ class Grammar:
                 return self.random.choice(voc.POOLS[name])
             return self.argument(_PLACEHOLDERS[name], depth)
 
-        return re.sub("<(:?[a-z]+)>", fill, self.random.choice(voc.SHAPES)).rstrip()
+        return re.sub("<(:?[a-z]+)>", fill, self.random.choice(self.shapes)).rstrip()
 
     def command(self, depth: int, piped: bool = False) -> str:
         pick = self.random
@@ -199,9 +244,10 @@ class Grammar:
 
     def delimited(self, body: str) -> str:
         pick = self.random
-        left = pick.choice(["{{", "{{ ", "{{ ", "{{- "])
-        right = pick.choice(["}}", " }}", " }}", " -}}"])
-        return left + body + right
+        left = pick.choice(["", " ", " ", "- "])
+        # With the hub's delimiters a name must not touch the right one.
+        right = pick.choice(["" if self.right == "}}" else " ", " ", " ", " -"])
+        return self.left + left + body + right + self.right
 
     def nodes(self, depth: int) -> str:
         return "".join(self.node(depth) for _ in range(self.random.choice([1, 1, 1, 2])))
@@ -231,7 +277,8 @@ class Grammar:
         if roll < 0.96 and self.in_range:
             return self.delimited(pick.choice(["break", "continue"]))
         if roll < 0.97:
-            return pick.choice(["{{/* comment */}}", "{{- /* a */ -}}", "{{/* {{ }} */}}"])
+            comment = pick.choice(["/* comment */", "- /* a */ -", "/* {{ }} */"])
+            return self.left + comment + self.right
         return self.template(depth)
 
     def declaration(self) -> str:
@@ -274,7 +321,7 @@ class Grammar:
             in_range, self.in_range = self.in_range, 0
             body = self.nodes(depth - 1)
             self.variables, self.in_range = outer, in_range
-            return self.delimited(f'block "B{pick.randrange(3)}" {self.pipeline(0)}') + body + "{{end}}"
+            return self.delimited(f'block "B{pick.randrange(3)}" {self.pipeline(0)}') + body + self.delimited("end")
         name = pick.choice([*self.templates, "T0", "missing"])
         return self.delimited(f'template "{name}"{pick.choice(["", " .", " .m", " $"])}')
 
@@ -283,7 +330,7 @@ class Grammar:
         self.templates = []
         for number in range(self.random.choice([0, 0, 0, 0, 0, 0, 1, 2])):
             self.variables, self.in_range = [], 0
-            text += f'{{{{define "T{number}"}}}}{self.nodes(1)}{{{{end}}}}'
+            text += self.delimited(f'define "T{number}"') + self.nodes(1) + self.delimited("end")
             self.templates.append(f"T{number}")
         self.variables = []
         return text
@@ -298,10 +345,16 @@ class Grammar:
             return text[:at]
         return text[:at] + pick.choice(voc.DAMAGE if kind == 2 else voc.INSERTS) + text[at:]
 
-    def case(self) -> tuple[str, Any]:
-        """A template and its data."""
+    def case(self) -> Case:
+        """A template, its data and its options."""
+        pick = self.random
+        plain = pick.random() < 0.15
+        self.use(self.builtins if plain else self.with_sprig)
+        hub = pick.random() < 0.1
+        self.left, self.right = ("{{hub", "hub}}") if hub else ("{{", "}}")
         data = self.data()
-        text = self.definitions() + self.nodes(self.random.choice([0, 1, 1, 2]))
-        if self.random.random() < 0.08:
+        text = self.definitions() + self.nodes(pick.choice([0, 1, 1, 2]))
+        if pick.random() < 0.08:
             text = self.damaged(text)
-        return text, data
+        missing = pick.choice(["error", "zero"]) if pick.random() < 0.08 else ""
+        return Case(text, data, self.left, self.right, plain, missing)

@@ -461,3 +461,22 @@ index <indexed> <index>
 )
 DAMAGE = list("{}()|.$\"'`:=,-/*\\ \n#@é1x")
 INSERTS = ["{{", "}}", "{{end}}", "{{else}}", " -}}", "{{- ", "/*", "nil", "0x", "$"]
+LETTERS = [*"abcXYZ 019_-./:,=%$&<", "é", "日", "😀", "ß", "\\n", "\\t", '\\"', "\\\\", "\\u2028", "ǆ", "Σ", "İ"]
+PLAIN_SHAPES = words(
+    r"""
+and <any> <any>
+or <any> <any>
+printf <:format>
+printf <:format> <any>
+printf <:format> <any> <any>
+index <indexed> <index>
+slice <sliceable> <bounds>
+eq <any> <any>
+eq .i 1 2 5
+lt <any> <any>
+print <any> <any> <any>
+println <any> <any>
+len <sliceable>
+html <any> <any>
+"""
+)
