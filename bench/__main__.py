@@ -1,0 +1,55 @@
+"""`python -m bench [AREA …] [--short] [--write]`: measure, print the tables, and with --write put them into docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from bench import apiserver, gotemplate, report
+from bench.report import Row
+
+GOTEMPLATE_TEXT = """
+The same template and data in Python and in Go, in turns; best of several turns. The last two rows compare with
+go-template-utils' ResolveTemplate.
+"""
+
+
+def template_rows(short: bool) -> list[Row]:
+    return [Row(found["case"], "µs", found["ours_us"], found["go_us"], "less") for found in gotemplate.run(short)]
+
+
+AREAS: dict[str, tuple[str, str, Callable[[bool], list[Row]]]] = {
+    "apiserver": (apiserver.TITLE, apiserver.TEXT, lambda short: apiserver.run(short)),
+    "gotemplate": ("Go templates", GOTEMPLATE_TEXT, template_rows),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Ours and the peers side by side.")
+    parser.add_argument("areas", nargs="*", metavar="AREA", help=f"{', '.join(AREAS)} (all when none is given)")
+    parser.add_argument("--short", action="store_true", help="only see that everything runs; the figures mean little")
+    parser.add_argument("--write", action="store_true", help="replace docs/benchmarks.md (all areas must be measured)")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.areas if name not in AREAS]
+    if unknown:
+        parser.error(f"no such area: {', '.join(unknown)}; there are {', '.join(AREAS)}")
+    if arguments.write and (arguments.areas or arguments.short):
+        parser.error("--write needs a full run of all areas: leave out AREA and --short")
+    sections = []
+    for name in arguments.areas or AREAS:
+        title, text, measure = AREAS[name]
+        rows = measure(arguments.short)
+        print(f"\n{title}\n{report.text_table(rows)}\n", flush=True)
+        sections.append((title, text, rows))
+    if arguments.write:
+        report.write(sections)
+        print(f"written: {report.DOCUMENT}")
+    missed = [row.title for _, _, rows in sections for row in rows if row.met is False]
+    if missed and not arguments.short:
+        print(f"targets missed: {'; '.join(missed)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

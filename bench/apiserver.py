@@ -1,0 +1,211 @@
+"""The embedded API server and kube-apiserver + etcd, side by side.
+
+    python -m bench apiserver [--short]
+
+Both servers run at the same time and get the same load in turns (one after the other, the order changing every round), so
+that another process's burst harms neither side more; a figure is the median over the rounds. What is on and who asks is
+told in `bench.sides`; the load generator is peers/bench. Time to ready and memory are taken on servers of their own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bench import clusters, loadgen
+from bench.loadgen import Target
+from bench.report import Row, median
+from bench.sides import Ours, Side, Theirs
+
+TITLE = "API server"
+TEXT = """
+`muster apiserver` (one process) and kube-apiserver 1.35 + etcd on the same machine in the same run, under the same load in
+turns; medians over the rounds. On in both: TLS, token authentication, RBAC (the load's user may touch ConfigMaps through
+a ClusterRole), admission, validation, audit log at Metadata level, durable writes (SQLite `synchronous=FULL`, etcd with
+fsync). Objects are ConfigMaps of 1.1 KB. The load generator (Go, HTTP/1.1, kept connections) shares the cores with the
+servers. Memory is resident memory: ours with its controllers, the peer's without kube-controller-manager.
+"""
+VERBS = ("create", "get", "update", "patch", "apply", "delete")
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
+LISTS = {
+    "list": ("", "application/json"),
+    "list, resourceVersion=0": ("resourceVersion=0", "application/json"),
+    "list in pages of 500": ("limit=500", "application/json"),
+    "list as Table": ("", TABLE),
+    "list a tenth by label": ("labelSelector=slice%3Ds3", "application/json"),
+}
+LEAST_RATIO = 1.5
+Turn = TypeVar("Turn")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured."""
+
+    starts: int = 3
+    rounds: int = 5
+    seconds: float = 1.0
+    clients: tuple[int, ...] = (1, 16, 64)
+    pool: int = 1000
+    listed: int = 5000
+    lists: int = 10
+    watchers: tuple[int, ...] = (100, 1000)
+    writes: int = 60
+    objects: int = 20_000
+    logical: int = 1000
+
+
+SHORT = Plan(
+    starts=1,
+    rounds=1,
+    seconds=0.2,
+    clients=(1, 16),
+    pool=50,
+    listed=500,
+    lists=2,
+    watchers=(20,),
+    writes=10,
+    objects=500,
+    logical=20,
+)
+
+Figures = dict[str, dict[str, list[float]]]
+"""row → side → one figure per round"""
+
+
+def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
+    plan = SHORT if short else Plan()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
+        directory = Path(name)
+        say("starting, and memory …")
+        rows += _starts(directory, plan)
+        with _both(directory / "load") as sides:
+            targets = {side.name: side.prepare() for side in sides}
+            for clients in plan.clients:
+                say(f"verbs with {clients} clients …")
+                rows += _verbs(sides, targets, plan, clients)
+            say("lists …")
+            rows += _lists(sides, targets, plan)
+            for watchers in plan.watchers:
+                say(f"{watchers} watchers …")
+                rows += _watches(sides, targets, plan, watchers)
+    say(f"{plan.logical} logical clusters …")
+    rows += clusters.rows(plan.logical)
+    return rows
+
+
+@contextmanager
+def _both(directory: Path) -> Iterator[Sequence[Side]]:
+    sides: list[Side] = [Ours(directory / "ours"), Theirs(directory / "theirs")]
+    try:
+        for side in sides:
+            side.start()
+        yield sides
+    finally:
+        for side in sides:
+            side.discard()
+
+
+def _turns(sides: Sequence[Turn], rounds: int) -> Iterator[tuple[int, Turn]]:
+    for number in range(rounds):
+        for side in sides if number % 2 == 0 else sides[::-1]:
+            yield number, side
+
+
+def _row(figures: Figures, title: str, unit: str, better: str, target: float | None = None, limit: float | None = None) -> Row:
+    found = figures[title]
+    return Row(title, unit, median(found[Ours.name]), median(found[Theirs.name]), better, target, limit)
+
+
+def _figures() -> Figures:
+    return defaultdict(lambda: defaultdict(list))
+
+
+def _starts(directory: Path, plan: Plan) -> list[Row]:
+    """Each server alone: from its start to ready, and on the last start what it holds empty and filled."""
+    figures = _figures()
+    filled = f"memory with {plan.objects:,} objects"
+    for number, kind in _turns((Ours, Theirs), plan.starts):
+        side = kind(directory / f"start-{number}-{kind.__name__}")
+        try:
+            figures["time to ready"][side.name].append(side.start())
+            if number == plan.starts - 1:
+                time.sleep(1)
+                figures["memory idle"][side.name].append(side.memory() / 2**20)
+                target = side.prepare()
+                loadgen.run(
+                    target,
+                    "load",
+                    verb="create",
+                    clients=16,
+                    seconds=100,
+                    count=plan.objects,
+                    namespace="bench-many",
+                    prefix="many",
+                )
+                figures[filled][side.name].append(side.memory() / 2**20)
+        finally:
+            side.discard()
+    return [
+        _row(figures, "time to ready", "s", "less", limit=0.5),
+        _row(figures, "memory idle", "MiB", "less", target=4),
+        _row(figures, filled, "MiB", "less", target=4),
+    ]
+
+
+def _verbs(sides: Sequence[Side], targets: dict[str, Target], plan: Plan, clients: int) -> list[Row]:
+    speed, slowest = _figures(), _figures()
+    crowd = "1 client" if clients == 1 else f"{clients} clients"
+    for number, side in _turns(sides, plan.rounds):
+        created = 0
+        for verb in VERBS:
+            flags: dict[str, object] = {
+                "seconds": plan.seconds,
+                "clients": clients,
+                "prefix": f"c{clients}-r{number}",
+                "verb": verb,
+            }
+            if verb == "delete":
+                flags |= {"count": created, "seconds": 60}
+            elif created:
+                flags["pool"] = min(created, plan.pool)
+            result = loadgen.run(targets[side.name], "load", **flags)
+            created = created or result["requests"]
+            speed[f"{verb}, {crowd}"][side.name].append(result["per_second"])
+            slowest[f"{verb}, {crowd}: p99"][side.name].append(result["p99_ms"])
+    rows = [_row(speed, title, "/s", "more", target=LEAST_RATIO) for title in speed]
+    return rows + [_row(slowest, title, "ms", "less") for title in slowest]
+
+
+def _lists(sides: Sequence[Side], targets: dict[str, Target], plan: Plan) -> list[Row]:
+    figures = _figures()
+    for side in sides:
+        flags = {"verb": "create", "clients": 16, "seconds": 100, "count": plan.listed}
+        loadgen.run(targets[side.name], "load", namespace="bench-list", prefix="list", **flags)
+    for _, side in _turns(sides, plan.rounds):
+        for title, (query, accept) in LISTS.items():
+            result = loadgen.run(targets[side.name], "list", namespace="bench-list", query=query, accept=accept, repeat=plan.lists)
+            figures[f"{title} ({plan.listed:,} objects)"][side.name].append(result["p50_ms"])
+    return [_row(figures, title, "ms", "less", target=LEAST_RATIO) for title in figures]
+
+
+def _watches(sides: Sequence[Side], targets: dict[str, Target], plan: Plan, watchers: int) -> list[Row]:
+    calm, burst = f"watch, {watchers:,} watchers, 20 writes/s", f"watch, {watchers:,} watchers, burst"
+    figures = _figures()
+    for number, side in _turns(sides, max(1, plan.rounds - 2)):
+        flags = {"namespace": "bench-watch", "watchers": watchers, "writes": plan.writes}
+        result = loadgen.run(targets[side.name], "watch", prefix=f"calm{watchers}-{number}", rate=20, **flags)
+        figures[f"{calm}: p50"][side.name].append(result["p50_ms"])
+        figures[f"{calm}: p99"][side.name].append(result["p99_ms"])
+        result = loadgen.run(targets[side.name], "watch", prefix=f"burst{watchers}-{number}", **flags)
+        figures[f"{burst}: p99"][side.name].append(result["p99_ms"])
+        figures[burst][side.name].append(result["per_second"])
+    latencies = [_row(figures, title, "ms", "less") for title in figures if title != burst]
+    return [*latencies, _row(figures, burst, "events/s", "more")]

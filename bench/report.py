@@ -1,0 +1,105 @@
+"""Rows of a comparison, as a table on the terminal and in docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = ROOT / "docs" / "benchmarks.md"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement of both sides. `better` says what a larger figure means: "more" for throughput, "less" for time and
+    memory. `target` is the least `ratio` (how many times better ours is), or, with `limit`, the most our figure may be."""
+
+    title: str
+    unit: str
+    ours: float | None
+    theirs: float | None
+    better: str = "more"
+    target: float | None = None
+    limit: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        if not self.ours or not self.theirs:
+            return None
+        return self.ours / self.theirs if self.better == "more" else self.theirs / self.ours
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target holds; None where there is none."""
+        if self.limit is not None:
+            return self.ours is not None and self.ours <= self.limit
+        if self.target is not None:
+            return self.ratio is not None and self.ratio >= self.target
+        return None
+
+    @property
+    def wanted(self) -> str:
+        if self.limit is not None:
+            return f"≤ {shown(self.limit)} {self.unit}"
+        return f"≥ {self.target:g}×" if self.target is not None else ""
+
+    def cells(self) -> list[str]:
+        ratio = f"{self.ratio:.1f}×" if self.ratio is not None else ""
+        verdict = {True: "yes", False: "**no**", None: ""}[self.met]
+        return [self.title, self.unit, shown(self.ours), shown(self.theirs), ratio, self.wanted, verdict]
+
+
+HEADINGS = ["", "unit", "Muster", "peer", "better by", "target", "met"]
+
+
+def shown(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+def text_table(rows: Sequence[Row]) -> str:
+    table = [HEADINGS, *(row.cells() for row in rows)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(HEADINGS))]
+    aligned = [[cell.rjust(width) for cell, width in zip(line, widths, strict=True)] for line in table]
+    return "\n".join("  ".join([line[0].ljust(widths[0]), *cells[1:]]) for line, cells in zip(table, aligned, strict=True))
+
+
+def markdown_table(rows: Sequence[Row]) -> str:
+    lines = [HEADINGS, ["---", "---", *["---:"] * (len(HEADINGS) - 2)], *(row.cells() for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write(sections: Sequence[tuple[str, str, Sequence[Row]]]) -> None:
+    """Replace docs/benchmarks.md. A section is (title, what was measured and how, rows)."""
+    parts = ["# Benchmarks\n", f"{_occasion()}\n", "Made by `make bench` (`python -m bench --write`); do not edit by hand.\n"]
+    for title, text, rows in sections:
+        parts += [f"## {title}\n", f"{text.strip()}\n", f"{markdown_table(rows)}\n"]
+    DOCUMENT.parent.mkdir(exist_ok=True)
+    DOCUMENT.write_text("\n".join(parts))
+
+
+def _occasion() -> str:
+    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    model = next((line.split(":", 1)[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    machine = f"{os.cpu_count()} cores ({model}), {memory:.0f} GiB, Linux {platform.release()}"
+    return f"{today}, commit {commit.stdout.strip() or 'unknown'}, {machine}, Python {platform.python_version()}."
+
+
+def _cpuinfo() -> list[str]:
+    try:
+        return Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,3 @@
+module muster.local/peers/bench
+
+go 1.25.0
