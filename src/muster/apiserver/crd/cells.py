@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from muster.apiserver.registry import catalog
 from muster.apiserver.registry.resource import Column, Object
 from muster.kube import gotext
 from muster.kube.jsonpath import JSONPath, JSONPathError, compile_path
@@ -18,18 +17,15 @@ _AGE: Final[Raw] = {"name": "Age", "type": "date", "jsonPath": ".metadata.creati
 
 
 def table_columns(columns: Sequence[Raw] | None) -> tuple[Column, ...]:
-    printed = catalog.columns()["ConfigMap"]
-    name, age = printed[0], printed[-1]
-    shown = [Column("Name", format="name", description=name["description"], render=lambda obj: obj["metadata"].get("name", ""))]
-    for column in columns or [{**_AGE, "description": age["description"]}]:
+    shown = [Column("Name", format="name", render=lambda obj: obj["metadata"].get("name", ""))]
+    for column in columns or [_AGE]:
         path = column["jsonPath"]
-        description = column.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
         shown.append(
             Column(
                 name=column["name"],
                 type=column["type"],
                 format=column.get("format") or "",
-                description=description,
+                description=column.get("description") or "",
                 priority=column.get("priority") or 0,
                 path=path,
                 render=_cell(path, column["type"]),

@@ -1,0 +1,34 @@
+"""A server in this process, on the memory store: behaviour without sockets, as simulated clusters use it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from muster.apiserver.client import DirectClient
+from muster.apiserver.server import ApiServer, ServerConfig
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    running = ApiServer(ServerConfig(store="memory", clusters=("default", "other")))
+    await running.start()
+    yield running
+    await running.stop(grace=0.1)
+
+
+@pytest.fixture
+def client(server: ApiServer) -> DirectClient:
+    return server.client(server.clusters["default"])
+
+
+async def eventually(probe: Callable[[], Any], what: str, seconds: float = 5.0) -> Any:
+    """The first true answer of `probe`; asked on every turn of the loop until then."""
+    async with asyncio.timeout(seconds):
+        while True:
+            found = probe()
+            if found:
+                return found
+            await asyncio.sleep(0.005)
+    raise AssertionError(what)
