@@ -19,8 +19,9 @@ $(VENV)/.installed: requirements/bootstrap.lock requirements/dev.lock pyproject.
 	  echo "python3-venv is missing; installing it"; \
 	  apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
 	$(BIN)/pip install -q --require-hashes -r requirements/bootstrap.lock
-	$(BIN)/uv pip sync -q --require-hashes requirements/dev.lock
+	$(BIN)/uv pip sync -q --compile-bytecode --require-hashes requirements/dev.lock
 	$(BIN)/uv pip install -q --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 setup: $(VENV)/.installed ## create .venv with locked dependencies, muster and clusteradm
