@@ -356,12 +356,12 @@ class ExpressionCompiler:
         if is_builtin and name == "call":
             # The callee's source goes along for messages; a callee from the pipeline has only its type to show.
             exprs.insert(0, gen.const(str(args[0]) if args else "<func() Value>"))
+        ident = f"f_{name}" if name.isascii() else f"k{len(self.namespace)}"
+        self.namespace.setdefault(ident, func.call)
+        callee = gen.name(ident)
         if func.late:
-            callee = gen.item(gen.attribute(gen.name("x"), "funcs"), name)
-        else:
-            ident = f"f_{name}" if name.isascii() else f"k{len(self.namespace)}"
-            self.namespace.setdefault(ident, func.call)
-            callee = gen.name(ident)
+            bound = gen.attribute(gen.attribute(gen.name("x"), "funcs"), "get")
+            callee = gen.call(bound, [gen.const(name), callee])
         expr = gen.call(callee, exprs, self.line(name, whole))
         if before is not None:
             expr = gen.sequence(before, expr)

@@ -23,6 +23,7 @@ from muster.gotemplate.values import (
     Map,
     Slice,
     Struct,
+    byte_len,
     go_type,
     is_interface_container,
     joined,
@@ -55,10 +56,14 @@ class Execution(Meter):
         """All of the output."""
         if self.done or len(out) > CHUNK:
             self.flush(out)
-            return joined("".join(self.done))
-        text = "".join(out)
-        self.size(len(text))
-        return text if text.isascii() else joined(text)
+            text = "".join(self.done)
+        else:
+            text = "".join(out)
+        if text.isascii():
+            self.size(len(text))
+            return text
+        self.size(byte_len(text))
+        return joined(text)
 
 
 def fail(message: str, *_evaluated: Any) -> NoReturn:

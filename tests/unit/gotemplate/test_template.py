@@ -166,6 +166,7 @@ def test_late_functions_are_bound_for_each_render() -> None:
     template = Template('{{ lookup "a" }}', funcs={"lookup": lookup})
     assert template.render(bind={"lookup": lambda name: f"<{name}>"}) == "<a>"
     assert template.render(bind={"lookup": lambda name: name * 3}) == "aaa"
+    assert template.render() == ""
 
 
 def test_values_may_be_called() -> None:
