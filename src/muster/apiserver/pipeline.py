@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
-import structlog
 
 from muster.apiserver import deletion, errors, patches, reads, watches, writes
 from muster.apiserver.attributes import Attributes
@@ -19,6 +18,7 @@ from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.fairness import FairQueue
+from muster.apiserver.logs import get_logger
 from muster.apiserver.metrics import Metrics
 from muster.apiserver.negotiation import JSON
 from muster.apiserver.presentation import warning_fields
@@ -29,7 +29,7 @@ from muster.http import Request, Response, StreamResponse, Takeover
 if TYPE_CHECKING:
     from muster.apiserver.audit import Audit
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Answer = Response | StreamResponse | Takeover
 SubresourceHandler = Callable[[Context, Resource, str], Awaitable[Answer]]

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-import structlog
-
 from muster.apiserver import errors
 from muster.apiserver.audit import Audit
 from muster.apiserver.auth.identity import LOOPBACK, MASTERS, User
@@ -27,6 +25,7 @@ from muster.apiserver.client import DirectClient
 from muster.apiserver.cluster import Clock, Cluster, StoreHealth, utc_now
 from muster.apiserver.controllers import builtin_controllers
 from muster.apiserver.fairness import FairQueue
+from muster.apiserver.logs import get_logger
 from muster.apiserver.metrics import Metrics
 from muster.apiserver.pipeline import Answer, Pipeline, status_response
 from muster.apiserver.request import split_cluster
@@ -34,7 +33,7 @@ from muster.apiserver.wiring import build_pipeline, equip
 from muster.http import HttpServer, Request, Response, server_context
 from muster.store import Store, open_store
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 DEFAULT_CLUSTER = "default"
 _SYSTEM = "_system"
 _SERVING_LIFETIME = timedelta(days=365)

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import click
-import structlog
 
+from muster.apiserver import logs
 from muster.apiserver.auth.statictokens import TokenFileError, load_token_file
 from muster.apiserver.auth.tokenwebhook import WebhookConfigError
 from muster.apiserver.server import DEFAULT_CLUSTER, ApiServer, ServerConfig
@@ -31,7 +31,7 @@ def run(
     ephemeral: bool,
     verbose: bool,
 ) -> None:
-    _configure_logs(verbose)
+    logs.set_level(logs.DEBUG if verbose else logs.INFO)
     directory = Path(data_dir)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
@@ -56,20 +56,6 @@ def run(
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port") from None
-
-
-def _configure_logs(verbose: bool) -> None:
-    level = 10 if verbose else 20
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(bool_as_flag=False),
-        ],
-    )
 
 
 async def _serve(config: ServerConfig, directory: Path) -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-import structlog
-
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.hooks import CallFailed, Hook
@@ -19,12 +17,13 @@ from muster.apiserver.admission.subject import Subject, is_exempt
 from muster.apiserver.bodies import finish_patched
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
+from muster.apiserver.logs import get_logger
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions
 from muster.kube.fielderrors import quote
 from muster.kube.jsonpatch import PatchError, apply_json_patch
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 MUTATING: Final = "admissionregistration.k8s.io/mutatingwebhookconfigurations"
 VALIDATING: Final = "admissionregistration.k8s.io/validatingwebhookconfigurations"
 _AS_DECODED: Final = WriteOptions(field_validation="Ignore")

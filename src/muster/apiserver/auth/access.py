@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
-import structlog
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
@@ -26,9 +25,10 @@ from muster.apiserver.auth.rbac import Decision, Rbac
 from muster.apiserver.auth.serviceaccounts import API_AUDIENCES, InvalidToken, TokenIssuer
 from muster.apiserver.auth.vault import Vault
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.logs import get_logger
 from muster.http import Request
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 TokenAuthenticator = Callable[[str, Sequence[str]], Awaitable[tuple[User, list[str]] | None]]
 """(token, wanted audiences) → (identity, accepted audiences), or None if the token is not of its kind. Raises ApiError 401."""

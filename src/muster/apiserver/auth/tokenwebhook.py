@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from muster.apiserver.auth.identity import User
+from muster.apiserver.logs import get_logger
 from muster.kube.yaml import YAMLError, load
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 _TIMEOUT_SECONDS = 10.0
 
 

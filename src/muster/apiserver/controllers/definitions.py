@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import orjson
-import structlog
 
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
+from muster.apiserver.logs import get_logger
 from muster.apiserver.objects import metadata, shared
 from muster.apiserver.registry.resource import Object
 from muster.store.api import Event
@@ -22,7 +22,7 @@ from muster.store.api import Event
 if TYPE_CHECKING:
     from muster.apiserver.server import ApiServer
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _VERSION = "apiextensions.k8s.io/v1"
 

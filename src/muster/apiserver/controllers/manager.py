@@ -12,15 +12,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-import structlog
-
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.logs import get_logger
 from muster.store.api import Event
 
 if TYPE_CHECKING:
     from muster.apiserver.server import ApiServer
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 WORKERS = 8
 _FIRST_DELAY, _LONGEST_DELAY = 0.05, 60.0
 
