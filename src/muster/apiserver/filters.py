@@ -63,6 +63,8 @@ def build_filter(resource: Resource, options: ListOptions) -> Filter:
     names: list[tuple[bool, bool, str]] = []
     for term in terms:
         path, value, equal = term.path, term.value, term.operator != "!="
+        if not path and not value:
+            continue  # the real server reads a bare operator as no condition at all
         if path in ("metadata.name", "metadata.namespace"):
             names.append((path == "metadata.name", equal, value))
         elif path in resource.selectable:

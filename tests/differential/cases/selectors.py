@@ -59,6 +59,8 @@ FIELDS = (
     "type!=Opaque",
     "metadata.name=a,metadata.name=b",
     "",
+    "=",
+    "metadata.name=a,!=",
 )
 BAD_FIELDS = ("data.k=1", "metadata.labels=a", "metadata.name", "metadata.name>a", "metadata.name in (a)", "=a", "spec.x=1")
 
