@@ -18,6 +18,7 @@ from muster.gotemplate.signature import ANY, VALUE, Func
 from muster.gotemplate.sprig import SPRIG
 from muster.gotemplate.values import ANY_MAP, ANY_SLICE, Int64, Map, Slice, Struct, Uint8
 from tests.interop.gotemplate import vocabulary as voc
+from tests.interop.gotemplate.inputs import INPUTS
 
 BY_FUNCTION: dict[str, list[str | None]] = {
     "semver": ["version"], "semverCompare": ["constraint", "version"], "toDate": ["layout", None],
@@ -345,9 +346,18 @@ class Grammar:
             return text[:at]
         return text[:at] + pick.choice(voc.DAMAGE if kind == 2 else voc.INSERTS) + text[at:]
 
+    def reading_case(self) -> Case:
+        """A function that parses, on texts that are nearly right."""
+        pick = self.random
+        first, second, templates = pick.choice(INPUTS)
+        texts = ["".join(pick.choice(pieces) for _ in range(pick.randrange(7))) for pieces in (first, second)]
+        return Case(pick.choice(templates), {"a": texts[0], "b": texts[1]}, "{{", "}}", False, "")
+
     def case(self) -> Case:
         """A template, its data and its options."""
         pick = self.random
+        if pick.random() < 0.15:
+            return self.reading_case()
         plain = pick.random() < 0.15
         self.use(self.builtins if plain else self.with_sprig)
         hub = pick.random() < 0.1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench import gotemplate as bench
+
 from muster.gotemplate import Template
 from tests.interop.gotemplate.wire import Oracle, oracle_directory, to_wire
 

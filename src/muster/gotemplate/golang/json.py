@@ -154,10 +154,22 @@ def _clean(value: Any) -> Any:
     return value
 
 
-def unmarshal(text: str) -> Any:
-    """The value of a JSON text, numbers as float64; raises GoError with Go's text."""
+def _number_or_none(text: str) -> float | None:
+    value = float(text)
+    return None if math.isinf(value) else value
+
+
+def unmarshal(text: str, *, lenient: bool = False) -> Any:
+    """The value of a JSON text, numbers as float64; raises GoError with Go's text.
+
+    A number that no float64 holds is an error, but Go still gives the rest of the value: `lenient` asks for that.
+    """
+    number = _number_or_none if lenient else _number
     try:
-        value = json.loads(text.strip(" \t\r\n"), parse_int=_number, parse_float=_number, parse_constant=_no_constant)
+        value = json.loads(text.strip(" \t\r\n"), parse_int=number, parse_float=number, parse_constant=_no_constant)
+    except GoError:
+        check(text)
+        raise
     except (ValueError, RecursionError):
         check(text)
         raise GoError("exceeded max depth") from None

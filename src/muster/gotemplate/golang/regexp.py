@@ -33,7 +33,11 @@ _MESSAGES = {
     "pattern too large - compile failed": "expression too large",
 }
 _SPECIAL = frozenset("\\.+*?()|[]{}^$")
-_REFUSED = re.compile(rb"\\Q.*?(?:\\E|$)|\\(?P<any>C)|\\.|(?P<count>\{[0-9]+(?:,[0-9]*)?\})|(?P<name>\(\?P?<[^>]*>)", re.DOTALL)
+_REFUSED = re.compile(
+    rb"\\Q.*?(?:\\E|$)|\\(?P<any>C)|\\.|(?P<count>\{[0-9]{9,}(?:,[0-9]*)?\}|\{[0-9]+,[0-9]{9,}\})|(?P<name>\(\?P?<[^>]*>)",
+    re.DOTALL,
+)
+_LARGE_COUNT = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}\Z")
 _WORD = re.compile(rb"[A-Za-z0-9_]+\Z")
 Match = tuple[tuple[int, int], ...]
 
@@ -46,7 +50,7 @@ def _refuse_what_go_refuses(pattern: bytes) -> None:
     for found in _REFUSED.finditer(pattern):
         if found["any"]:
             raise _error("invalid escape sequence", "\\C")
-        if found["count"] and any(int(number) > 1000 for number in re.findall(rb"[0-9]+", found["count"])):
+        if found["count"]:
             raise _error("invalid repeat count", found["count"].decode())
         if found["name"]:
             name = found["name"].split(b"<", 1)[1][:-1]
@@ -59,6 +63,9 @@ def _go_error(message: str, pattern: str) -> GoError:
     if reason == "invalid perl operator" and part in ("(?<=", "(?<!"):
         rest = pattern[pattern.index(part) :]
         return _error("invalid named capture", rest[: rest.index(">") + 1] if ">" in rest else rest)
+    count = _LARGE_COUNT.search(part) if reason == "bad repetition operator" else None
+    if count and max(int(number) for number in count[0][1:-1].split(",") if number) > 1000:
+        return _error("invalid repeat count", count[0])
     if reason == "invalid UTF-8":
         part = pattern[next(at for at, char in enumerate(pattern) if "\udc80" <= char <= "\udcff") :]
     return _error(_MESSAGES.get(reason, reason), part)

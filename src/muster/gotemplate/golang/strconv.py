@@ -157,7 +157,8 @@ def _underscores_ok(text: str) -> bool:
     return before != "_"
 
 
-_DIGITS = {2: "[01]+", 8: "[0-7]+", 10: "[0-9]+", 16: "[0-9a-fA-F]+"}
+_DIGITS = {base: re.compile(digits) for base, digits in ((2, "[01]+"), (8, "[0-7]+"), (10, "[0-9]+"), (16, "[0-9a-fA-F]+"))}
+_MAX_UINT = (1 << 64) - 1
 
 
 def _parse_digits(text: str, base: int) -> int:
@@ -174,9 +175,12 @@ def _parse_digits(text: str, base: int) -> int:
                 base, text = {"x": 16, "b": 2, "o": 8}[prefix], text[2:]
             elif len(text) > 1:
                 base, text = 8, text[1:]
-    if not re.fullmatch(_DIGITS[base], text):
+    digits = _DIGITS[base].match(text)
+    value = int(digits[0], base) if digits else 0
+    # Go reads digit by digit: a number that is too large is noticed before what follows it.
+    if value <= _MAX_UINT and (not digits or digits.end() < len(text)):
         raise GoError(INVALID_SYNTAX)
-    return int(text, base)
+    return value
 
 
 class NumError(GoError):

@@ -191,18 +191,17 @@ class _Parser:
         if not match:
             raise _Bad
         self.rest = self.rest[match.end() :]
-        sign, hours, minutes, seconds = match.groups()
-        parts = [hours, minutes or "00", seconds or "00"]
-        if not all(_TWO_DIGITS.fullmatch(part) for part in parts):
-            raise _Bad
-        hour, minute, second = map(int, parts)
-        for value, limit, unit in ((hour, 24, "hour"), (minute, 60, "minute"), (second, 60, "second")):
-            if value > limit:
+        offset, size = 0, 3600
+        for digits, limit, unit in zip(match.groups()[1:], (24, 60, 60), ("hour", "minute", "second"), strict=True):
+            if not _TWO_DIGITS.fullmatch(digits or "00"):
+                raise _Bad
+            if int(digits or 0) > limit:
                 self.fields.out_of_range = f"time zone offset {unit}"
-        if sign not in "+-":
+            offset += int(digits or 0) * size
+            size //= 60
+        if match[1] not in "+-":
             raise _Bad
-        offset = (hour * 60 + minute) * 60 + second
-        self.fields.offset = -offset if sign == "-" else offset
+        self.fields.offset = -offset if match[1] == "-" else offset
 
     def _zone(self) -> None:
         if self.rest.startswith("UTC"):

@@ -132,7 +132,7 @@ def b32dec(text: str) -> str:
 @ENCODINGS.add("fromJson", "string")
 def from_json(text: str) -> Any:
     try:
-        return gojson.unmarshal(text)
+        return gojson.unmarshal(text, lenient=True)
     except GoError:
         return None
 

@@ -231,16 +231,18 @@ def _constraint(text: str) -> Constraint:
     return Constraint(match.group(1) or "", version, dirty, minor_dirty, patch_dirty)
 
 
+def _matchable(text: str) -> str:
+    """The text without bytes that are not UTF-8, which RE2 does not take; no version has one."""
+    return text if text.isascii() else "".join("�" if "\udc80" <= char <= "\udcff" else char for char in text)
+
+
 def parse_constraints(text: str) -> list[list[Constraint]]:
     """Alternatives, each a list of constraints that must all hold."""
-    if not text.isascii():
-        # No constraint has such a character; the first alternative that does is the one Go names.
-        raise GoError(f"improper constraint: {next(part for part in text.split('||') if not part.isascii())}")
-    for found in list(_RANGE.finditer(text)):
+    for found in list(_RANGE.finditer(_matchable(text))):
         text = text.replace(found.group(0), f">= {found.group(1)}, <= {found.group(11)} ", 1)
     groups = []
     for alternative in text.split("||"):
-        if not _VALID.search(alternative):
+        if not _VALID.search(_matchable(alternative)):
             raise GoError(f"improper constraint: {alternative}")
         parts = [found.group(0) for found in _FIND.finditer(alternative)] or [alternative]
         groups.append([_constraint(part) for part in parts])
