@@ -92,7 +92,7 @@ class Run:
 
     def _request(self, step: Request) -> None:
         reply = self._send(step)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 10
         while not self._settled(step, _decoded(reply)):
             if time.monotonic() > deadline:
                 raise CaseFailed(f"{step.title()}: never {step.until or step.present}: {reply.text[:2000]}")
