@@ -23,6 +23,29 @@ IDLE, HEAD, BODY, BUSY, SENDING, CLOSING = range(6)
 """Waiting for a request, the rest of a head, the rest of a body, the handler, the client to take an answer, the end."""
 
 
+class _Gone:
+    """Stands where the transport was once the connection is lost: a TLS transport and its protocol hold each other, and a
+    connection that held on to them would keep their buffers until a full garbage collection."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+_GONE = _Gone()
+
+
 class Flow(asyncio.BufferedProtocol):
     __slots__ = (
         "_held",
@@ -69,6 +92,9 @@ class Flow(asyncio.BufferedProtocol):
 
     def _resumed(self) -> None:
         """The client has taken enough of what was written."""
+
+    def _let_go(self) -> None:
+        self._transport = _GONE
 
     def pause_reading(self) -> None:
         if not self._reading_paused and not self._transport.is_closing():

@@ -98,6 +98,7 @@ class ServerConnection(Flow):
         if self.reader.receiving is not None and self.reader.receiving.body_stream is not None:
             self.reader.receiving.body_stream.tear()
         self.reader.drop()
+        self._let_go()
         self._unfed = self._held = b""
         self._out = None
         if self._writer is not None:

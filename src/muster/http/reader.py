@@ -43,6 +43,11 @@ class _RejectedError(Exception):
     """Stops the parser from within a callback; what to answer is in `ready` already."""
 
 
+def _no_body(request: Request, length: int | None, chunked: bool) -> BodyStream | None:
+    """For a reader whose connection has gone."""
+    return None
+
+
 class RequestReader:
     __slots__ = (
         "_carried",
@@ -260,8 +265,9 @@ class RequestReader:
         return self._raw_bytes > 0 and self.receiving is None
 
     def drop(self) -> None:
-        """Break the cycle with the parser, so that a closed connection is freed at once."""
+        """Break the cycles with the parser and the connection, so that a closed connection is freed at once."""
         self._parser = None
+        self._open_body = _no_body
         self.ended = True
         self.ready.clear()
         self._parts.clear()
