@@ -18,6 +18,7 @@ from muster.apiserver.negotiation import JSON, PROTOBUF, YAML, media_type
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions
+from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.yaml import YAMLError, load
 
 _BUILTIN_BODIES = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
@@ -111,7 +112,9 @@ def _check_type(resource: Resource, obj: Object) -> None:
     if resource.custom is not None:
         if not kind:
             text = orjson.dumps(obj).decode()
-            raise errors.cannot_decode(resource, f"Object 'Kind' is missing in '{text}'")
+            shown = text if len(text) <= 30 else f"{text[:30]} ..."
+            problem = f"Object 'Kind' is missing in '{text}' ({shown})"
+            raise errors.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): {problem}")
         if not version:
             text = orjson.dumps(obj).decode()
             raise errors.cannot_decode(resource, f"Object 'apiVersion' is missing in '{text}'")
@@ -120,6 +123,9 @@ def _check_type(resource: Resource, obj: Object) -> None:
             f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
         )
     if kind and kind != resource.kind:
+        if resource.custom is not None:
+            name = str((obj.get("metadata") or {}).get("name") or "")
+            raise errors.invalid(resource.group, kind, name, [invalid_field("kind", kind, f"must be {resource.kind}")])
         problem = f'no kind "{kind}" is registered for version "{resource.api_version}"'
         raise errors.bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {problem}')
 
