@@ -30,6 +30,7 @@ _KEPT_BASE = 58
 _OPAQUE = {
     "continue": "<continue>",
     "storageVersionHash": None,
+    "kubernetes.io/description": "<description>",
 }
 
 

@@ -75,7 +75,7 @@ def delete_options(ctx: Context) -> DeleteOptions:
 
 
 async def delete(ctx: Context, resource: Resource, name: str) -> Response:
-    format = negotiate(ctx.accept, single=True)
+    format = negotiate(ctx.accept)
     options = delete_options(ctx)
     namespace = ctx.namespace_of(resource)
     outcome = await delete_object(ctx, resource, namespace, name, options)

@@ -13,8 +13,8 @@ import orjson
 
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.errors import not_acceptable
-from muster.apiserver.negotiation import JSON, YAML, accept_clauses, negotiate
+from muster.apiserver.errors import not_produced
+from muster.apiserver.negotiation import ACCEPTED, JSON, YAML, accept_clauses, negotiate
 from muster.apiserver.presentation import respond
 from muster.apiserver.registry.resource import Resource
 from muster.http import Response
@@ -255,5 +255,5 @@ def _wants_aggregated(accept: str) -> bool:
         elif clause.media in ("*/*", JSON, YAML):
             return False
     if accept:
-        raise not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf")
+        raise not_produced(ACCEPTED)
     return False

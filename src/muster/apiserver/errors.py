@@ -158,6 +158,37 @@ def not_acceptable(media_types: str) -> ApiError:
     return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {media_types}")
 
 
+def not_produced(media_types: str) -> ApiError:
+    """A built-in route refuses an Accept header that names none of its media types before it looks at their parameters."""
+    return ApiError(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {media_types}", {})
+
+
+def wrong_number(requested: str, shown: str, is_list: bool) -> ApiError:
+    """Metadata of a list asked in the form for one object, or the other way round."""
+    found = "a list" if is_list else "not a list"
+    return ApiError(406, "NotAcceptable", f"you requested {requested}, but the requested object is {found} (*{shown})")
+
+
+def unknown_inclusion(value: str) -> ApiError:
+    text = f"includeObject: Invalid value: {value!r}".replace("'", '"')
+    return bad_request(f"Unable to convert to Table as requested: {text}: must be 'Metadata', 'Object', 'None', or empty")
+
+
+def bad_revision(text: str, problem: str, verb: str) -> ApiError:
+    """A resourceVersion that is no number; only lists tell the client that it is to blame."""
+    message = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {problem}'
+    return bad_request(f"invalid resource version: {message}") if verb == "list" else ApiError(500, "", message)
+
+
+def bad_continue(problem: str) -> ApiError:
+    return bad_request(f"invalid continue token: continue key is not valid: {problem}")
+
+
+def unsupported_patch() -> ApiError:
+    """What a built-in route says of a body it does not consume; `unsupported_media_type` is the word of custom resources."""
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+
 def unsupported_media_type(media_types: str) -> ApiError:
     return ApiError(
         415,

@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from muster.apiserver.errors import ApiError, not_acceptable
+from muster.apiserver.errors import not_acceptable, not_produced
 
 JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 ACCEPTED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+WATCHED = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+_PRODUCED = frozenset({"*/*", JSON, YAML, PROTOBUF})
 _TRANSFORMS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
 
 
@@ -69,9 +71,8 @@ def accept_clauses(header: str) -> tuple[Clause, ...]:
 
 
 @lru_cache(maxsize=512)
-def negotiate(header: str, transforms: bool = True, single: bool = False) -> Format:
-    """The best format for an Accept header. `transforms`: the endpoint can answer Tables and metadata; `single`: it answers
-    one object (a PartialObjectMetadataList is then not acceptable, and the other way round)."""
+def negotiate(header: str, transforms: bool = True) -> Format:
+    """The best format for an Accept header. `transforms`: the endpoint can answer Tables and metadata."""
     if not header or header == "*/*":
         return PLAIN_JSON
     for clause in accept_clauses(header):
@@ -86,24 +87,25 @@ def negotiate(header: str, transforms: bool = True, single: bool = False) -> For
         version = clause.get("v")
         if version not in ("v1", "v1beta1"):
             continue
-        if wanted == ("PartialObjectMetadataList" if single else "PartialObjectMetadata"):
-            continue
         return Format(media, wanted, version)
     raise not_acceptable(ACCEPTED)
+
+
+@lru_cache(maxsize=512)
+def check_produced(header: str, streams: bool) -> None:
+    """A built-in route looks at bare media types before anything else; `streams`: it also serves watches."""
+    if header and _PRODUCED.isdisjoint(part.partition(";")[0].strip() for part in header.split(",")):
+        raise not_produced(f"{ACCEPTED}, {WATCHED}" if streams else ACCEPTED)
+
+
+@lru_cache(maxsize=512)
+def error_media(header: str) -> str:
+    """JSON or YAML for an error: it is shown even to a client that accepts neither."""
+    wanted = (clause.media for clause in accept_clauses(header))
+    return next((YAML if media == YAML else JSON for media in wanted if media in (JSON, YAML, "*/*")), JSON)
 
 
 @lru_cache(maxsize=256)
 def media_type(content_type: str) -> str:
     """The bare media type of a Content-Type header; JSON where nothing is said."""
     return content_type.partition(";")[0].strip().lower() or JSON
-
-
-def unsupported_patch(media: str, supported: tuple[str, ...], custom: bool) -> ApiError:
-    if custom:
-        text = ", ".join(supported)
-        return ApiError(
-            415,
-            "UnsupportedMediaType",
-            f"the body of the request was in an unknown format - accepted media types include: {text}",
-        )
-    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type")

@@ -15,7 +15,7 @@ from muster.apiserver import errors
 from muster.apiserver.bodies import decode_yaml, finish_patched
 from muster.apiserver.context import Context
 from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, patch_may_deepen, too_deep
-from muster.apiserver.negotiation import media_type, negotiate, unsupported_patch
+from muster.apiserver.negotiation import media_type, negotiate
 from muster.apiserver.objects import object_key
 from muster.apiserver.ownership import empty_object, other_versions, reset_fields
 from muster.apiserver.registry.resource import Object, Resource
@@ -40,11 +40,11 @@ _REJECTED = "the server rejected our request due to an error in our request"
 
 
 async def patch(ctx: Context, resource: Resource, name: str) -> Response:
-    negotiate(ctx.accept, single=True)
+    negotiate(ctx.accept)
     media = media_type(ctx.request.headers.get("content-type") or "")
     supported = CUSTOM_PATCHES if resource.custom is not None else BUILTIN_PATCHES
     if media not in supported:
-        raise unsupported_patch(media, supported, resource.custom is not None)
+        raise errors.unsupported_patch() if resource.custom is None else errors.unsupported_media_type(", ".join(supported))
     if media == APPLY_YAML:
         return await _apply(ctx, resource, name)
     options = write_options(ctx.query, "PatchOptions")

@@ -20,11 +20,12 @@ from muster.apiserver.context import Context
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.logs import get_logger
 from muster.apiserver.metrics import Metrics
-from muster.apiserver.negotiation import JSON
-from muster.apiserver.presentation import warning_fields
+from muster.apiserver.negotiation import JSON, check_produced, error_media
+from muster.apiserver.presentation import NO_CACHE, warning_fields
 from muster.apiserver.registry.resource import Resource, Subresource
 from muster.apiserver.request import Query, parse_target
 from muster.http import Request, Response, StreamResponse, Takeover
+from muster.kube.yaml import dump
 
 if TYPE_CHECKING:
     from muster.apiserver.audit import Audit
@@ -34,6 +35,7 @@ log = get_logger(__name__)
 Answer = Response | StreamResponse | Takeover
 SubresourceHandler = Callable[[Context, Resource, str], Awaitable[Answer]]
 """Answers a subresource that is not stored with its parent: token, scale, eviction, …"""
+_ITEM_VERBS = frozenset({"get", "update", "patch", "delete"})
 CreateHandler = Callable[[Context, Resource], Awaitable[Answer]]
 """Answers create of a kind that is never stored: reviews."""
 
@@ -82,7 +84,7 @@ class Pipeline:
             warnings = ctx.warnings
             answer = await self._authorized(ctx)
         except errors.ApiError as error:
-            answer = status_response(error, warnings)
+            answer = status_response(error, warnings, error_media(request.headers.get("accept") or ""))
         finally:
             fairness.in_flight -= 1
         code = 101 if isinstance(answer, Takeover) else answer.status
@@ -100,28 +102,26 @@ class Pipeline:
             proxied = await ctx.cluster.aggregator.serve(ctx)
             if proxied is not None:
                 return proxied
-            return await self._non_resource(ctx) or _page_not_found()
+            return _uncached(await self._non_resource(ctx) or _unrouted(ctx))
         resource = ctx.cluster.resources.get(attributes.group, attributes.version, attributes.resource)
         if resource is None:
             proxied = await ctx.cluster.aggregator.serve(ctx)
-            return proxied if proxied is not None else self._unknown(ctx)
+            return proxied if proxied is not None else _unrouted(ctx)
         if resource.deprecation:
             ctx.warn(resource.deprecation)
         if not _in_scope(attributes, resource):
-            raise errors.method_not_allowed() if resource.namespaced and not attributes.name else errors.no_such_resource()
+            if resource.namespaced and not attributes.name:
+                raise errors.method_not_allowed()
+            return _unrouted(ctx)
         if attributes.subresource:
             return await self._subresource(ctx, resource)
         return await self._verb(ctx, resource)
 
-    def _unknown(self, ctx: Context) -> Answer:
-        attributes = ctx.attributes
-        if ctx.cluster.resources.has_group(attributes.group):
-            raise errors.no_such_resource()
-        return _page_not_found()
-
     async def _verb(self, ctx: Context, resource: Resource) -> Answer:
         verb, method = ctx.attributes.verb, ctx.request.method
         name = _object_name(ctx)
+        if name and _ITEM_VERBS.isdisjoint(resource.verbs):
+            raise errors.no_such_resource()
         if (
             method == "HEAD"
             or verb not in resource.verbs
@@ -129,6 +129,8 @@ class Pipeline:
             or (not name and verb in ("update", "patch"))
         ):
             raise errors.method_not_allowed()
+        if resource.custom is None:
+            check_produced(ctx.accept, streams=verb in ("list", "watch"))
         if verb == "get":
             return await reads.get(ctx, resource, name)
         if verb == "list":
@@ -153,6 +155,8 @@ class Pipeline:
             raise errors.no_such_resource()
         if attributes.verb not in sub.verbs or ctx.request.method == "HEAD":
             raise errors.method_not_allowed()
+        if resource.custom is None:
+            check_produced(ctx.accept, streams=False)
         special = self._subresources.get((resource.storage, sub.name)) or self._subresources.get(("*", sub.name))
         if special is not None:
             return await special(ctx, resource, attributes.name)
@@ -171,20 +175,35 @@ def _object_name(ctx: Context) -> str:
 def _in_scope(attributes: Attributes, resource: Resource) -> bool:
     """Whether the path has a namespace exactly where the resource wants one; reading across all namespaces is fine, and a
     namespace's own path names it."""
-    if bool(attributes.namespace) == resource.namespaced or resource.storage == "/namespaces":
+    if resource.storage == "/namespaces":
+        return attributes.namespace in ("", attributes.name)
+    if bool(attributes.namespace) == resource.namespaced:
         return True
     return resource.namespaced and attributes.verb in ("list", "watch")
 
 
-def _page_not_found() -> Response:
-    return Response(404, b"404 page not found\n", [("X-Content-Type-Options", "nosniff")], "text/plain; charset=utf-8")
+def _unrouted(ctx: Context) -> Response:
+    """A path nobody serves: the groups that come with the server answer a Status, everything else is a plain 404."""
+    segments = ctx.attributes.path.split("/")
+    if segments[1] == "api" or (segments[1] == "apis" and len(segments) > 2 and ctx.cluster.resources.is_builtin(segments[2])):
+        raise errors.no_such_resource()
+    headers = [NO_CACHE, ("X-Content-Type-Options", "nosniff")]
+    return Response(404, b"404 page not found\n", headers, "text/plain; charset=utf-8")
 
 
-def status_response(error: errors.ApiError, warnings: Sequence[str] = ()) -> Response:
-    headers = [("Cache-Control", "no-cache, private"), *warning_fields(warnings)]
+def _uncached(answer: Answer) -> Answer:
+    """Everything that does not say otherwise is for this client and this moment only."""
+    if isinstance(answer, Response) and not any(name.lower() == "cache-control" for name, _ in answer.headers):
+        answer.headers = [NO_CACHE, *answer.headers]
+    return answer
+
+
+def status_response(error: errors.ApiError, warnings: Sequence[str] = (), media: str = JSON) -> Response:
+    headers = [NO_CACHE, *warning_fields(warnings)]
     if error.retry_after is not None:
         headers.append(("Retry-After", str(error.retry_after)))
-    return Response(error.code, orjson.dumps(error.status()), headers, JSON)
+    body = orjson.dumps(error.status()) if media == JSON else dump(error.status()).encode()
+    return Response(error.code, body, headers, media)
 
 
 def forbidden(user: User, attributes: Attributes, reason: str) -> errors.ApiError:

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from muster.apiserver.context import Context
+from muster.apiserver.errors import wrong_number
 from muster.apiserver.negotiation import JSON, YAML, Format
 from muster.apiserver.objects import raw_metadata, view
 from muster.apiserver.registry.resource import Object, Resource
@@ -23,7 +24,7 @@ from muster.http import Response
 from muster.kube.yaml import dump
 from muster.store.api import Entry
 
-_NO_CACHE = ("Cache-Control", "no-cache, private")
+NO_CACHE = ("Cache-Control", "no-cache, private")
 WARNING_TOTAL = 4096
 """Characters of warnings in one answer; beyond it each is cut to WARNING_ITEM."""
 WARNING_ITEM = 256
@@ -99,6 +100,8 @@ def respond_list(
         include = ctx.query.get("includeObject")
         body = table_bytes(resource, entries, values, meta, ctx.cluster.clock(), include, format.version)
     elif format.transform:
+        if format.transform != "PartialObjectMetadataList":
+            raise wrong_number(format.transform, resource.go_type + "List", is_list=True)
         items = b",".join([partial_metadata(value, format.version) for value in values])
         body = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":%s,"items":[%s]}' % (
             format.version.encode(),
@@ -117,6 +120,8 @@ def respond_entry(ctx: Context, resource: Resource, entry: Entry, value: bytes, 
         include = ctx.query.get("includeObject")
         value = table_bytes(resource, (entry,), (value,), meta, ctx.cluster.clock(), include, format.version)
     elif format.transform:
+        if format.transform != "PartialObjectMetadata":
+            raise wrong_number(format.transform, resource.go_type, is_list=False)
         value = partial_metadata(value, format.version)
     return respond(ctx, code, value, format)
 
@@ -136,7 +141,7 @@ def respond(ctx: Context, code: int, body: bytes, format: Format) -> Response:
         body, media = dump(orjson.loads(body)).encode(), YAML
     elif ctx.query.values and ctx.query.flag("pretty"):
         body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2)
-    return Response(code, body, [_NO_CACHE, *warning_fields(ctx.warnings)], media)
+    return Response(code, body, [NO_CACHE, *warning_fields(ctx.warnings)], media)
 
 
 def warning_fields(warnings: Sequence[str]) -> list[tuple[str, str]]:

@@ -7,14 +7,11 @@ reaches back that far the answer is 410 with a token that lets the client go on 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 from collections.abc import Sequence
-
-import orjson
 
 from muster.apiserver import errors
 from muster.apiserver.context import Context
+from muster.apiserver.continuation import decode_token, encode_token
 from muster.apiserver.filters import Filter, build_filter
 from muster.apiserver.negotiation import negotiate
 from muster.apiserver.objects import object_key
@@ -24,13 +21,12 @@ from muster.apiserver.request import ListOptions, list_options, number_problem
 from muster.http import Response
 from muster.store.api import Compacted, Entry
 
-_TOKEN_VERSION = "meta.k8s.io/v1"
 CATCH_UP_SECONDS = 3.0
 """How long a read at a revision this server has not seen yet waits for it, as upstream does."""
 
 
 async def get(ctx: Context, resource: Resource, name: str) -> Response:
-    format = negotiate(ctx.accept, single=True)
+    format = negotiate(ctx.accept)
     version = ctx.query.get("resourceVersion")
     if version != "0":
         await ctx.cluster.store.synced()
@@ -45,7 +41,7 @@ async def get(ctx: Context, resource: Resource, name: str) -> Response:
 
 def _parse_revision(text: str) -> int:
     if problem := number_problem(text, 64):
-        raise errors.bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {problem}')
+        raise errors.bad_revision(text, problem, "get")
     return int(text)
 
 
@@ -92,7 +88,7 @@ async def read_page(ctx: Context, resource: Resource, options: ListOptions, want
     if options.continuation:
         if options.resource_version not in ("", "0"):
             raise errors.bad_request("specifying resource version is not allowed when using continue")
-        at, relative = _decode_token(options.continuation)
+        at, relative = decode_token(options.continuation)
         start = prefix + relative
     elif options.revision is not None:
         if options.revision > 0:
@@ -109,7 +105,7 @@ async def read_page(ctx: Context, resource: Resource, options: ListOptions, want
     try:
         entries, last = _collect(ctx, resource, wanted, prefix, start, limit, at)
     except Compacted:
-        token = _encode_token(-1, start[len(prefix) :]) if options.continuation else ""
+        token = encode_token(-1, start[len(prefix) :]) if options.continuation else ""
         raise errors.expired(_EXPIRED_CONTINUE if token else _TOO_OLD % (revision, store.revision), token) from None
     if last is None:
         return Page(entries, revision)
@@ -121,7 +117,7 @@ async def read_page(ctx: Context, resource: Resource, options: ListOptions, want
             if at is None
             else len(store.list_at(cluster, resource.storage, at, prefix, following))
         )
-    return Page(entries, revision, _encode_token(revision, following[len(prefix) :]), remaining)
+    return Page(entries, revision, encode_token(revision, following[len(prefix) :]), remaining)
 
 
 _TOO_OLD = "too old resource version: %d (%d)"
@@ -160,20 +156,3 @@ def _collect(
     if not limit or len(entries) <= limit:
         return entries, None
     return entries[:limit], entries[limit - 1].key
-
-
-def _encode_token(revision: int, start: str) -> str:
-    raw = orjson.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": start})
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def _decode_token(token: str) -> tuple[int | None, str]:
-    """(revision or None for "newest", key relative to the list's prefix)."""
-    try:
-        raw = orjson.loads(base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True))
-        version, revision, start = raw["v"], raw["rv"], raw["start"]
-    except (ValueError, binascii.Error, KeyError, TypeError):
-        raise errors.bad_request("continue key is not valid: illegal base64 data or malformed token") from None
-    if version != _TOKEN_VERSION or not isinstance(revision, int) or not isinstance(start, str) or not start:
-        raise errors.bad_request("continue key is not valid: server does not recognize this encoded version")
-    return (None if revision <= 0 else revision), start

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote
 
 from muster.apiserver.attributes import Attributes
-from muster.apiserver.errors import ApiError, bad_request, invalid_options
+from muster.apiserver.errors import bad_request, bad_revision, invalid_options
 from muster.kube import fielderrors
 
 CLUSTER_PREFIX = "/clusters/"
@@ -45,20 +45,19 @@ class Target:
 
 def parse_target(method: str, raw_path: str, query: Query) -> Target:
     """The authorization view of a request; never fails (anything unknown is a non-resource path)."""
-    segments = raw_path.split("/")
+    path = unquote(raw_path) if "%" in raw_path else raw_path
+    segments = path.split("/")
     # ['', 'api', 'v1', …] or ['', 'apis', group, version, …]
     if len(segments) > 3 and segments[1] == "api":
         group, version, rest = "", segments[2], segments[3:]
     elif len(segments) > 4 and segments[1] == "apis":
         group, version, rest = segments[2], segments[3], segments[4:]
     else:
-        return Target(Attributes(method.lower(), path=unquote(raw_path)))
+        return Target(Attributes(method.lower(), path=path))
     if rest and rest[-1] == "":
         rest = rest[:-1]
     if not rest or "" in rest:
-        return Target(Attributes(method.lower(), path=unquote(raw_path)))
-    if "%" in raw_path:
-        rest = [unquote(part) for part in rest]
+        return Target(Attributes(method.lower(), path=path))
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
@@ -69,7 +68,7 @@ def parse_target(method: str, raw_path: str, query: Query) -> Target:
     verb = (_OBJECT_VERBS if name else _COLLECTION_VERBS).get(method, method.lower())
     if verb in ("list", "watch") or verb == "get":
         verb, name = _reading_verb(verb, name, query)
-    return Target(Attributes(verb, group, version, rest[0], subresource, namespace, name, unquote(raw_path)), "/".join(rest[3:]))
+    return Target(Attributes(verb, group, version, rest[0], subresource, namespace, name, path), "/".join(rest[3:]))
 
 
 def _reading_verb(verb: str, name: str, query: Query) -> tuple[str, str]:
@@ -108,7 +107,7 @@ class Query:
 
     def integer(self, name: str) -> int | None:
         text = self.values.get(name)
-        if text is None or text == "":
+        if text is None:
             return None
         problem = number_problem(text.removeprefix("-").removeprefix("+") if text[1:2].isdigit() else text, 63)
         if problem:
@@ -158,15 +157,8 @@ def list_options(query: Query, watch: bool) -> ListOptions:
     _check_list_options(options, watch)
     version = options.resource_version
     if version and (problem := number_problem(version, 64)):
-        raise _bad_resource_version(version, problem, watch)
+        raise bad_revision(version, problem, "watch" if watch else "list")
     return options
-
-
-def _bad_resource_version(text: str, problem: str, watch: bool) -> ApiError:
-    problem = f'strconv.ParseUint: parsing "{text}": {problem}'
-    if watch:
-        return ApiError(500, "", f'resourceVersion: Invalid value: "{text}": {problem}')
-    return bad_request(f'resourceVersion: Invalid value: "{text}": {problem}')
 
 
 def _check_list_options(options: ListOptions, watch: bool) -> None:
@@ -197,7 +189,7 @@ def _check_list_options(options: ListOptions, watch: bool) -> None:
             if not version:
                 errors.append(fielderrors.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
             if match not in ("Exact", "NotOlderThan"):
-                errors.append(fielderrors.not_supported(field, match, ["Exact", "NotOlderThan"]))
+                errors.append(fielderrors.not_supported(field, match, ["Exact", "NotOlderThan", ""]))
             elif match == "Exact" and version == "0":
                 errors.append(fielderrors.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
     if errors:

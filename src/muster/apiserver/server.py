@@ -35,6 +35,8 @@ from muster.store import Store, open_store
 
 log = get_logger(__name__)
 DEFAULT_CLUSTER = "default"
+CONTROLLERS = "kube-controller-manager"
+"""Under this name Kubernetes' own controllers write; ours do what they do."""
 _SYSTEM = "_system"
 _SERVING_LIFETIME = timedelta(days=365)
 _ADMIN_LIFETIME = timedelta(days=365)
@@ -149,9 +151,9 @@ class ApiServer:
         """What keeps the store from taking writes, for readiness; None if nothing does."""
         return self.health.problem
 
-    def client(self, cluster: Cluster, user: User = LOOPBACK) -> DirectClient:
-        """An in-process client: the same pipeline without a socket."""
-        return DirectClient(self._pipeline, cluster, user)
+    def client(self, cluster: Cluster, user: User = LOOPBACK, agent: str = CONTROLLERS) -> DirectClient:
+        """An in-process client: the same pipeline without a socket. `agent` is who owns the fields it writes."""
+        return DirectClient(self._pipeline, cluster, user, agent)
 
     async def admin_credentials(self, cluster: Cluster) -> KeyPair:
         keys = await cluster.access.vault.keys(self.config.clock())

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from muster.apiserver.errors import bad_request
+from muster.apiserver.errors import unknown_inclusion
 from muster.apiserver.objects import raw_metadata, view
 from muster.apiserver.registry.cells import Live
 from muster.apiserver.registry.resource import Column, Object, Resource
@@ -107,7 +107,7 @@ def table_bytes(
 ) -> bytes:
     """A Table of these entries; `include` is None, Metadata (default) or Object."""
     if include not in ("", "None", "Metadata", "Object"):
-        raise bad_request(f'converting (includeObject): unknown value "{include}"')
+        raise unknown_inclusion(include)
     columns = resource.columns
     partial = b'"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":' % version.encode()
     rows = []

@@ -18,7 +18,7 @@ import orjson
 from muster.apiserver import errors
 from muster.apiserver.context import Context
 from muster.apiserver.filters import Filter, build_filter
-from muster.apiserver.negotiation import JSON, YAML, Format, negotiate
+from muster.apiserver.negotiation import JSON, WATCHED, YAML, Format, negotiate
 from muster.apiserver.presentation import partial_metadata, present, present_all
 from muster.apiserver.reads import await_revision
 from muster.apiserver.registry.resource import Resource
@@ -37,7 +37,7 @@ _DEFAULT_TIMEOUT = (1800, 3600)
 async def watch(ctx: Context, resource: Resource) -> StreamResponse:
     format = negotiate(ctx.accept)
     if format.media == YAML:
-        raise errors.not_acceptable("application/json, application/vnd.kubernetes.protobuf;stream=watch")
+        raise errors.not_acceptable(WATCHED)
     options = list_options(ctx.query, watch=True)
     wanted = build_filter(resource, options)
     if options.send_initial_events and options.revision:

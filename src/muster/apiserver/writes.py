@@ -49,7 +49,7 @@ class Written:
 
 
 async def respond_written(ctx: Context, resource: Resource, written: Written) -> Response:
-    format = negotiate(ctx.accept, single=True)
+    format = negotiate(ctx.accept)
     if written.entry is None:
         assert written.obj is not None
         return respond_object(ctx, resource, written.obj, written.code, format)
@@ -58,7 +58,7 @@ async def respond_written(ctx: Context, resource: Resource, written: Written) ->
 
 
 async def create(ctx: Context, resource: Resource) -> Response:
-    negotiate(ctx.accept, single=True)
+    negotiate(ctx.accept)
     options = write_options(ctx.query, "CreateOptions")
     obj = await decode_body(ctx, resource, options)
     return await respond_written(ctx, resource, await create_object(ctx, resource, obj, options))
@@ -148,7 +148,7 @@ async def _store(ctx: Context, resource: Resource, stored: Object, expect: int, 
 
 
 async def update(ctx: Context, resource: Resource, name: str) -> Response:
-    negotiate(ctx.accept, single=True)
+    negotiate(ctx.accept)
     options = write_options(ctx.query, "UpdateOptions")
     body = await decode_body(ctx, resource, options)
     meta = body.setdefault("metadata", {})

@@ -115,7 +115,7 @@ class DefinitionController:
     async def _write(self, cluster: Cluster, wanted: Object, subresource: str) -> Object | None:
         path = object_path(_VERSION, "customresourcedefinitions", "", wanted["metadata"]["name"], subresource)
         try:
-            return await self._server.client(cluster).update(path, orjson.loads(orjson.dumps(wanted)))
+            return await self._server.client(cluster, agent="kube-apiserver").update(path, orjson.loads(orjson.dumps(wanted)))
         except ApiError as error:
             if error.code not in (404, 409):
                 raise

@@ -186,5 +186,10 @@ class Resource:
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
     @property
+    def go_type(self) -> str:
+        """How messages that name Go types call an object: `apps.Deployment`; custom resources have one type for all."""
+        return "unstructured.Unstructured" if self.custom is not None else f"{self.group.partition('.')[0] or 'core'}.{self.kind}"
+
+    @property
     def has_status(self) -> bool:
         return "status" in self.subresources

@@ -31,8 +31,9 @@ class ResourceTable:
     def custom(self) -> Iterable[Resource]:
         return self._custom.values()
 
-    def has_group(self, group: str) -> bool:
-        return any(row.group == group for row in self)
+    def is_builtin(self, group: str) -> bool:
+        """Whether a group comes with the server; nobody can add versions or resources to it."""
+        return any(key[0] == group for key in self._builtin)
 
     def has_version(self, group: str, version: str) -> bool:
         return any(row.group == group and row.version == version for row in self)
