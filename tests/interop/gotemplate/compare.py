@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -99,6 +101,8 @@ def differences(oracle: Oracle, seed: int, count: int) -> Iterator[Difference]:
 
 def main() -> None:
     seed, count = int(sys.argv[1]), int(sys.argv[2])
+    os.environ.setdefault("TZ", "UTC")
+    time.tzset()
     # Every case makes and drops some thousand small objects; collecting rarely is a third faster.
     gc.set_threshold(200_000, 20, 20)
     oracle = Oracle(oracle_directory() / "oracle")

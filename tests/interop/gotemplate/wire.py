@@ -63,8 +63,9 @@ class Oracle:
 
     def _start(self) -> None:
         self.process = subprocess.Popen(
-            [str(self.binary)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+            [str(self.binary)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env={**os.environ, "TZ": os.environ.get("TZ", "UTC")},
+        )  # fmt: skip
 
     def ask(self, requests: Iterable[dict[str, Any]]) -> list[dict[str, Any] | None]:
         """Replies to a batch, None for a request that ended the process.

@@ -37,7 +37,7 @@ _REFUSED = re.compile(
     rb"\\Q.*?(?:\\E|$)|\\(?P<any>C)|\\.|(?P<count>\{[0-9]{9,}(?:,[0-9]*)?\}|\{[0-9]+,[0-9]{9,}\})|(?P<name>\(\?P?<[^>]*>)",
     re.DOTALL,
 )
-_LARGE_COUNT = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}\Z")
+_COUNT = re.compile(r"\{([0-9]+(?:,[0-9]*)?)\}\??\Z")
 _WORD = re.compile(rb"[A-Za-z0-9_]+\Z")
 Match = tuple[tuple[int, int], ...]
 
@@ -63,9 +63,12 @@ def _go_error(message: str, pattern: str) -> GoError:
     if reason == "invalid perl operator" and part in ("(?<=", "(?<!"):
         rest = pattern[pattern.index(part) :]
         return _error("invalid named capture", rest[: rest.index(">") + 1] if ">" in rest else rest)
-    count = _LARGE_COUNT.search(part) if reason == "bad repetition operator" else None
-    if count and max(int(number) for number in count[0][1:-1].split(",") if number) > 1000:
-        return _error("invalid repeat count", count[0])
+    count = _COUNT.search(part) if reason in ("bad repetition operator", "invalid repetition size") else None
+    if count:
+        # Go looks at the numbers before it looks at what they repeat, and before the mark of a lazy repetition.
+        numbers = [int(number) for number in count[1].split(",") if number]
+        if max(numbers) > 1000 or numbers[0] > numbers[-1]:
+            return _error("invalid repeat count", f"{{{count[1]}}}")
     if reason == "invalid UTF-8":
         part = pattern[next(at for at, char in enumerate(pattern) if "\udc80" <= char <= "\udcff") :]
     return _error(_MESSAGES.get(reason, reason), part)
