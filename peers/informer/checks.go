@@ -451,9 +451,13 @@ func (j *judge) leaderElection(ctx context.Context) error {
 	defer stop()
 	led := false
 	leaderelection.RunOrDie(running, leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond, ReleaseOnCancel: true,
+		Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { led = true; stop() },
+			// Between two renewals: a renewal that is cancelled in flight may still count and make the release too late.
+			OnStartedLeading: func(context.Context) {
+				led = true
+				time.AfterFunc(time.Second, stop)
+			},
 			OnStoppedLeading: func() {},
 		},
 	})
