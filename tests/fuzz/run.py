@@ -90,6 +90,8 @@ async def _answer(reader: asyncio.StreamReader, shot: Shot) -> tuple[int, bytes,
         if status != 100:
             break
     lowered = head.lower()
+    if shot.is_watch and b"transfer-encoding: chunked" in lowered:
+        return status, b"", False
     if shot.method == "HEAD" or status in (101, 204, 304):
         return status, b"", status != 101 and b"connection: close" not in lowered
     if b"transfer-encoding: chunked" in lowered:

@@ -14,6 +14,7 @@ import orjson
 from muster.apiserver import errors
 from muster.apiserver.bodies import decode_yaml, finish_patched
 from muster.apiserver.context import Context
+from muster.apiserver.decode import strict
 from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, patch_may_deepen, too_deep
 from muster.apiserver.negotiation import media_type, negotiate
 from muster.apiserver.objects import object_key
@@ -62,6 +63,13 @@ def decoded_patch(media: str, raw: bytes) -> Any:
         raise errors.bad_request(f"error decoding patch: {EXCEEDED}")
     if media == JSON_PATCH and not isinstance(body, list):
         raise errors.bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+    if media == JSON_PATCH:
+        for operation in body:
+            if not isinstance(operation, dict):
+                kind = strict.json_kind(operation)
+                raise errors.bad_request(
+                    f"error decoding patch: json: cannot unmarshal {kind} into Go value of type jsonpatch.Operation"
+                )
     if media != JSON_PATCH and not isinstance(body, dict):
         raise errors.bad_request("error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}")
     return body

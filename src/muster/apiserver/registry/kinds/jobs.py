@@ -32,7 +32,7 @@ def prepare_job(ctx: HookContext, obj: Object, old: Object | None) -> None:
     template_meta = spec.setdefault("template", {}).setdefault("metadata", {})
     shared = template_meta.get("labels") is not None and template_meta["labels"] == meta.get("labels")
     labels = template_meta.get("labels") or {}
-    labels = {**dict.fromkeys(_NAME_LABELS, meta["name"]), **dict.fromkeys(_UID_LABELS, meta["uid"]), **labels}
+    labels = {**dict.fromkeys(_NAME_LABELS, meta.get("name", "")), **dict.fromkeys(_UID_LABELS, meta["uid"]), **labels}
     template_meta["labels"] = labels
     if shared or not meta.get("labels"):
         meta["labels"] = dict(labels)
