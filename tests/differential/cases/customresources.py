@@ -33,7 +33,7 @@ S: Body = {"type": "string"}
 N: Body = {"type": "integer"}
 
 
-def obj(properties: Body, **more: Any) -> Body:
+def obj(properties: Body, /, **more: Any) -> Body:
     return {"type": "object", "properties": properties, **more}
 
 
@@ -141,8 +141,7 @@ def renaming(found: Body) -> None:
         spec[new] = spec.pop(old)
 
 
-STATUS = {"subresources": {"status": {}}}
-SCALE = {
+SCALE: Body = {
     "subresources": {
         "status": {},
         "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n", "labelSelectorPath": ".status.s"},

@@ -16,7 +16,7 @@ S: Body = {"type": "string"}
 N: Body = {"type": "integer"}
 
 
-def obj(properties: Body | None = None, **more: Any) -> Body:
+def obj(properties: Body | None = None, /, **more: Any) -> Body:
     schema: Body = {"type": "object", **more}
     if properties is not None:
         schema["properties"] = properties
