@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from muster.apiserver.admission.chain import AdmissionChain
 from muster.apiserver.admission.lifecycle import NamespaceLifecycle
+from muster.apiserver.admission.policies import ValidatingPolicies
+from muster.apiserver.admission.signers import SignerPermissions
 from muster.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks
 from muster.apiserver.cluster import Cluster
 
 
 def admission_chain(cluster: Cluster) -> AdmissionChain:
-    return AdmissionChain([NamespaceLifecycle(), MutatingWebhooks(cluster)], [ValidatingWebhooks(cluster)])
+    return AdmissionChain(
+        [NamespaceLifecycle(), MutatingWebhooks(cluster)],
+        [SignerPermissions(), ValidatingPolicies(cluster), ValidatingWebhooks(cluster)],
+    )

@@ -30,6 +30,7 @@ from muster.cel import (
     object_type,
 )
 from muster.cel.library.authorization import AUTHORIZER_TYPE, RESOURCE_CHECK_TYPE
+from muster.cel.types import struct_type
 from muster.cel.views import SchemaList
 
 OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
@@ -67,6 +68,11 @@ def _time() -> Declaration:
 def _list_of(item: Declaration) -> Declaration:
     """A list of described objects: read through the description one by one."""
     return Declaration(list_type(item.type), lambda raw: SchemaList(raw, item.adapt), kind="list", element=item, bounded=False)
+
+
+def _or_null(declared: Declaration) -> Declaration:
+    """The same where there may be none, as for objects outside of namespaces."""
+    return Declaration(declared.type, lambda value: None if value is None else declared.adapt(value), bounded=False)
 
 
 _NAMESPACE = object_type(
@@ -107,7 +113,7 @@ _NAMESPACE = object_type(
 _BASE: Final[Mapping[str, Type | Declaration]] = {
     "object": DYN,
     "oldObject": DYN,
-    "namespaceObject": _NAMESPACE,
+    "namespaceObject": _or_null(_NAMESPACE),
     "request": _REQUEST,
 }
 _AUTHORIZER: Final[Mapping[str, Type | Declaration]] = {
@@ -163,6 +169,37 @@ def compile_expression(text: str, where: Environment, types: Sequence[Type] = (B
     if types and program.type not in types:
         if len(types) == 1:
             return Compiled(text, None, f"must evaluate to {types[0]} but got {program.type}")
-        listed = " ".join(map(str, types))
+        listed = " ".join(type_.name for type_ in types)
         return Compiled(text, None, f"must evaluate to one of [{listed}] but got {program.type}")
     return Compiled(text, program)
+
+
+class Composition:
+    """The environments of one policy, with the variables it declares: each may use those before it."""
+
+    def __init__(self, variables: Sequence[Mapping[str, Any]], params: bool) -> None:
+        self.compiled: dict[str, Compiled] = {}
+        self._params = params
+        self._fields: dict[str, Type] = {}
+        for variable in variables:
+            compiled = compile_expression(variable.get("expression") or "", self.environment(), ())
+            self.compiled[variable["name"]] = compiled
+            self._fields[variable["name"]] = DYN if compiled.program is None else _known_type(compiled.program.type)
+
+    def environment(self, authorizer: bool = True) -> Environment:
+        if not self._fields:
+            return environment(self._params, authorizer)
+        variables = Declaration(struct_type("kubernetes.variables", self._fields), lambda value: value, bounded=False)
+        return Environment({**declarations(self._params, authorizer), "variables": variables})
+
+
+_SIMPLE: Final = frozenset({"bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"})
+
+
+def _known_type(type_: Type) -> Type:
+    """What is known of a variable where it is used: simple types, lists and maps of them."""
+    if type_.kind in _SIMPLE:
+        return type_
+    if type_.kind in ("list", "map") and type_.params:
+        return Type(type_.kind, type_.name, tuple(_known_type(parameter) for parameter in type_.params))
+    return DYN

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
 from muster.apiserver.conversion import to_stored
@@ -124,6 +125,15 @@ class Subject:
         request["dryRun"] = self.dry_run
         request["options"] = self.options
         return request
+
+
+def refused(subject: Subject, text: str, causes: list[dict[str, str]] | None = None) -> errors.ApiError:
+    """The 403 of an admission plugin."""
+    name = subject.name
+    if not name:
+        meta = subject.new["metadata"] if subject.new is not None else {}
+        name = meta.get("generateName") or "Unknown"
+    return errors.forbidden(subject.resource.group, subject.resource.plural, name, text, causes)
 
 
 async def _convert(source: Resource, target: Resource, obj: Object | None) -> Object | None:

@@ -11,6 +11,7 @@ from muster.apiserver.controllers.expiry import BootstrapTokenExpiry, EventExpir
 from muster.apiserver.controllers.garbage import GarbageCollector
 from muster.apiserver.controllers.manager import Controller, ControllerManager
 from muster.apiserver.controllers.namespaces import NamespaceController
+from muster.apiserver.controllers.policystatus import PolicyStatus
 from muster.apiserver.controllers.tokensecrets import TokenSecrets
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def builtin_controllers(server: ApiServer) -> ControllerManager:
         GarbageCollector(server),
         RoleAggregation(server),
         CertificateController(server),
+        PolicyStatus(server),
         TokenSecrets(server),
         EventExpiry(server),
         BootstrapTokenExpiry(server),

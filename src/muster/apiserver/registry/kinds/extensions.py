@@ -171,11 +171,13 @@ validate_validating_webhooks: Final = _webhooks(False)
 
 
 def validate_admission_policy(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
+    from .policyexpressions import check_policy_expressions
+
     spec = spec_of(obj)
     errors = one_of(spec.get("failurePolicy"), ["Fail", "Ignore"], "spec.failurePolicy")
     kind = spec.get("paramKind")
     if kind is not None:
-        errors += [required(f"spec.paramKind.{field}") for field in ("apiVersion", "kind") if not kind.get(field)]
+        errors += _param_kind(kind, "spec.paramKind")
     match = spec.get("matchConstraints")
     if match is None:
         errors.append(required("spec.matchConstraints"))
@@ -183,15 +185,30 @@ def validate_admission_policy(ctx: HookContext, obj: Object, old: Object | None)
         errors += _match_resources(match, "spec.matchConstraints")
         if not match.get("resourceRules"):
             errors.append(required("spec.matchConstraints.resourceRules"))
-    errors += _match_conditions(spec.get("matchConditions") or [], "spec.matchConditions")
-    if not spec.get("validations") and not spec.get("auditAnnotations"):
-        text = "validations or auditAnnotations must contain at least one item"
-        errors += [required("spec.validations", text), required("spec.auditAnnotations", text)]
-    for index, validation in enumerate(spec.get("validations") or ()):
-        if not (validation.get("expression") or "").strip():
-            errors.append(required(f"spec.validations[{index}].expression", "expression is not specified"))
-        reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"]
-        errors += one_of(validation.get("reason"), reasons, f"spec.validations[{index}].reason", optional=True)
+    errors += _match_conditions(spec.get("matchConditions") or [], "spec.matchConditions", params=kind is not None)
+    return errors + check_policy_expressions(obj["metadata"].get("name", ""), spec)
+
+
+def _param_kind(kind: Object, path: str) -> Errors:
+    errors: Errors = []
+    text, name = kind.get("apiVersion") or "", kind.get("kind") or ""
+    group, _, version = text.rpartition("/")
+    if not text:
+        errors.append(required(f"{path}.apiVersion"))
+    elif text.count("/") > 1:
+        errors.append(invalid(f"{path}.apiVersion", text, f"unexpected GroupVersion string: {text}"))
+    else:
+        problems = names.dns1123_subdomain(group) if group else []
+        if problems:
+            errors.append(invalid(f"{path}.apiVersion", group, ",".join(problems)))
+        problems = names.dns1035_label(version) if version else ["version must be specified"]
+        if problems:
+            errors.append(invalid(f"{path}.apiVersion", version or text, ",".join(problems)))
+    if not name:
+        errors.append(required(f"{path}.kind"))
+    elif names.dns1035_label(name.lower()):
+        text = "may have mixed case, but should otherwise match: " + ",".join(names.dns1035_label(name.lower()))
+        errors.append(invalid(f"{path}.kind", name, text))
     return errors
 
 

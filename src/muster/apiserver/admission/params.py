@@ -1,0 +1,50 @@
+"""The parameters of a policy: the objects a binding refers to, of the kind its policy names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from muster.apiserver.admission.subject import Subject
+from muster.apiserver.conversion import from_stored
+from muster.apiserver.objects import labels, object_key
+from muster.apiserver.registry.resource import Object, Resource
+from muster.kube.selectors import from_label_selector_object
+
+
+class Misconfigured(Exception):
+    """A policy or binding cannot be carried out as it is; the failure policy decides what that means."""
+
+
+def params_row(subject: Subject, kind: Mapping[str, Any]) -> Resource:
+    """The served resource of a paramKind."""
+    group, _, version = str(kind.get("apiVersion")).rpartition("/")
+    row = subject.ctx.cluster.resources.by_kind(group, version, str(kind.get("kind")))
+    if row is None:
+        shown = f"{kind.get('apiVersion')}, Kind={kind.get('kind')}" if group else f"/{version}, Kind={kind.get('kind')}"
+        raise Misconfigured(f"failed to find resource referenced by paramKind: '{shown}'")
+    return row
+
+
+async def collect_params(subject: Subject, row: Resource, reference: Mapping[str, Any]) -> list[Object]:
+    """All objects a paramRef selects; none where that is allowed. Raises Misconfigured."""
+    cluster = subject.ctx.cluster
+    namespace = str(reference.get("namespace") or "")
+    if not row.namespaced:
+        if namespace:
+            raise Misconfigured("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+    else:
+        namespace = namespace or subject.namespace
+        if not namespace:
+            raise Misconfigured("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+    name = reference.get("name")
+    if name:
+        entry = cluster.store.get(cluster.name, row.storage, object_key(namespace, name))
+        entries = [] if entry is None else [entry]
+    else:
+        selector = from_label_selector_object(reference.get("selector") or {})
+        prefix = f"{namespace}/" if namespace else ""
+        entries = [e for e in cluster.store.list(cluster.name, row.storage, prefix) if selector.matches(labels(e))]
+    if not entries and reference.get("parameterNotFoundAction") == "Deny":
+        raise Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
+    return [await from_stored(row, entry) for entry in entries]

@@ -1,0 +1,284 @@
+"""ValidatingAdmissionPolicies of one cluster: rules in CEL, put in force by bindings.
+
+A policy says what it is about and what must hold; each binding that matches as well evaluates it, once per parameter object. What
+fails is denied, warned about or only noted for the audit, as the binding says. The first denial speaks for all. Policies are
+compiled when one of them changes; a cluster without any pays two lookups per write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.apiserver import errors
+from muster.apiserver.admission.chain import Operation
+from muster.apiserver.admission.environment import OUT_OF_BUDGET, Compiled, Composition, compile_expression, environment
+from muster.apiserver.admission.expressions import Conditions, bindings, namespace_view
+from muster.apiserver.admission.matching import Matcher
+from muster.apiserver.admission.params import Misconfigured, collect_params, params_row
+from muster.apiserver.admission.subject import Subject, is_exempt, refused
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.context import Context
+from muster.apiserver.registry.resource import Object, Resource
+from muster.cel import (
+    NULL,
+    RUNTIME_COST_BUDGET,
+    STRING,
+    CostBudget,
+    CostExceeded,
+    EvaluationError,
+    LazyMap,
+)
+
+POLICIES: Final = "admissionregistration.k8s.io/validatingadmissionpolicies"
+BINDINGS: Final = "admissionregistration.k8s.io/validatingadmissionpolicybindings"
+_LONGEST_MESSAGE: Final = 5 * 1024
+_CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One validation that did not hold (or could not be told, with a policy that fails then)."""
+
+    message: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Validation:
+    expression: Compiled
+    message_expression: Compiled | None
+    message: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    name: str
+    matcher: Matcher | None
+    param_reference: Mapping[str, Any] | None
+    actions: Sequence[str]
+
+
+class Policy:
+    """A compiled policy with its bindings."""
+
+    def __init__(self, raw: Object, bound: Sequence[Object]) -> None:
+        spec = raw["spec"]
+        self.name: str = raw["metadata"]["name"]
+        self.fails = spec.get("failurePolicy") != "Ignore"
+        self.param_kind: Mapping[str, Any] | None = spec.get("paramKind")
+        self.matcher = _matcher(spec.get("matchConstraints") or {})
+        self.bindings = [_binding(binding) for binding in bound]
+        params = self.param_kind is not None
+        composition = Composition(spec.get("variables") or (), params)
+        full, plain = composition.environment(), composition.environment(authorizer=False)
+        self._variables = composition.compiled
+        conditions = spec.get("matchConditions")
+        self._conditions = Conditions(conditions, environment(params), self.fails) if conditions else None
+        self._validations = [
+            _Validation(
+                compile_expression(validation.get("expression") or "", full),
+                compile_expression(text, plain, (STRING,)) if (text := validation.get("messageExpression")) else None,
+                (validation.get("message") or "").strip(),
+                validation.get("reason") or "Invalid",
+            )
+            for validation in spec.get("validations") or ()
+        ]
+        self._annotations = [
+            compile_expression(annotation.get("valueExpression") or "", full, (STRING, NULL))
+            for annotation in spec.get("auditAnnotations") or ()
+        ]
+
+    def judge(self, values: dict[str, Any]) -> tuple[list[Failure], list[Failure]]:
+        """What fails for one set of values: validations, and audit annotations that could not be made."""
+        budget = CostBudget(RUNTIME_COST_BUDGET)
+        values = {**values, "variables": self._lazily(values, budget)}
+        try:
+            if self._conditions is not None and not self._conditions.hold(values):
+                return [], []
+            failures = [failure for v in self._validations if (failure := self._check(v, values, budget)) is not None]
+            return failures, self._annotate(values)
+        except CostExceeded:
+            return self._error(OUT_OF_BUDGET), []
+        except EvaluationError as error:
+            return self._error(str(error)), []
+
+    def _error(self, text: str) -> list[Failure]:
+        return [Failure(text)] if self.fails else []
+
+    def _lazily(self, values: Mapping[str, Any], budget: CostBudget) -> LazyMap:
+        sources: dict[str, Callable[[], Any]] = {}
+        variables = LazyMap(sources)
+        within = {**values, "variables": variables}
+
+        def source(name: str, compiled: Compiled) -> Callable[[], Any]:
+            def value() -> Any:
+                if compiled.program is None:
+                    raise EvaluationError(f'composited variable "{name}" fails to compile: {compiled.problem}')
+                try:
+                    return compiled.program.evaluate(within, budget)
+                except EvaluationError as error:
+                    raise EvaluationError(f'composited variable "{name}" fails to evaluate: {error}') from None
+
+            return value
+
+        sources |= {name: source(name, compiled) for name, compiled in self._variables.items()}
+        return variables
+
+    def _check(self, validation: _Validation, values: Mapping[str, Any], budget: CostBudget) -> Failure | None:
+        try:
+            if validation.expression.evaluate(values, budget) is True:
+                return None
+        except EvaluationError as error:
+            return Failure(str(error)) if self.fails else None
+        message = _message(validation.message_expression, values, budget)
+        text = message or validation.message or f"failed expression: {validation.expression.text.strip()}"
+        return Failure(text, validation.reason)
+
+    def _annotate(self, values: Mapping[str, Any]) -> list[Failure]:
+        """Annotations belong to the audit log; here only one that cannot be computed matters."""
+        budget = CostBudget(RUNTIME_COST_BUDGET)
+        failures: list[Failure] = []
+        for annotation in self._annotations:
+            try:
+                annotation.evaluate(values, budget)
+            except EvaluationError as error:
+                failures += self._error(str(error))
+        return failures
+
+
+def _message(expression: Compiled | None, values: Mapping[str, Any], budget: CostBudget) -> str:
+    """What the messageExpression says; empty where it fails, is too long or has line breaks."""
+    if expression is None:
+        return ""
+    try:
+        text = expression.evaluate(values, budget)
+    except EvaluationError:
+        return ""
+    trimmed = text.strip() if isinstance(text, str) else ""
+    return trimmed if len(trimmed.encode()) <= _LONGEST_MESSAGE and "\n" not in trimmed else ""
+
+
+def _matcher(raw: Mapping[str, Any]) -> Matcher:
+    return Matcher(
+        raw.get("resourceRules") or (),
+        raw.get("matchPolicy") or "Equivalent",
+        raw.get("namespaceSelector"),
+        raw.get("objectSelector"),
+        raw.get("excludeResourceRules") or (),
+    )
+
+
+def _binding(raw: Object) -> Binding:
+    spec = raw["spec"]
+    match = spec.get("matchResources")
+    return Binding(
+        raw["metadata"]["name"],
+        None if match is None else _matcher(match),
+        spec.get("paramRef"),
+        spec.get("validationActions") or (),
+    )
+
+
+class ValidatingPolicies:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._built_for = (-1, -1)
+        self._policies: list[Policy] = []
+
+    def _current(self) -> list[Policy]:
+        store, name = self._cluster.store, self._cluster.name
+        generations = (store.generation(name, POLICIES), store.generation(name, BINDINGS))
+        if generations != self._built_for:
+            self._policies = self._build()
+            self._built_for = generations
+        return self._policies
+
+    def _build(self) -> list[Policy]:
+        bound: dict[str, list[Object]] = {}
+        for binding in self._cluster.scan(BINDINGS):
+            bound.setdefault(binding["spec"].get("policyName") or "", []).append(binding)
+        policies = self._cluster.scan(POLICIES) if bound else ()
+        return [Policy(raw, bound[name]) for raw in policies if (name := raw["metadata"]["name"]) in bound]
+
+    async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
+        policies = self._current()
+        if not policies or is_exempt(resource):
+            return
+        review = _Review(Subject(ctx, resource, operation))
+        for policy in policies:
+            await review.apply(policy)
+        if review.denial is not None:
+            raise review.denial
+
+
+class _Review:
+    """All policies against one operation."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self.denial: errors.ApiError | None = None
+
+    async def apply(self, policy: Policy) -> None:
+        row = policy.matcher.match(self._subject)
+        if row is None:
+            return
+        try:
+            params = None if policy.param_kind is None else params_row(self._subject, policy.param_kind)
+        except Misconfigured as problem:
+            self._misconfigured(policy, None, problem)
+            return
+        for binding in policy.bindings:
+            if binding.matcher is None or binding.matcher.match(self._subject, all_without_rules=True) is not None:
+                try:
+                    await self._bound(policy, binding, row, params)
+                except Misconfigured as problem:
+                    self._misconfigured(policy, binding, problem)
+
+    async def _bound(self, policy: Policy, binding: Binding, row: Resource, params: Resource | None) -> None:
+        subject = self._subject
+        chosen: Sequence[Object | None] = (None,)
+        if params is not None and binding.param_reference is not None:
+            chosen = await collect_params(subject, params, binding.param_reference)
+        namespace = self._namespace() if chosen else None
+        for param in chosen:
+            failures, unannotated = policy.judge(await bindings(subject, row, param, namespace))
+            for failure in failures:
+                self._act(policy, binding, failure)
+            for failure in unannotated:
+                self._deny(policy, binding, failure)
+
+    def _namespace(self) -> Object | None:
+        subject = self._subject
+        if subject.is_namespace or not subject.namespace:
+            return None
+        found = subject.ctx.cluster.read("/namespaces", subject.namespace)
+        if found is None:
+            raise errors.not_found_named("", "namespaces", subject.namespace)
+        return namespace_view(found)
+
+    def _act(self, policy: Policy, binding: Binding, failure: Failure) -> None:
+        if "Deny" in binding.actions:
+            self._deny(policy, binding, failure)
+        if "Warn" in binding.actions:
+            where = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
+            self._subject.ctx.warn(f"Validation failed for {where}: {failure.message}")
+
+    def _misconfigured(self, policy: Policy, binding: Binding | None, problem: Misconfigured) -> None:
+        if policy.fails:
+            what = "policy" if binding is None else "binding"
+            self._deny(policy, binding, Failure(f"failed to configure {what}: {problem}"))
+
+    def _deny(self, policy: Policy, binding: Binding | None, failure: Failure) -> None:
+        if self.denial is not None:
+            return
+        by = f"ValidatingAdmissionPolicy '{policy.name}'"
+        if binding is not None:
+            by += f" with binding '{binding.name}'"
+        text = f"{by} denied request: {failure.message}"
+        denial = refused(self._subject, text, [{"message": text}])
+        denial.reason = failure.reason or "Invalid"
+        denial.code = _CODES.get(denial.reason, 422)
+        self.denial = denial

@@ -1,0 +1,61 @@
+"""Who may approve and sign certificates: permissions on the signer itself, beyond those on the request object.
+
+Approving needs the verb `approve`, writing a certificate or condition the verb `sign`, on the resource `signers` named like the
+signer or `domain/*`. Nobody gets a client certificate in the group of cluster masters through the API.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from muster.apiserver.admission.chain import Operation
+from muster.apiserver.admission.subject import Subject, refused
+from muster.apiserver.attributes import Attributes
+from muster.apiserver.auth.identity import MASTERS
+from muster.apiserver.context import Context
+from muster.apiserver.registry.resource import Object, Resource
+from muster.kube.fielderrors import quote
+
+_GROUP: Final = "certificates.k8s.io"
+_CSRS: Final = f"{_GROUP}/certificatesigningrequests"
+_CLIENT: Final = "kubernetes.io/kube-apiserver-client"
+
+
+class SignerPermissions:
+    async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
+        if resource.storage != _CSRS:
+            return
+        new, old = operation.new, operation.old
+        if operation.name == "CREATE" and new is not None:
+            if new["spec"].get("signerName") == _CLIENT and MASTERS in _organizations(new):
+                text = f"use of {_CLIENT} signer with {MASTERS} group is not allowed"
+                raise refused(Subject(ctx, resource, operation), text)
+        elif operation.name == "UPDATE" and new is not None and old is not None:
+            if ctx.subresource == "approval":
+                self._check(ctx, resource, operation, old, "approve")
+            elif ctx.subresource == "status" and _signed(new) != _signed(old):
+                self._check(ctx, resource, operation, old, "sign")
+
+    @staticmethod
+    def _check(ctx: Context, resource: Resource, operation: Operation, old: Object, verb: str) -> None:
+        signer = old["spec"].get("signerName", "")
+        domain = signer.partition("/")[0]
+        for name in (signer, f"{domain}/*"):
+            if ctx.cluster.access.authorize(ctx.user, Attributes(verb, _GROUP, "*", "signers", name=name)).allowed:
+                return
+        text = f"user not permitted to {verb} requests with signerName {quote(signer)}"
+        raise refused(Subject(ctx, resource, operation), text)
+
+
+def _organizations(csr: Object) -> list[str]:
+    request = x509.load_pem_x509_csr(base64.b64decode(csr["spec"]["request"]))
+    return [str(part.value) for part in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+
+
+def _signed(csr: Object) -> tuple[object, object]:
+    status = csr.get("status") or {}
+    return status.get("certificate"), status.get("conditions") or []

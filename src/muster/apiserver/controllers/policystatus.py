@@ -1,0 +1,53 @@
+"""ValidatingAdmissionPolicies are looked at once per generation: their status says so, and which expressions do not fit the types
+they are about (`admission.typechecking`). Such a policy still counts; the warning is for its author."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from muster.apiserver.admission.policies import POLICIES
+from muster.apiserver.client import object_path
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.errors import ApiError
+from muster.store.api import Event
+
+if TYPE_CHECKING:
+    from muster.apiserver.server import ApiServer
+
+_VERSION = "admissionregistration.k8s.io/v1"
+_MANAGER = "validatingadmissionpolicy-status"
+
+
+class PolicyStatus:
+    name = "policy status"
+    resources = (POLICIES,)
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
+        return () if event.deleted else (event.entry.key,)
+
+    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
+        return [entry.key for entry in cluster.store.list(cluster.name, POLICIES)]
+
+    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
+        from muster.apiserver.admission.typechecking import check_types
+
+        policy = cluster.read(POLICIES, key)
+        if policy is None:
+            return None
+        generation = policy["metadata"].get("generation", 0)
+        if generation <= (policy.get("status") or {}).get("observedGeneration", 0):
+            return None
+        warnings = check_types(cluster.resources, policy["spec"])
+        status = {"observedGeneration": generation, "typeChecking": {"expressionWarnings": warnings} if warnings else {}}
+        wanted = {"apiVersion": _VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": key}, "status": status}
+        try:
+            path = object_path(_VERSION, "validatingadmissionpolicies", "", key, "status")
+            await self._server.client(cluster).apply(path, wanted, _MANAGER)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+        return None
