@@ -146,11 +146,41 @@ class _Builder:
             raise YAMLError(f"line {line}: cannot decode {text[:100]!r}") from problem
 
 
+_NESTING_MARKS: Final = ("[", "{", "- ", "-\t", "? ", "?\t")
+_OPENING: Final = (pyyaml.SequenceStartEvent, pyyaml.MappingStartEvent)
+_CLOSING: Final = (pyyaml.SequenceEndEvent, pyyaml.MappingEndEvent)
+
+
+def _may_be_deep(text: str | bytes) -> bool:
+    """Whether there are marks or indentation enough to nest beyond the limit."""
+    shown = text if isinstance(text, str) else text.decode("latin-1")
+    return " " * MAX_DEPTH in shown or sum(shown.count(mark) for mark in _NESTING_MARKS) > MAX_DEPTH
+
+
+def _check_depth(text: str | bytes) -> None:
+    """libyaml's composer recurses on the C stack, which deep nesting would overflow; its events do not."""
+    depth = 0
+    loader = _Loader(text)
+    try:
+        while loader.check_event():
+            event = loader.get_event()
+            if isinstance(event, _OPENING):
+                depth += 1
+                if depth > MAX_DEPTH:
+                    raise YAMLError("exceeded max depth")
+            elif isinstance(event, _CLOSING):
+                depth -= 1
+    finally:
+        loader.dispose()
+
+
 def load_all(text: str | bytes, duplicates: list[str] | None = None) -> Iterator[Any]:
     """Every document of a stream (empty ones as None). With `duplicates`, paths of repeated keys are collected there instead of
     being an error, and the last value wins. Raises YAMLError."""
     budget = min(MAX_NODES, len(text) + _ALIAS_ALLOWANCE)
     try:
+        if _may_be_deep(text):
+            _check_depth(text)
         loader = _Loader(text)
         try:
             while loader.check_node():
