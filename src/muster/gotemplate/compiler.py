@@ -131,10 +131,10 @@ class _TemplateCompiler(ExpressionCompiler):
     def printed(self, value: Value) -> ast.expr:
         if value.type == "string":
             return value.expr
-        temp = self.fresh()
+        held, temp = self.hold(value.expr)
         show = gen.lookup(gen.name("SHOW"), gen.call_named("type", [gen.name(temp)]))
         slow = gen.call(show, [gen.name(temp)], self.line())
-        return gen.choose(gen.has_type(gen.bind(temp, value.expr), "str"), gen.name(temp), slow)
+        return gen.choose(gen.has_type(held, "str"), gen.name(temp), slow)
 
     def statement(self, node: nd.Node) -> list[ast.stmt]:
         if isinstance(node, nd.IfNode):

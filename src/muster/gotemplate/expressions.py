@@ -103,6 +103,13 @@ class ExpressionCompiler:
         self.namespace[ident] = value
         return gen.name(ident)
 
+    def hold(self, expr: ast.expr) -> tuple[ast.expr, str]:
+        """An expression to use first, and the local that has its value afterwards."""
+        if isinstance(expr, ast.Name):
+            return expr, expr.id
+        temp = self.fresh()
+        return gen.bind(temp, expr), temp
+
     def fail(self, message: str, *evaluated: ast.expr) -> Value:
         return Value(gen.call_named("fail", [gen.const(message), *evaluated], self.line()))
 
@@ -175,8 +182,8 @@ class ExpressionCompiler:
         """A nil interface at the end of a command becomes "no value"."""
         if not value.may_nil:
             return value
-        temp = self.fresh()
-        expr = gen.choose(gen.is_(gen.bind(temp, value.expr), gen.const(None)), gen.name("M"), gen.name(temp))
+        held, temp = self.hold(value.expr)
+        expr = gen.choose(gen.is_(held, gen.const(None)), gen.name("M"), gen.name(temp))
         return Value(expr, value.type, False, True, value.pure)
 
     def command(self, command: nd.CommandNode, final: Value | None) -> Value:
@@ -252,16 +259,16 @@ class ExpressionCompiler:
         if type_name == ANY:
             if not value.may_missing:
                 return value
-            temp = self.fresh()
-            test = gen.is_(gen.bind(temp, value.expr), gen.name("M"))
+            held, temp = self.hold(value.expr)
+            test = gen.is_(held, gen.name("M"))
             return Value(gen.choose(test, gen.const(None), gen.name(temp)), value.type, True, False, value.pure)
         wanted = gen.const(type_name)
         fast = _FAST_TYPES.get(type_name)
         if fast is None:
             return Value(gen.call_named("want", [value.expr, wanted], self.line()), type_name, False, False)
-        temp = self.fresh()
+        held, temp = self.hold(value.expr)
         slow = gen.call_named("want", [gen.name(temp), wanted], self.line())
-        expr = gen.choose(gen.has_type(gen.bind(temp, value.expr), fast), gen.name(temp), slow)
+        expr = gen.choose(gen.has_type(held, fast), gen.name(temp), slow)
         return Value(expr, type_name, False, False)
 
     # Fields
@@ -302,10 +309,9 @@ class ExpressionCompiler:
             value = Value(gen.sequence(gen.bind(final_local, before), value.expr))
             before = gen.name(final_local)
         for ident in plain:
-            temp = self.fresh()
+            bound, temp = self.hold(value.expr)
             slow_args = [gen.name(temp), gen.const(ident), held]
             slow = gen.call_named(self.field_helper, slow_args, self.line(ident))
-            bound = gen.bind(temp, value.expr)
             if self.field_helper == "field":
                 fast = gen.call(gen.attribute(gen.name(temp), "get"), [gen.const(ident), gen.name("M")])
                 value = Value(gen.choose(gen.has_type(bound, "dict"), fast, slow), None, True, True)

@@ -20,6 +20,8 @@ from muster.gotemplate.lexer import Lexer, Token
 MAX_PAREN_DEPTH = 100
 MAX_BLOCK_DEPTH = 100
 MAX_ELSE_CHAIN = 200
+MAX_TOKENS = 100_000
+"""Compiling takes time in proportion to the text, and no run's limits cover it."""
 
 _OPERANDS = frozenset(
     {lx.BOOL, lx.CHAR_CONSTANT, lx.COMPLEX, lx.DOT, lx.FIELD, lx.IDENTIFIER, lx.NUMBER, lx.NIL, lx.RAW_STRING,
@@ -407,6 +409,9 @@ def parse_trees(text: str, name: str, delims: tuple[str, str], funcs: Collection
     keywords = frozenset(word for word in lx.KEYWORDS if word not in ("break", "continue") or word not in funcs)
     source = _Source(name, Lexer(text, *delims, keywords).run(), funcs)
     tree = _Tree(source, name)
+    if len(source.tokens) > MAX_TOKENS:
+        tree.last = source.tokens[MAX_TOKENS]
+        raise tree._error("the template is too large")
     try:
         tree.parse_main()
     except RecursionError:

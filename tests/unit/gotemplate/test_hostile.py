@@ -114,6 +114,11 @@ def test_deep_nesting_is_refused_when_parsed(text: str) -> None:
         Template(text)
 
 
+def test_a_template_of_too_many_tokens_is_refused() -> None:
+    with pytest.raises(ParseError, match="the template is too large"):
+        Template("{{ 1 }}\n" * 30_000)
+
+
 def test_long_templates_are_no_deep_ones() -> None:
     assert Template("{{ 1 }}" * 5000).render() == "1" * 5000
     assert Template("{{ if 0 }}" + "{{ else if 0 }}" * 150 + "{{ else }}x{{ end }}").render() == "x"

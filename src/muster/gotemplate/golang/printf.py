@@ -5,12 +5,16 @@ A directive that does not fit its argument is not an error: it prints as `%!verb
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
+from muster.gotemplate.golang import fmt
 from muster.gotemplate.golang.fmt import Printer
-from muster.gotemplate.values import go_type
+from muster.gotemplate.values import go_type, joined
 
+_DIRECTIVE = re.compile("%.?", re.DOTALL)
 _MAX_NUMBER = 1_000_000
 _FLAGS = {"#": "sharp", "0": "zero", "+": "plus", "-": "minus", " ": "space"}
 
@@ -162,5 +166,28 @@ class _Format:
         printer.out.append(")")
 
 
+@lru_cache(maxsize=512)
+def _simple(text: str) -> tuple[str, str] | None:
+    """A format of bare %s, %d and %v only, as Python's own format and the verbs; None if there is more to it."""
+    verbs = _DIRECTIVE.findall(text)
+    if any(verb not in ("%s", "%d", "%v") for verb in verbs):
+        return None
+    return _DIRECTIVE.sub("%s", text), "".join(verb[1] for verb in verbs)
+
+
+def _plain_operand(verb: str, value: Any) -> str | None:
+    cls = value.__class__
+    if cls is str:
+        return None if verb == "d" else str(value)
+    if cls is int:
+        return None if verb == "s" else str(value)
+    return fmt.show(value) if verb == "v" else None
+
+
 def sprintf(text: str, args: Sequence[Any]) -> str:
+    simple = _simple(text)
+    if simple is not None and len(simple[1]) == len(args):
+        operands = tuple(map(_plain_operand, simple[1], args))
+        if None not in operands:
+            return joined(simple[0] % operands)
     return _Format(text, args).run()
