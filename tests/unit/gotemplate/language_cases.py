@@ -508,6 +508,8 @@ WITH_SPRIG = """
 {{(semver "1.2.3").IncMinor}} {{(semver "1.2.3").Compare (semver "1.2.4")}}
 {{(semver "1.2.3").Compare "x"}}
 {{(semver "1.2.3").Major.x}}
+{{typeOf (semver "1.2.3").IncMinor}} {{kindOf (semver "1.2.3").IncMajor}} {{(semver "v1.2.3").IncPatch.Original}}
+{{(semver "1.2.3").Compare (semver "1.2.3").IncPatch}}
 {{$d := dict "a" 1}}{{$_ := set $d "b" 2}}{{$d}}
 {{$l := list 1 2}}{{append $l 3}}{{$l}}
 {{fail "stop here"}}

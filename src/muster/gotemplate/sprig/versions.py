@@ -52,7 +52,7 @@ class Version:
             return bool(other.prerelease) - bool(self.prerelease)
         return _compare_prereleases(self.prerelease, other.prerelease)
 
-    def next(self, part: str) -> Version:
+    def next(self, part: str) -> VersionValue:
         """The version after this one: the given part goes up, the later ones become zero."""
         major, minor, patch = self.major, self.minor, self.patch
         if part == "patch":
@@ -62,7 +62,16 @@ class Version:
         else:
             major, minor, patch = major + 1, 0, 0
         prefix = "v" if self.original.startswith("v") else ""
-        return Version(major, minor, patch, "", "", f"{prefix}{major}.{minor}.{patch}")
+        return VersionValue(major, minor, patch, "", "", f"{prefix}{major}.{minor}.{patch}")
+
+
+class VersionValue(Version):
+    """A version that is no pointer: what the Inc methods return. Methods of the pointer are out of its reach."""
+
+    __slots__ = ()
+    go_type = "semver.Version"
+    go_kind = "struct"
+    go_methods: ClassVar[dict[str, Func]] = {}
 
 
 def _number(text: str) -> int | None:
@@ -278,9 +287,9 @@ def _methods() -> dict[str, Func]:
         "Metadata": method(lambda v: v.metadata, "string"),
         "Original": method(lambda v: v.original, "string"),
         "String": method(Version.go_string, "string"),
-        "IncMajor": method(lambda v: v.next("major"), other),
-        "IncMinor": method(lambda v: v.next("minor"), other),
-        "IncPatch": method(lambda v: v.next("patch"), other),
+        "IncMajor": method(lambda v: v.next("major"), VersionValue.go_type),
+        "IncMinor": method(lambda v: v.next("minor"), VersionValue.go_type),
+        "IncPatch": method(lambda v: v.next("patch"), VersionValue.go_type),
         "Compare": method(Version.compare, "int", other),
         "Equal": method(lambda v, o: v.compare(o) == 0, "bool", other),
         "LessThan": method(lambda v, o: v.compare(o) < 0, "bool", other),
@@ -291,3 +300,6 @@ def _methods() -> dict[str, Func]:
 
 
 Version.go_methods.update(_methods())
+VersionValue.go_methods.update(
+    (name, method) for name, method in Version.go_methods.items() if not method.params and name != "Original"
+)
