@@ -132,7 +132,6 @@ CASES = [
         watch("configmaps", query={"sendInitialEvents": "true", "resourceVersionMatch": "Exact", **SHORT}),
     ),
     case("a watch from a revision that is no number", watch("configmaps", query={"resourceVersion": "abc", **SHORT})),
-    case("a watch from long ago", watch("configmaps", query={"resourceVersion": "1", "timeoutSeconds": "2"}, take=1)),
     case(
         "a watch as tables",
         A,
