@@ -202,10 +202,8 @@ class _TemplateCompiler(ExpressionCompiler):
         mark = len(self.scope)
         pipe = node.pipe
         self.at = node
-        plain = nd.PipeNode(pipe.pos)
-        plain.cmds = pipe.cmds
-        value = self.pipeline(plain)
-        self.at, visited = pipe if not pipe.cmds else self.at, self.at
+        value = self.pipeline(pipe, declare=False)
+        visited = self.at
         container = self.fresh("c")
         rounds = self.fresh("r")
         two = len(pipe.decl) > 1

@@ -156,7 +156,7 @@ class ExpressionCompiler:
 
     # Pipelines
 
-    def pipeline(self, pipe: nd.PipeNode | None) -> Value:
+    def pipeline(self, pipe: nd.PipeNode | None, declare: bool = True) -> Value:
         if pipe is None:
             return Value(gen.name("M"), pure=True)
         self.at = pipe
@@ -165,7 +165,7 @@ class ExpressionCompiler:
             value = self.not_nil(self.command(command, value))
         if value is None:
             raise AssertionError("the parser lets no empty pipeline through")
-        for decl in pipe.decl:
+        for decl in pipe.decl if declare else ():
             name = decl.ident[0]
             if not pipe.is_assign:
                 variable = self.declare(name, Variable(self.fresh("v"), False, value.may_missing))

@@ -145,6 +145,9 @@ a {{- /* c */ -}} b
 {{range $i, $e = .strings}}{{end}}
 {{range $i, := .list}}{{end}}
 {{range $i, 5}}{{end}}
+{{range $x := (1) 2}}{{end}}
+{{range $i, $x := .list 2}}{{end}}
+{{range $x := .i | .s}}{{end}}
 {{range $i, $j, $k := .list}}{{end}}
 {{range $x := .none}}{{else}}{{$x}}{{end}}
 {{range $i, $x := .absent}}{{else}}[{{$i}}{{$x}}]{{end}}
