@@ -38,6 +38,7 @@ _REFUSED = re.compile(
     re.DOTALL,
 )
 _COUNT = re.compile(r"\{([0-9]+(?:,[0-9]*)?)\}\??\Z")
+_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
 _WORD = re.compile(rb"[A-Za-z0-9_]+\Z")
 Match = tuple[tuple[int, int], ...]
 
@@ -74,6 +75,37 @@ def _go_error(message: str, pattern: str) -> GoError:
     return _error(_MESSAGES.get(reason, reason), part)
 
 
+class _Subject:
+    """The text that is searched.
+
+    Go takes a byte that is not UTF-8 for U+FFFD, which `.` matches; RE2 matches it with nothing. Such bytes are therefore
+    searched as U+FFFD, and `cut` leads back to the bytes themselves.
+    """
+
+    __slots__ = ("_bytes", "_offsets", "data")
+
+    def __init__(self, text: str) -> None:
+        self.data = encode(text)
+        self._offsets: dict[int, int] | None = None
+        if text.isascii() or not _ESCAPED_BYTE.search(text):
+            return
+        self._bytes = self.data
+        self._offsets, original = {0: 0}, 0
+        data = bytearray()
+        for char in text:
+            escaped = "\udc80" <= char <= "\udcff"
+            encoded = "�".encode() if escaped else encode(char)
+            data += encoded
+            original += 1 if escaped else len(encoded)
+            self._offsets[len(data)] = original
+        self.data = bytes(data)
+
+    def cut(self, start: int, end: int) -> bytes:
+        if self._offsets is None:
+            return self.data[start:end]
+        return self._bytes[self._offsets[start] : self._offsets[end]]
+
+
 class Regexp:
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -92,12 +124,12 @@ class Regexp:
         return tuple(found.span(group) for group in range(self._compiled.groups + 1))
 
     def matches(self, text: str) -> bool:
-        return self._compiled.search(encode(text)) is not None
+        return self._compiled.search(_Subject(text).data) is not None
 
     def find(self, text: str) -> str:
-        data = encode(text)
-        found = self._search(data, 0)
-        return decode(data[found[0][0] : found[0][1]]) if found else ""
+        subject = _Subject(text)
+        found = self._search(subject.data, 0)
+        return decode(subject.cut(*found[0])) if found else ""
 
     def _all(self, data: bytes, count: int) -> Iterator[Match]:
         position, delivered, previous_end = 0, 0, -1
@@ -120,54 +152,57 @@ class Regexp:
                 delivered += 1
 
     def find_all(self, text: str, count: int) -> list[str] | None:
-        data = encode(text)
-        found = [decode(data[match[0][0] : match[0][1]]) for match in self._all(data, count)]
-        return found or None
+        subject = _Subject(text)
+        return [decode(subject.cut(*match[0])) for match in self._all(subject.data, count)] or None
 
     def split(self, text: str, count: int) -> list[str] | None:
         if count == 0:
             return None
         if self.pattern and not text:
             return [""]
-        data, begin, end = encode(text), 0, 0
+        subject, begin, end = _Subject(text), 0, 0
         parts: list[str] = []
-        for match in self._all(data, count):
+        for match in self._all(subject.data, count):
             if count > 0 and len(parts) >= count - 1:
                 break
             end = match[0][0]
             if match[0][1] != 0:
-                parts.append(decode(data[begin:end]))
+                parts.append(decode(subject.cut(begin, end)))
             begin = match[0][1]
-        if end != len(data):
-            parts.append(decode(data[begin:]))
+        if end != len(subject.data):
+            parts.append(decode(subject.cut(begin, len(subject.data))))
         return parts
 
-    def _replace(self, text: str, replacement: Callable[[bytes, Match], bytes]) -> str:
-        data, out, last_end, position = encode(text), bytearray(), 0, 0
-        while position <= len(data):
-            found = self._search(data, position)
+    def _replace(self, text: str, replacement: Callable[[_Subject, Match], bytes]) -> str:
+        subject, out, last_end, position = _Subject(text), bytearray(), 0, 0
+        size = len(subject.data)
+        while position <= size:
+            found = self._search(subject.data, position)
             if found is None:
                 break
             charge(1)
             start, end = found[0]
-            out += data[last_end:start]
+            out += subject.cut(last_end, start)
             if end > last_end or start == 0:
-                out += replacement(data, found)
+                out += replacement(subject, found)
             last_end = end
-            width = _rune_width(data, position)
-            position = position + width if position + width > end else max(position + 1, end) if end == position else end
-        out += data[last_end:]
+            width = _rune_width(subject.data, position)
+            if position + width > end:
+                position += width
+            else:
+                position = position + 1 if position + 1 > end else end
+        out += subject.cut(last_end, size)
         return decode(bytes(out))
 
     def replace_literal(self, text: str, replacement: str) -> str:
         data = encode(replacement)
-        return self._replace(text, lambda _data, _match: data)
+        return self._replace(text, lambda _subject, _match: data)
 
     def replace(self, text: str, template: str) -> str:
         parts = _template_parts(template)
         names: dict[str, int] = {decode(_as_bytes(name)): at for name, at in self._compiled.groupindex.items()}
 
-        def expand(data: bytes, match: Match) -> bytes:
+        def expand(subject: _Subject, match: Match) -> bytes:
             out = b""
             for part in parts:
                 if isinstance(part, bytes):
@@ -175,7 +210,7 @@ class Regexp:
                     continue
                 group = part if isinstance(part, int) else names.get(part, -1)
                 if 0 <= group < len(match) and match[group][0] >= 0:
-                    out += data[match[group][0] : match[group][1]]
+                    out += subject.cut(*match[group])
             return out
 
         return self._replace(text, expand)
