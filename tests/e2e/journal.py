@@ -1,12 +1,13 @@
 """Writers that keep a journal of what the server promised, and watchers that keep one of what it showed.
 
 A writer owns its objects, so it knows for each of them what must be there. A request that got no answer (the server was killed) is
-looked up afterwards: it took place or it did not, and only these two outcomes are right. Every write puts one fresh value into three
-fields, so that a half-done write shows. `Journal` compares: each object's changes, in order, must be what every watcher saw.
+looked up afterwards: it took place or it did not, and only these two outcomes are right. Every write puts one fresh value into
+three fields, so that a half-done write shows. Each object's changes, in order, must be what every watcher saw.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import random
 import threading
@@ -158,10 +159,8 @@ class Watcher(threading.Thread):
         try:
             while not self._done():
                 self.service.up.wait(60)
-                try:
+                with contextlib.suppress(*_BROKEN):
                     self._follow(client)
-                except _BROKEN:
-                    pass
                 self.reconnected += 1
         except BaseException as problem:
             self.problem = problem

@@ -1,4 +1,4 @@
-"""Makes hostile requests: every built-in kind and a custom one, in JSON, YAML and protobuf, patched, selected, mislabelled, damaged.
+"""Makes hostile requests: every built-in kind and a custom one, in JSON, YAML and protobuf, patched, selected, damaged.
 
 Objects go to a handful of names in one namespace, so that requests meet what earlier ones left behind and the store stays small.
 Configuration that would make the server call others (webhooks, API services, policies, definitions) is only ever dry-run.

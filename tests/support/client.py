@@ -125,7 +125,7 @@ class Client:
 
     def _exchange(self, method: str, path: str, payload: bytes | None, headers: dict[str, str]) -> Reply:
         # Something to read before anything was asked is the server's goodbye: find out before sending, never resend.
-        if self._connection is not None and select.select([self._connection.sock], [], [], 0)[0]:
+        if self._connection is not None and _has_input(self._connection.sock):
             self.close()
         if self._connection is None:
             self._connection = self.connect()
@@ -238,6 +238,12 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _has_input(sock: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def encode(body: Any, content_type: str | None) -> tuple[bytes | None, str | None]:
