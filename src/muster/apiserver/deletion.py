@@ -21,16 +21,16 @@ from muster.apiserver.conversion import from_stored
 from muster.apiserver.filters import build_filter
 from muster.apiserver.negotiation import PLAIN_JSON, negotiate
 from muster.apiserver.objects import object_key
-from muster.apiserver.presentation import list_body, list_metadata, respond, respond_object
+from muster.apiserver.presentation import list_metadata, present_all, respond_list, respond_object
 from muster.apiserver.reads import read_page
 from muster.apiserver.registry.resource import Object, Resource
-from muster.apiserver.request import list_options
+from muster.apiserver.request import Query, list_options
 from muster.apiserver.writes import Written, commit, is_finished, remove, respond_written
 from muster.http import Response
 from muster.kube import fielderrors
 from muster.store.api import Conflict, Entry
 
-_POLICIES = ("Background", "Foreground", "Orphan")
+_POLICIES = ("Foreground", "Background", "Orphan")
 _FINALIZER = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 UNDELETABLE_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 _DEFAULT_GRACE = 30
@@ -47,16 +47,12 @@ class DeleteOptions:
 
 
 def delete_options(ctx: Context) -> DeleteOptions:
-    raw = decode_options(ctx) if ctx.request.body else {}
-    query = ctx.query
-    dry_run = raw.get("dryRun") or query.getall("dryRun")
-    policy = raw.get("propagationPolicy") or query.get("propagationPolicy")
+    """Options from the body; the query counts only where there is none."""
+    raw = decode_options(ctx) if ctx.request.body else _options_in_query(ctx.query)
+    dry_run = raw.get("dryRun") or []
+    policy = raw.get("propagationPolicy") or ""
     orphan = raw.get("orphanDependents")
-    if orphan is None and "orphanDependents" in query.values:
-        orphan = query.flag("orphanDependents")
     grace = raw.get("gracePeriodSeconds")
-    if grace is None:
-        grace = query.integer("gracePeriodSeconds")
     problems = []
     if policy and orphan is not None:
         problems.append(
@@ -72,6 +68,16 @@ def delete_options(ctx: Context) -> DeleteOptions:
         policy = "Orphan" if orphan else "Background"
     preconditions = raw.get("preconditions") or {}
     return DeleteOptions(bool(dry_run), policy, grace, preconditions.get("uid"), preconditions.get("resourceVersion"), raw)
+
+
+def _options_in_query(query: Query) -> dict[str, Any]:
+    found = {
+        "dryRun": query.getall("dryRun"),
+        "propagationPolicy": query.get("propagationPolicy"),
+        "orphanDependents": query.flag("orphanDependents") if "orphanDependents" in query.values else None,
+        "gracePeriodSeconds": query.integer("gracePeriodSeconds"),
+    }
+    return {name: value for name, value in found.items() if value not in (None, "", [])}
 
 
 async def delete(ctx: Context, resource: Resource, name: str) -> Response:
@@ -145,14 +151,12 @@ def _marked(ctx: Context, resource: Resource, old: Object, options: DeleteOption
     grace = _grace(resource, old, options)
     if not meta.get("deletionTimestamp"):
         meta["deletionTimestamp"] = rfc3339(ctx.cluster.clock() + timedelta(seconds=grace))
+        if resource.on_delete is not None:
+            resource.on_delete(ctx, marked)
+            return marked
         meta["deletionGracePeriodSeconds"] = grace
         if resource.tracks_generation:
             meta["generation"] = meta.get("generation", 0) + 1
-        if resource.on_delete is not None:
-            resource.on_delete(ctx, marked)
-        if resource.storage == "/namespaces":
-            marked.setdefault("status", {})["phase"] = "Terminating"
-            meta.pop("deletionGracePeriodSeconds")
     elif grace < meta.get("deletionGracePeriodSeconds", 0):
         meta["deletionTimestamp"] = rfc3339(ctx.cluster.clock() + timedelta(seconds=grace))
         meta["deletionGracePeriodSeconds"] = grace
@@ -193,14 +197,13 @@ async def delete_collection(ctx: Context, resource: Resource) -> Response:
     options = delete_options(ctx)
     selection = list_options(ctx.query, watch=False)
     page = await read_page(ctx, resource, selection, build_filter(resource, selection))
-    deleted: list[bytes] = []
     for entry in page.entries:
         namespace, _, name = entry.key.rpartition("/")
         try:
-            outcome = await delete_object(ctx, resource, namespace, name, options)
+            await delete_object(ctx, resource, namespace, name, options)
         except errors.ApiError as error:
             if error.reason != "NotFound":
                 raise
-            continue
-        deleted.append(outcome.value if isinstance(outcome, Entry) else entry.value)
-    return respond(ctx, 200, list_body(resource, deleted, list_metadata(ctx.cluster.store.revision)), format)
+    # The answer is what was selected, as it was then.
+    meta = list_metadata(page.revision, page.continuation, page.remaining, resource.custom is not None and not format.transform)
+    return respond_list(ctx, resource, page.entries, await present_all(resource, page.entries), meta, format)

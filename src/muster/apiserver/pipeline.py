@@ -20,7 +20,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.logs import get_logger
 from muster.apiserver.metrics import Metrics
-from muster.apiserver.negotiation import JSON, check_produced, error_media
+from muster.apiserver.negotiation import ACCEPTED, JSON, LISTED, check_produced, error_media
 from muster.apiserver.presentation import NO_CACHE, warning_fields
 from muster.apiserver.registry.resource import Resource, Subresource
 from muster.apiserver.request import Query, parse_target
@@ -88,7 +88,9 @@ class Pipeline:
         finally:
             fairness.in_flight -= 1
         code = 101 if isinstance(answer, Takeover) else answer.status
-        self._metrics.count(target.attributes, code, time.monotonic() - request.received)
+        asked = target.attributes
+        resource = cluster.resources.get(asked.group, asked.version, asked.resource) if asked.is_resource else None
+        self._metrics.count(asked, resource, code, time.monotonic() - request.received)
         if self._audit is not None:
             self._audit.record(cluster, request, target.attributes, acting, caller, answer)
         return answer
@@ -130,7 +132,7 @@ class Pipeline:
         ):
             raise errors.method_not_allowed()
         if resource.custom is None:
-            check_produced(ctx.accept, streams=verb in ("list", "watch"))
+            check_produced(ctx.accept, LISTED if verb in ("list", "watch") else ACCEPTED)
         if verb == "get":
             return await reads.get(ctx, resource, name)
         if verb == "list":
@@ -152,11 +154,11 @@ class Pipeline:
         attributes = ctx.attributes
         sub: Subresource | None = resource.subresources.get(attributes.subresource)
         if sub is None:
-            raise errors.no_such_resource()
+            raise errors.no_such_resource() if resource.custom is None else errors.not_found(resource, attributes.name)
         if attributes.verb not in sub.verbs or ctx.request.method == "HEAD":
             raise errors.method_not_allowed()
         if resource.custom is None:
-            check_produced(ctx.accept, streams=False)
+            check_produced(ctx.accept)
         special = self._subresources.get((resource.storage, sub.name)) or self._subresources.get(("*", sub.name))
         if special is not None:
             return await special(ctx, resource, attributes.name)
@@ -184,8 +186,8 @@ def _in_scope(attributes: Attributes, resource: Resource) -> bool:
 
 def _unrouted(ctx: Context) -> Response:
     """A path nobody serves: the groups that come with the server answer a Status, everything else is a plain 404."""
-    segments = ctx.attributes.path.split("/")
-    if segments[1] == "api" or (segments[1] == "apis" and len(segments) > 2 and ctx.cluster.resources.is_builtin(segments[2])):
+    root, _, rest = ctx.attributes.path.removeprefix("/").partition("/")
+    if root == "api" or (root == "apis" and rest and ctx.cluster.resources.is_builtin(rest.partition("/")[0])):
         raise errors.no_such_resource()
     headers = [NO_CACHE, ("X-Content-Type-Options", "nosniff")]
     return Response(404, b"404 page not found\n", headers, "text/plain; charset=utf-8")

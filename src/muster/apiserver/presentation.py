@@ -69,9 +69,10 @@ def partial_metadata(value: bytes, version: str = "v1") -> bytes:
     return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":%s}' % (version.encode(), raw_metadata(value))
 
 
-def list_metadata(revision: int, continuation: str = "", remaining: int | None = None) -> bytes:
+def list_metadata(revision: int, continuation: str = "", remaining: int | None = None, say_continue: bool = False) -> bytes:
+    """`say_continue`: the list says where it continues even if it does not, as lists of custom resources do."""
     meta: dict[str, Any] = {"resourceVersion": str(revision)}
-    if continuation:
+    if continuation or say_continue:
         meta["continue"] = continuation
     if remaining is not None:
         meta["remainingItemCount"] = remaining

@@ -61,7 +61,7 @@ async def list_objects(ctx: Context, resource: Resource) -> Response:
     wanted = build_filter(resource, options)
     page = await read_page(ctx, resource, options, wanted)
     values = _present_now(resource, page.entries) or await present_all(resource, page.entries)
-    meta = list_metadata(page.revision, page.continuation, page.remaining)
+    meta = list_metadata(page.revision, page.continuation, page.remaining, resource.custom is not None and not format.transform)
     return respond_list(ctx, resource, page.entries, values, meta, format)
 
 

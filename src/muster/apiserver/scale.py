@@ -55,7 +55,7 @@ async def _write(ctx: Context, resource: Resource, scale: Scale, name: str, pare
         options = write_options(ctx.query, "PatchOptions")
         wanted = _patched_scale(ctx, row, scale_of(scale, parent), options)
     replicas = (wanted.get("spec") or {}).get("replicas", 0)
-    if replicas < 0:
+    if replicas < 0 and resource.custom is None:
         problem = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise errors.invalid("autoscaling", "Scale", name, [problem])
     version = wanted["metadata"].get("resourceVersion")

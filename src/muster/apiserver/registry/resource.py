@@ -156,6 +156,7 @@ class Resource:
     prepare: Prepare | None = None
     validate: Validate | None = None
     on_delete: MarkDeleted | None = None
+    """Set where deletion is a process of its own (namespaces, definitions): then it has no grace period and no generation."""
     to_storage: Callable[[Object], Object] | None = None
     from_storage: Callable[[Object], Object] | None = None
     custom: Any = None

@@ -54,7 +54,7 @@ HOOKS: Final[Mapping[tuple[str, str], Hooks]] = {
     ("", "endpoints"): Hooks(None, services.validate_endpoints),
     ("", "events"): Hooks(None, configuration.validate_event),
     ("", "limitranges"): Hooks(None, configuration.validate_limit_range),
-    ("", "namespaces"): Hooks(configuration.prepare_namespace, configuration.validate_namespace),
+    ("", "namespaces"): Hooks(configuration.prepare_namespace, configuration.validate_namespace, configuration.delete_namespace),
     ("", "nodes"): _checked(configuration.validate_node),
     ("", "persistentvolumeclaims"): _checked(storage.validate_claim, storage.protect),
     ("", "persistentvolumes"): _checked(storage.validate_volume, storage.protect),

@@ -126,6 +126,10 @@ def prepare_namespace(ctx: HookContext, obj: Object, old: Object | None) -> None
         obj["spec"] = old.get("spec") or {}
 
 
+def delete_namespace(ctx: HookContext, marked: Object) -> None:
+    marked.setdefault("status", {})["phase"] = "Terminating"
+
+
 def validate_namespace(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
     errors: Errors = []
     path = "spec.finalizers"
