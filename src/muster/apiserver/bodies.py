@@ -54,10 +54,11 @@ def _finish(ctx: Context, resource: Resource, obj: Object, options: WriteOptions
     except DecodeError as error:
         raise errors.cannot_decode(resource, str(error)) from None
     if (unknown or duplicates) and options.field_validation != "Ignore":
+        typed = resource.custom is None and media_type(ctx.request.headers.get("content-type") or "") == JSON
+        problems = strict.strict_warnings(unknown, duplicates, ctx.request.body if typed else None)
         if options.field_validation == "Strict":
-            problems = ", ".join(strict.strict_warnings(unknown, duplicates))
-            raise errors.cannot_decode(resource, f"strict decoding error: {problems}")
-        for text in strict.strict_warnings(unknown, duplicates):
+            raise errors.cannot_decode(resource, f"strict decoding error: {', '.join(problems)}")
+        for text in problems:
             ctx.warn(text)
     obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
     if obj.get("metadata") is None:
@@ -159,7 +160,7 @@ def decode_options(ctx: Context) -> Object:
         else:
             raise errors.unsupported_media_type(_BUILTIN_BODIES)
         if obj.get("kind") not in (None, "", "DeleteOptions"):
-            raise errors.bad_request(f"decoded object cannot be converted to DeleteOptions: {obj['kind']}")
+            raise errors.bad_request(errors.not_registered(obj["kind"], obj.get("apiVersion") or "v1"))
         return strict.decode_typed(obj, definitions()[_OPTIONS_SCHEMA])[0]
     except DecodeError as error:
         raise errors.bad_request(str(error)) from None

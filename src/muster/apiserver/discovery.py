@@ -13,8 +13,8 @@ import orjson
 
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.errors import not_produced
-from muster.apiserver.negotiation import ACCEPTED, JSON, YAML, accept_clauses, negotiate
+from muster.apiserver.errors import not_acceptable
+from muster.apiserver.negotiation import ACCEPTED, JSON, YAML, accept_clauses, check_produced, negotiate
 from muster.apiserver.presentation import respond
 from muster.apiserver.registry.resource import Resource
 from muster.http import Response
@@ -52,6 +52,10 @@ class GroupVersion:
     resources: list[dict[str, Any]] = field(default_factory=list)
     """Aggregated discovery rows."""
     stale: bool = False
+    priorities: tuple[int, int] = (1000, 100)
+    """Of group and version, as APIServices give them; built-in groups have a fixed order."""
+    names_kinds: bool = False
+    """Whether aggregated rows name the group and version of a kind even where they are their own: custom resources do."""
 
 
 def version_priority(version: str) -> tuple[int, int, int, str]:
@@ -116,19 +120,33 @@ class Discovery:
         found: dict[tuple[str, str], GroupVersion] = {}
         for resource in self._cluster.resources:
             key = (resource.group, resource.version)
-            found.setdefault(key, GroupVersion(*key)).resources.append(resource_row(resource))
+            group_version = found.setdefault(key, GroupVersion(*key, names_kinds=resource.custom is not None))
+            group_version.resources.append(resource_row(resource))
         for remote in self._cluster.aggregator.group_versions():
             found[(remote.group, remote.version)] = remote
         rank = {group: index for index, group in enumerate(BUILTIN_GROUPS)}
         for group_version in found.values():
             group_version.resources.sort(key=lambda row: str(row["resource"]))
-        return sorted(found.values(), key=lambda gv: (rank.get(gv.group, len(rank)), gv.group, *version_priority(gv.version)))
+        weight: dict[str, int] = {}
+        for gv in found.values():
+            weight[gv.group] = max(weight.get(gv.group, 0), gv.priorities[0])
+        return sorted(
+            found.values(),
+            key=lambda gv: (
+                rank.get(gv.group, len(rank)),
+                -weight[gv.group],
+                gv.group,
+                -gv.priorities[1],
+                *version_priority(gv.version),
+            ),
+        )
 
     async def serve(self, ctx: Context) -> Response | None:
-        parts = [part for part in ctx.attributes.path.split("/") if part]
-        if ctx.request.method not in ("GET", "HEAD") or not parts:
+        parts = ctx.attributes.path.removesuffix("/").split("/")[1:]
+        if ctx.request.method not in ("GET", "HEAD") or not parts or parts[0] not in ("api", "apis"):
             return None
         if parts in (["api"], ["apis"]):
+            check_produced(ctx.accept)
             aggregated = _wants_aggregated(ctx.accept)
             if aggregated:
                 return self._aggregated(ctx, core=parts == ["api"])
@@ -143,6 +161,7 @@ class Discovery:
         return None
 
     def _answer(self, ctx: Context, document: dict[str, Any]) -> Response:
+        check_produced(ctx.accept)
         return respond(ctx, 200, orjson.dumps(document), negotiate(ctx.accept, transforms=False))
 
     def _aggregated(self, ctx: Context, core: bool) -> Response:
@@ -161,7 +180,7 @@ class Discovery:
     def _aggregated_document(groups: list[GroupVersion]) -> dict[str, Any]:
         items: dict[str, dict[str, Any]] = {}
         for gv in groups:
-            resources = [_with_kind(row, gv) for row in gv.resources]
+            resources = [_with_kind(row, gv) for row in gv.resources] if gv.names_kinds else gv.resources
             version: dict[str, Any] = {"version": gv.version, "freshness": "Stale" if gv.stale else "Current"}
             if resources:
                 version["resources"] = resources
@@ -202,12 +221,10 @@ class Discovery:
             rows.append(_legacy_row(row))
             rows += [_legacy_subresource(row, sub) for sub in row.get("subresources", ())]
         rows.sort(key=lambda r: str(r["name"]))
-        document = {
-            "kind": "APIResourceList",
-            "apiVersion": "v1",
-            "groupVersion": f"{group}/{version}" if group else version,
-            "resources": rows,
-        }
+        document: dict[str, Any] = {"kind": "APIResourceList"}
+        if group:  # The core group's list predates the field.
+            document["apiVersion"] = "v1"
+        document |= {"groupVersion": f"{group}/{version}" if group else version, "resources": rows}
         return self._answer(ctx, document)
 
 
@@ -255,5 +272,5 @@ def _wants_aggregated(accept: str) -> bool:
         elif clause.media in ("*/*", JSON, YAML):
             return False
     if accept:
-        raise not_produced(ACCEPTED)
+        raise not_acceptable(ACCEPTED)
     return False

@@ -10,6 +10,7 @@ from typing import Any
 
 from muster.apiserver.registry.resource import Resource
 from muster.kube.fielderrors import FieldError
+from muster.kube.fielderrors import invalid as invalid_field
 
 
 class ApiError(Exception):
@@ -70,10 +71,10 @@ def no_such_resource() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(resource: Resource, name: str) -> ApiError:
-    return ApiError(
-        409, "AlreadyExists", f'{resource.group_resource} "{name}" already exists', _named(name, resource.group, resource.plural)
-    )
+def already_exists(resource: Resource, name: str, deleting: bool = False) -> ApiError:
+    text = f'{resource.group_resource} "{name}" already exists'
+    message = f"object is being deleted: {text}" if deleting else text
+    return ApiError(409, "AlreadyExists", message, _named(name, resource.group, resource.plural))
 
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
@@ -99,8 +100,8 @@ def precondition_failed(resource: Resource, name: str, text: str) -> ApiError:
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
-    texts = [str(e) for e in errors]
-    joined = texts[0] if len(texts) == 1 else "[" + ", ".join(dict.fromkeys(texts)) + "]"
+    texts = list(dict.fromkeys(str(e) for e in errors))
+    joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     qualified = f"{kind}.{group}" if group else kind
     details = _named(name, group, kind)
     details["causes"] = [{"reason": e.reason, "message": e.body, "field": e.field} for e in errors]
@@ -118,6 +119,15 @@ def invalid_options(kind: str, errors: Sequence[FieldError]) -> ApiError:
 
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
+
+
+def not_registered(kind: str, api_version: str) -> str:
+    return f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"'
+
+
+def unusable_patch(patched: str, problem: str) -> ApiError:
+    """A patch whose result is no object of the resource's type; the answer shows what came out."""
+    return invalid("", "", "", [invalid_field("patch", patched, problem)])
 
 
 class CannotDecode(ApiError):
@@ -197,8 +207,8 @@ def unsupported_media_type(media_types: str) -> ApiError:
     )
 
 
-def too_large() -> ApiError:
-    return ApiError(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728")
+def too_large(text: str = "limit is 3145728") -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {text}")
 
 
 def too_many_requests(retry_after: int = 1) -> ApiError:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import orjson
 
 from muster.apiserver.context import Context
-from muster.apiserver.negotiation import JSON
+from muster.apiserver.negotiation import JSON, check_produced
 from muster.http import Response
 
 VERSION = {
@@ -37,6 +37,7 @@ class Health:
     def serve(self, ctx: Context) -> Response | None:
         path = ctx.attributes.path.rstrip("/")
         if path == "/version":
+            check_produced(ctx.accept, JSON)
             return Response(200, orjson.dumps(VERSION), (), JSON)
         for endpoint in ("/healthz", "/livez", "/readyz"):
             if path == endpoint or path.startswith(endpoint + "/"):

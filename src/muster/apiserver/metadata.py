@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +20,78 @@ _NAME_RULES: dict[str, Callable[[str], list[str]]] = {
     "path-segment": names.path_segment,
     "any": lambda name: [],
 }
+_EXTENSION_GROUPS = ("apiextensions.k8s.io", "apiregistration.k8s.io")
+_DEFAULT_CHECKS = ("change",)
+_STRATEGY_CHECKS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            "/configmaps",
+            "/endpoints",
+            "/persistentvolumeclaims",
+            "/pods",
+            "/secrets",
+            "/serviceaccounts",
+            "/services",
+            "apiregistration.k8s.io/apiservices",
+            "apps/controllerrevisions",
+            "networking.k8s.io/ingressclasses",
+            "networking.k8s.io/ingresses",
+            "storage.k8s.io/volumeattributesclasses",
+        ),
+        ("change", "object"),
+    ),
+    **dict.fromkeys(
+        (
+            "/namespaces",
+            "/nodes",
+            "apps/statefulsets",
+            "batch/jobs",
+            "certificates.k8s.io/certificatesigningrequests",
+            "networking.k8s.io/ipaddresses",
+            "networking.k8s.io/networkpolicies",
+            "node.k8s.io/runtimeclasses",
+            "rbac.authorization.k8s.io/clusterrolebindings",
+            "rbac.authorization.k8s.io/clusterroles",
+            "rbac.authorization.k8s.io/rolebindings",
+            "rbac.authorization.k8s.io/roles",
+            "storage.k8s.io/csistoragecapacities",
+            "storage.k8s.io/storageclasses",
+        ),
+        ("object", "change"),
+    ),
+    **dict.fromkeys(
+        (
+            "/limitranges",
+            "admissionregistration.k8s.io/mutatingadmissionpolicies",
+            "admissionregistration.k8s.io/mutatingadmissionpolicybindings",
+            "admissionregistration.k8s.io/mutatingwebhookconfigurations",
+            "admissionregistration.k8s.io/validatingadmissionpolicies",
+            "admissionregistration.k8s.io/validatingadmissionpolicybindings",
+            "admissionregistration.k8s.io/validatingwebhookconfigurations",
+            "discovery.k8s.io/endpointslices",
+            "flowcontrol.apiserver.k8s.io/flowschemas",
+            "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations",
+            "policy/poddisruptionbudgets",
+            "storage.k8s.io/volumeattachments",
+        ),
+        ("object",),
+    ),
+    **dict.fromkeys(("/persistentvolumes", "storage.k8s.io/csinodes"), ("object", "object")),
+}
+"""What a kind's own strategy checks again when an object changes: the object's metadata, the change, or both, in this order."""
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+
+
+_random = random.Random(os.urandom(32))
+_VERSION_4, _VARIANT = 0x4000 << 64, 0x8000 << 48
+_VERSION_BITS, _VARIANT_BITS = 0xF000 << 64, 0xC000 << 48
+
+
+def new_uid() -> str:
+    """A random (version 4) UUID. Uids are names and no secrets, so a generator seeded once will do."""
+    number = _random.getrandbits(128) & ~(_VERSION_BITS | _VARIANT_BITS) | _VERSION_4 | _VARIANT
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def fill_on_create(resource: Resource, meta: Object, now: str, uid: str) -> None:
@@ -81,27 +154,33 @@ def check_metadata(resource: Resource, obj: Object) -> list[FieldError]:
         problems.append(required("metadata.name", "name or generateName is required"))
     else:
         problems += [invalid("metadata.name", name, text) for text in _NAME_RULES[resource.name_rule](name)]
-    return problems + _check_common(resource, meta)
+    return problems + _generic(meta) + _finalizers(meta) + _kubernetes_finalizers(resource, meta)
 
 
 def check_metadata_update(resource: Resource, new: Object, old: Object) -> list[FieldError]:
+    """Problems of a changed object's metadata. They repeat: the generic registry checks both the object and the change, then
+    the kind's own strategy does so once more, and clients see each finding as a cause of its own."""
     meta, old_meta = new["metadata"], old["metadata"]
-    problems = _check_common(resource, meta)
+    generic = _generic(meta) + _finalizers(meta) + _of_change(meta, old_meta)
+    own: list[FieldError] = []
+    for check in _STRATEGY_CHECKS.get(resource.storage, _DEFAULT_CHECKS):
+        own += _generic(meta) + _finalizers(meta) if check == "object" else _of_change(meta, old_meta)
+        own += _kubernetes_finalizers(resource, meta)
+    return generic + own
+
+
+def _of_change(meta: Object, old_meta: Object) -> list[FieldError]:
+    problems: list[FieldError] = []
     if old_meta.get("deletionTimestamp"):
         added = [f for f in meta.get("finalizers", ()) if f not in old_meta.get("finalizers", ())]
         if added:
             shown = ", ".join(f'"{f}"' for f in added)
             text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
             problems.append(forbidden("metadata.finalizers", text))
-    return problems
+    return problems + _generic(meta)
 
 
-def _is_core(resource: Resource) -> bool:
-    """Kinds of Kubernetes proper know a closed list of unqualified finalizers; extension kinds take any qualified name."""
-    return resource.custom is None and resource.group not in ("apiextensions.k8s.io", "apiregistration.k8s.io")
-
-
-def _check_common(resource: Resource, meta: Object) -> list[FieldError]:
+def _generic(meta: Object) -> list[FieldError]:
     problems: list[FieldError] = []
     if meta.get("labels"):
         problems += names.check_labels(meta["labels"], "metadata.labels")
@@ -109,13 +188,28 @@ def _check_common(resource: Resource, meta: Object) -> list[FieldError]:
         problems += names.check_annotations(meta["annotations"], "metadata.annotations")
     if meta.get("ownerReferences"):
         problems += _owner_problems(meta["ownerReferences"])
-    for finalizer in meta.get("finalizers", ()):
-        texts = names.qualified_name(finalizer)
-        problems += [invalid("metadata.finalizers", finalizer, text) for text in texts]
-        if not texts and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and _is_core(resource):
-            text = "name is neither a standard finalizer name nor is it fully qualified"
-            problems.append(invalid("metadata.finalizers", finalizer, text))
     return problems
+
+
+def _finalizers(meta: Object) -> list[FieldError]:
+    finalizers = meta.get("finalizers", ())
+    problems = [invalid("metadata.finalizers", each, text) for each in finalizers for text in names.qualified_name(each)]
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        text = "finalizer orphan and foregroundDeletion cannot be both set"
+        problems.append(invalid("metadata.finalizers", list(finalizers), text))
+    return problems
+
+
+def _kubernetes_finalizers(resource: Resource, meta: Object) -> list[FieldError]:
+    """Kinds of Kubernetes proper know a closed list of unqualified finalizers; extension kinds take any qualified name."""
+    if resource.custom is not None or resource.group in _EXTENSION_GROUPS:
+        return []
+    text = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        invalid(f"metadata.finalizers[{index}]", finalizer, text)
+        for index, finalizer in enumerate(meta.get("finalizers", ()))
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS
+    ]
 
 
 def _owner_problems(owners: list[Object]) -> list[FieldError]:

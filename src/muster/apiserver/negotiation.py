@@ -15,7 +15,8 @@ YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 ACCEPTED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 WATCHED = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
-_PRODUCED = frozenset({"*/*", JSON, YAML, PROTOBUF})
+LISTED = f"{ACCEPTED}, {WATCHED}"
+"""What a collection serves: lists and watches have one route."""
 _TRANSFORMS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
 
 
@@ -92,10 +93,11 @@ def negotiate(header: str, transforms: bool = True) -> Format:
 
 
 @lru_cache(maxsize=512)
-def check_produced(header: str, streams: bool) -> None:
-    """A built-in route looks at bare media types before anything else; `streams`: it also serves watches."""
-    if header and _PRODUCED.isdisjoint(part.partition(";")[0].strip() for part in header.split(",")):
-        raise not_produced(f"{ACCEPTED}, {WATCHED}" if streams else ACCEPTED)
+def check_produced(header: str, produced: str = ACCEPTED) -> None:
+    """A built-in route looks at bare media types before anything else; `produced` lists those it serves."""
+    known = {"*/*", *produced.split(", ")}
+    if header and known.isdisjoint(part.partition(";")[0].strip() for part in header.split(",")):
+        raise not_produced(produced)
 
 
 @lru_cache(maxsize=512)

@@ -41,6 +41,8 @@ _LIST_QUERY = (
     ("timeoutSeconds", "integer"),
     ("watch", "boolean"),
 )
+_INDEX_TYPE = "text/plain; charset=utf-8"
+"""JSON all the same: the real server leaves the index without a type and its HTTP library guesses."""
 _METHODS = {"get": "get", "list": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
 _ACTIONS = {"get": "get", "list": "list", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
 
@@ -61,7 +63,7 @@ class OpenApi:
             self._documents = {}
             self._built_for = self._cluster.resources.generation
         if path == "/openapi/v3":
-            return Response(200, orjson.dumps(self._index()), (), JSON)
+            return Response(200, orjson.dumps(self._index()), (), _INDEX_TYPE)
         if path == "/openapi/v2":
             wants_protobuf = ctx.accept.startswith(MEDIA)
             body, digest = self._document("v2 protobuf" if wants_protobuf else "v2")
@@ -71,7 +73,7 @@ class OpenApi:
             body, digest = self._document(name)
             fresh = ctx.query.get("hash") == digest
             return self._cacheable(ctx, body, digest, "public, immutable" if fresh else "no-cache, private")
-        return None
+        return Response(404) if path.startswith("/openapi/v3/") else None
 
     @staticmethod
     def _cacheable(ctx: Context, body: bytes, digest: str, policy: str, media: str = JSON) -> Response:

@@ -14,29 +14,27 @@ import orjson
 from muster.apiserver import errors
 from muster.apiserver.bodies import decode_yaml, finish_patched
 from muster.apiserver.context import Context
-from muster.apiserver.decode import strict
 from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, patch_may_deepen, too_deep
+from muster.apiserver.decode.jsonsyntax import syntax_problem
+from muster.apiserver.decode.strict import json_kind
 from muster.apiserver.negotiation import media_type, negotiate
 from muster.apiserver.objects import object_key
 from muster.apiserver.ownership import empty_object, other_versions, reset_fields
+from muster.apiserver.patchtext import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, shown_result
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions, write_options
 from muster.apiserver.writes import create_object, respond_written, update_object
 from muster.http import Response
-from muster.kube import gotext
 from muster.kube.apply import ApplyConflict, ApplyFailed, InvalidApply, apply
-from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.jsonpatch import PatchError, apply_json_patch
 from muster.kube.mergepatch import apply_merge_patch
 from muster.kube.strategic import StrategicPatchError, apply_strategic_merge
 
-JSON_PATCH = "application/json-patch+json"
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_YAML = "application/apply-patch+yaml"
 
 BUILTIN_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_YAML)
 CUSTOM_PATCHES = (JSON_PATCH, MERGE_PATCH, APPLY_YAML)
+_MAX_OPERATIONS = 10_000
 _REJECTED = "the server rejected our request due to an error in our request"
 
 
@@ -55,24 +53,33 @@ async def patch(ctx: Context, resource: Resource, name: str) -> Response:
 
 
 def decoded_patch(media: str, raw: bytes) -> Any:
+    """The body of a plain patch; what is no patch of its kind is refused in the words of the decoder that reads it upstream."""
+    prefix = "" if media == STRATEGIC_PATCH else "error decoding patch: "
     try:
         body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise errors.bad_request(f"error decoding patch: {error}") from None
+    except orjson.JSONDecodeError:
+        raise errors.bad_request(prefix + syntax_problem(raw)) from None
     if may_be_deep(raw) and too_deep(body):
-        raise errors.bad_request(f"error decoding patch: {EXCEEDED}")
-    if media == JSON_PATCH and not isinstance(body, list):
-        raise errors.bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
-    if media == JSON_PATCH:
-        for operation in body:
-            if not isinstance(operation, dict):
-                kind = strict.json_kind(operation)
-                raise errors.bad_request(
-                    f"error decoding patch: json: cannot unmarshal {kind} into Go value of type jsonpatch.Operation"
-                )
-    if media != JSON_PATCH and not isinstance(body, dict):
-        raise errors.bad_request("error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}")
+        raise errors.bad_request(prefix + EXCEEDED)
+    if body is None:
+        if media == MERGE_PATCH:
+            raise errors.bad_request("Invalid JSON Patch")
+        return [] if media == JSON_PATCH else {}
+    if media == JSON_PATCH and isinstance(body, list):
+        _check_operations(body)
+    elif media == JSON_PATCH or not isinstance(body, dict):
+        go_type = "[]handlers.jsonPatchOp" if media == JSON_PATCH else "map[string]interface {}"
+        raise errors.bad_request(f"{prefix}json: cannot unmarshal {json_kind(body)} into Go value of type {go_type}")
     return body
+
+
+def _check_operations(body: list[Any]) -> None:
+    for operation in body:
+        if not isinstance(operation, dict):
+            problem = f"json: cannot unmarshal {json_kind(operation)} into Go value of type handlers.jsonPatchOp"
+            raise errors.bad_request(f"error decoding patch: {problem}")
+    if len(body) > _MAX_OPERATIONS:
+        raise errors.too_large(f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(body)}")
 
 
 def patched(media: str, old: Object, body: Any, resource: Resource) -> Object:
@@ -102,15 +109,24 @@ def _plain_change(
         result = patched(media, old, body, resource)
         if may_deepen and too_deep(result):
             raise errors.ApiError(422, "Invalid", _REJECTED, {})
+        if media != STRATEGIC_PATCH and resource.custom is None:
+            _check_type(media, resource, result, body)
+        before = orjson.dumps(result)  # Decoding works in place, and a refusal shows what it was given.
         try:
             new = finish_patched(ctx, resource, result, options)
         except errors.CannotDecode as error:
-            shown = gotext.text(body) if media == STRATEGIC_PATCH else orjson.dumps(result).decode()
-            raise errors.invalid("", "", "", [invalid_field("patch", shown, error.problem)]) from None
+            raise errors.unusable_patch(shown_result(media, orjson.loads(before), body), error.problem) from None
         _check_name(new["metadata"].get("name"), name)
         return new
 
     return change
+
+
+def _check_type(media: str, resource: Resource, result: Object, body: Any) -> None:
+    """A patched document says of itself what it is; only a strategic patch works on the type and not on the document."""
+    kind, version = str(result.get("kind", "")), str(result.get("apiVersion", ""))
+    if (kind, version) != (resource.kind, resource.api_version):
+        raise errors.unusable_patch(shown_result(media, result, body), errors.not_registered(kind, version))
 
 
 def _strategic_error(error: StrategicPatchError) -> errors.ApiError:

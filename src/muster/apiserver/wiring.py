@@ -20,7 +20,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.discovery import Discovery
 from muster.apiserver.health import Health
 from muster.apiserver.metrics import CONTENT_TYPE
-from muster.apiserver.negotiation import JSON
+from muster.apiserver.negotiation import JSON, check_produced
 from muster.apiserver.openapi import OpenApi
 from muster.apiserver.pipeline import Answer, Pipeline, SubresourceHandler
 from muster.apiserver.pods import bind_pod, evict_pod
@@ -69,6 +69,7 @@ async def _issuer_document(ctx: Context) -> Answer:
     is_keys = ctx.attributes.path == "/openid/v1/jwks"
     document = issuer.jwks() if is_keys else issuer.discovery()
     media = "application/jwk-set+json" if is_keys else JSON
+    check_produced(ctx.accept, media)
     return Response(200, orjson.dumps(document), [("Cache-Control", "public, max-age=3600")], media)
 
 

@@ -8,7 +8,6 @@ last step.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 
 import orjson
@@ -19,9 +18,9 @@ from muster.apiserver.auth.escalation import check_grant
 from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
 from muster.apiserver.conversion import from_stored, to_stored
-from muster.apiserver.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update
+from muster.apiserver.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update, new_uid
 from muster.apiserver.negotiation import negotiate
-from muster.apiserver.objects import encoder, object_key, view
+from muster.apiserver.objects import encoder, metadata, object_key, view
 from muster.apiserver.ownership import Booking, book_create, book_update
 from muster.apiserver.presentation import present, present_all, respond_entry, respond_object
 from muster.apiserver.registry.resource import Object, Resource
@@ -82,13 +81,13 @@ async def create_object(
             return await _create_once(ctx, resource, obj, options)
         except Conflict:
             if not generate or attempt == _NAME_TRIES - 1:
-                raise errors.already_exists(resource, obj["metadata"]["name"]) from None
+                raise _taken(ctx, resource, obj["metadata"]["name"]) from None
     raise AssertionError("unreachable: the last attempt raises")
 
 
 async def _create_once(ctx: Context, resource: Resource, obj: Object, options: WriteOptions) -> Written:
     meta = obj["metadata"]
-    fill_on_create(resource, meta, ctx.now(), str(uuid.uuid4()))
+    fill_on_create(resource, meta, ctx.now(), new_uid())
     if resource.has_status and resource.drops_status_on_create:
         obj.pop("status", None)
     if resource.prepare is not None:
@@ -98,9 +97,14 @@ async def _create_once(ctx: Context, resource: Resource, obj: Object, options: W
     check_grant(ctx, resource, obj, None)
     if options.dry_run:
         if ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(meta.get("namespace", ""), meta["name"])):
-            raise errors.already_exists(resource, meta["name"])
+            raise _taken(ctx, resource, meta["name"])
         return Written(201, None, obj)
     return Written(201, await commit(ctx, resource, obj, ABSENT))
+
+
+def _taken(ctx: Context, resource: Resource, name: str) -> errors.ApiError:
+    head = _head(ctx, resource, name)
+    return errors.already_exists(resource, name, deleting=head is not None and metadata(head).deletionTimestamp is not None)
 
 
 def _match_namespace(ctx: Context, resource: Resource, meta: Object) -> None:
@@ -158,8 +162,12 @@ async def update(ctx: Context, resource: Resource, name: str) -> Response:
     _match_namespace(ctx, resource, meta)
     pinned = meta.get("resourceVersion") or ""
 
+    sent = orjson.dumps(body)
+    fresh = [body]
+
     def replace(old: Object) -> Object:
-        return orjson.loads(orjson.dumps(body))  # type: ignore[no-any-return]
+        """What was sent, every time as if nobody had worked on it yet."""
+        return fresh.pop() if fresh else orjson.loads(sent)
 
     if resource.create_on_update and not ctx.subresource and _head(ctx, resource, name) is None:
         if not pinned:
@@ -183,13 +191,14 @@ async def update_object(
     check_pin: bool = False,
     booking: Booking = book_update,
 ) -> Written:
-    """Change an existing object: `change` gets a private copy of the current one and returns the wanted one."""
+    """Change an existing object: `change` gets the current one (with `check_pin` to look at, else as a private copy) and returns
+    the wanted one."""
     for _ in range(_UPDATE_TRIES):
         head = _head(ctx, resource, name)
         if head is None:
             raise errors.not_found(resource, name)
         old = await from_stored(resource, head)
-        new = change(orjson.loads(orjson.dumps(old)))
+        new = change(old if check_pin else orjson.loads(orjson.dumps(old)))
         pinned = _check_preconditions(resource, name, new, old, check_pin)
         try:
             return await _update_once(ctx, resource, head, old, new, options, booking)

@@ -28,9 +28,9 @@ CASES = [
     case(
         "merge patch that is no json",
         A,
-        merge("configmaps/a", "{", differs={"parser-messages": ["body.message"]}),
-        merge("configmaps/a", "[]", differs={"parser-messages": ["body.message"]}),
-        merge("configmaps/a", "", differs={"parser-messages": ["body.message"]}),
+        merge("configmaps/a", "{"),
+        merge("configmaps/a", "[]"),
+        merge("configmaps/a", ""),
     ),
     case("merge patch to an invalid object", A, merge("configmaps/a", {"metadata": {"labels": {"bad key!": "x"}}})),
     case("merge patch of the name", A, merge("configmaps/a", {"metadata": {"name": "b"}})),
@@ -38,7 +38,7 @@ CASES = [
         "merge patch of kind and version",
         A,
         merge("configmaps/a", {"kind": "Secret"}, differs=INTERNALS),
-        merge("configmaps/a", {"apiVersion": "v2"}, differs=INTERNALS),
+        merge("configmaps/a", {"apiVersion": "v2"}),
     ),
     case(
         "merge patch with a stale revision",
@@ -83,8 +83,8 @@ CASES = [
     case(
         "json patch that is none",
         A,
-        json_patch("configmaps/a", {"op": "add"}, differs={"parser-messages": ["body.message"]}),
-        json_patch("configmaps/a", "x", differs={"parser-messages": ["body.message"]}),
+        json_patch("configmaps/a", {"op": "add"}),
+        json_patch("configmaps/a", "x"),
     ),
     case(
         "json patch with escaped keys",

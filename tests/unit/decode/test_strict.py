@@ -32,7 +32,8 @@ def verdict(sample: dict[str, str]) -> str:
         return error.message(kind)
     except DecodeError as error:
         return strict.refusal(kind, version, str(error))
-    return strict.strict_refusal(kind, version, unknown, duplicates) if unknown or duplicates else ""
+    found = strict.strict_warnings(unknown, duplicates, sample["body"].encode())
+    return strict.refusal(kind, version, f"strict decoding error: {', '.join(found)}") if found else ""
 
 
 @pytest.mark.parametrize("sample", RECORDED, ids=lambda sample: sample["body"][:60] or "empty")

@@ -244,13 +244,34 @@ def refusal(kind: str, version: str, problem: str) -> str:
     return f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}'
 
 
-def strict_refusal(kind: str, version: str, unknown: list[str], duplicate: list[str]) -> str:
-    """The message of the 400 answer under strict validation."""
-    return refusal(kind, version, "strict decoding error: " + ", ".join(strict_warnings(unknown, duplicate)))
+def strict_warnings(unknown: list[str], duplicate: list[str], body: bytes | None = None) -> list[str]:
+    """What strict decoding finds. A typed decoder reports in the order of the body; others look for duplicates first."""
+    if body is not None and unknown and duplicate:
+        return _in_document_order(json.loads(body, object_pairs_hook=_Pairs), set(unknown), set(duplicate))
+    return [f'duplicate field "{path}"' for path in duplicate] + [f'unknown field "{path}"' for path in unknown]
 
 
-def strict_warnings(unknown: list[str], duplicate: list[str]) -> list[str]:
-    return [f'unknown field "{path}"' for path in unknown] + [f'duplicate field "{path}"' for path in duplicate]
+def _in_document_order(document: Any, unknown: set[str], duplicate: set[str]) -> list[str]:
+    found: list[str] = []
+
+    def visit(value: Any, path: str) -> None:
+        if isinstance(value, _Pairs):
+            seen: set[str] = set()
+            for key, item in value:
+                here = f"{path}.{key}" if path else key
+                if here in unknown:
+                    found.append(f'unknown field "{here}"')
+                    continue
+                if key in seen and here in duplicate:
+                    found.append(f'duplicate field "{here}"')
+                seen.add(key)
+                visit(item, here)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                visit(item, f"{path}[{index}]")
+
+    visit(document, "")
+    return list(dict.fromkeys(found))
 
 
 __all__ = [
@@ -266,7 +287,6 @@ __all__ = [
     "quantities",
     "refusal",
     "scalars",
-    "strict_refusal",
     "strict_warnings",
     "unknown_fields",
 ]
