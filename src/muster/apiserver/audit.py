@@ -6,7 +6,6 @@ Lines are gathered and written by a thread a few times a second; bodies, tokens 
 from __future__ import annotations
 
 import threading
-import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -16,6 +15,7 @@ import orjson
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.metadata import new_uid
 from muster.http import Request, Response, StreamResponse, Takeover
 
 _FLUSH_SECONDS = 0.25
@@ -45,7 +45,7 @@ class Audit:
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",
             "level": "Metadata",
-            "auditID": uuid.uuid4().hex,
+            "auditID": new_uid(),
             "stage": "ResponseStarted" if isinstance(answer, StreamResponse) else "ResponseComplete",
             "requestURI": request.target,
             "verb": attributes.verb,

@@ -29,7 +29,8 @@ def utc_now() -> datetime:
 
 
 def rfc3339(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    """The moment (in UTC) as the API writes times."""
+    return moment.isoformat()[:19] + "Z"
 
 
 class StoreHealth:

@@ -55,6 +55,13 @@ class Headers:
         """Each field as it came: lower-case name and value, in order, repeated ones repeated."""
         return [(_lowered(name), value.decode("latin-1")) for name, value in self.raw]
 
+    def any_starts(self, prefix: str) -> bool:
+        """Whether some field's lower-case name starts with the prefix."""
+        for name in self._joined:  # noqa: SIM110  # a plain loop: this is asked of every request
+            if name.startswith(prefix):
+                return True
+        return False
+
     def __contains__(self, name: object) -> bool:
         return name in self._joined
 

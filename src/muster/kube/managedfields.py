@@ -92,7 +92,9 @@ class Owner:
 
     def owning(self, fields: FieldSet) -> Owner:
         """The same owner of other fields."""
-        return self if fields is self.fields else replace(self, fields=fields, stored=None)
+        if fields is self.fields:
+            return self
+        return Owner(self.manager, self.operation, self.api_version, self.subresource, fields, self.time)
 
     def entry(self) -> dict[str, Any]:
         if self.stored is not None:

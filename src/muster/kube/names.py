@@ -96,12 +96,17 @@ def dns1035_label(value: str) -> list[str]:
     return problems
 
 
+def _qualified_rule() -> str:
+    return _mismatch(_QUALIFIED_RULE, _QUALIFIED, "MyName", "my.name", "123-abc")
+
+
 def qualified_name(value: str) -> list[str]:
     """Label keys, annotation keys (after lowering), finalizers: an optional DNS prefix, a slash, a name."""
+    if len(value) <= 63 and _is_qualified(value):  # most keys: plain, and without a prefix
+        return []
     parts = value.split("/")
-    rule = _mismatch(_QUALIFIED_RULE, _QUALIFIED, "MyName", "my.name", "123-abc")
     if len(parts) > 2:
-        return [f"a valid label key {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        return [f"a valid label key {_qualified_rule()} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     problems: list[str] = []
     name = parts[-1]
     if len(parts) == 2:
@@ -114,11 +119,13 @@ def qualified_name(value: str) -> list[str]:
     elif _size(name) > 63:
         problems.append(f"name part {_longer_than(63, 'bytes')}")
     if not _is_qualified(name):
-        problems.append(f"name part {rule}")
+        problems.append(f"name part {_qualified_rule()}")
     return problems
 
 
 def label_value(value: str) -> list[str]:
+    if len(value) <= 63 and _is_label_value(value):
+        return []
     problems = [_longer_than(63, "bytes")] if _size(value) > 63 else []
     if not _is_label_value(value):
         problems.append(_mismatch(_LABEL_VALUE_RULE, _LABEL_VALUE, "MyValue", "my_value", "12345"))

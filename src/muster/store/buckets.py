@@ -84,6 +84,13 @@ class Cluster:
     def templates(self, resource: str) -> Mapping[str, Entry] | None:
         return self.base.layer.entries.get(resource) if self.base is not None else None
 
+    def generation(self, resource: str) -> int:
+        """Of a resource that may have no bucket yet; asking makes none."""
+        bucket = self.buckets.get(resource)
+        if bucket is not None:
+            return bucket.generation
+        return BASE_REVISION if self.templates(resource) else 0
+
     def set_base(self, base: BaseIndex) -> None:
         self.base = base
         for bucket in self.buckets.values():

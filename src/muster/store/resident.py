@@ -141,8 +141,11 @@ class ResidentStore:
         return bucket.list_at(revision, prefix, start, limit) if bucket is not None else []
 
     def generation(self, cluster: str, resource: str) -> int:
-        bucket = self._readable(cluster, resource)
-        return max(bucket.generation if bucket is not None else 0, self._dropped.get(cluster, 0), self._reset_at)
+        known = self._clusters.get(cluster)
+        own = known.generation(resource) if known is not None else 0
+        if own >= self._reset_at and not self._dropped:
+            return own
+        return max(own, self._dropped.get(cluster, 0), self._reset_at)
 
     def resources(self, cluster: str) -> Iterable[str]:
         known = self._clusters.get(cluster)
@@ -151,7 +154,11 @@ class ResidentStore:
         names = set(known.buckets)
         if known.base is not None:
             names.update(known.base.layer.entries)
-        return [name for name in sorted(names) if self.count(cluster, name)]
+        return [
+            name
+            for name in sorted(names)
+            if (bucket.count("", "") if (bucket := known.buckets.get(name)) is not None else known.templates(name))
+        ]
 
     # Subscriptions
 

@@ -17,6 +17,8 @@ _EXTRA = "impersonate-extra-"
 
 
 def impersonated(user: User, request: Request, authorize: Authorize) -> User:
+    if not request.headers.any_starts("impersonate-"):
+        return user
     name = request.headers.get("impersonate-user")
     groups = request.headers.getall("impersonate-group")
     uid = request.headers.get("impersonate-uid") or ""

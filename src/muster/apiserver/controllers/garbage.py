@@ -93,6 +93,8 @@ class GarbageCollector:
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
         keys = []
         for resource in list(cluster.store.resources(cluster.name)):
+            if cluster.store.generation(cluster.name, resource) <= 1:  # nothing but bootstrap objects, which nobody owns
+                continue
             for entry in cluster.store.list(cluster.name, resource):
                 if _MARK in entry.value:
                     self._index(cluster.name, (resource, entry.key), metadata(entry))

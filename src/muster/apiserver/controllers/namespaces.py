@@ -42,6 +42,8 @@ class NamespaceController:
         return (namespace,) if mine else ()
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
+        if cluster.store.generation(cluster.name, _NAMESPACES) <= 1:
+            return ()
         return [entry.key for entry in cluster.store.list(cluster.name, _NAMESPACES) if entry.revision > 1]
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
