@@ -7,9 +7,13 @@ is the same after a restart) and copies it into its own rows only when somebody 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from muster.apiserver.aggregation.catalog import builtin_api_services
+from muster.apiserver.aggregation.trust import KEY as TRUST
+from muster.apiserver.aggregation.trust import filled, trust_template
+from muster.apiserver.auth.vault import ClusterKeys
 from muster.apiserver.cluster import rfc3339
 from muster.apiserver.objects import encoder, object_key
 from muster.apiserver.registry.resource import Object
@@ -29,12 +33,18 @@ def cluster_uid(cluster: str, resource: str, key: str) -> str:
 class BootstrapLayer:
     """Implements the store's `BaseLayer`."""
 
-    def __init__(self, objects: list[Object], created: datetime) -> None:
+    def __init__(self, objects: list[Object], created: datetime, keys_of: Callable[[str], ClusterKeys | None]) -> None:
+        objects = [*objects, trust_template(), *builtin_api_services(rfc3339(created))]
         self.entries: Mapping[str, Mapping[str, Entry]] = _entries(objects, rfc3339(created))
+        self._keys_of = keys_of
 
     def materialize(self, cluster: str, resource: str, template: Entry) -> Entry:
         own = cluster_uid(cluster, resource, template.key)
-        return Entry(template.key, template.revision, template.value.replace(_PLACEHOLDER.encode(), own.encode(), 1))
+        value = template.value.replace(_PLACEHOLDER.encode(), own.encode(), 1)
+        if template.key == TRUST and resource == "/configmaps":
+            keys = self._keys_of(cluster)
+            value = value if keys is None else filled(value, keys)
+        return Entry(template.key, template.revision, value)
 
 
 def _entries(objects: list[Object], created: str) -> dict[str, dict[str, Entry]]:

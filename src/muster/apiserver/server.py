@@ -94,11 +94,12 @@ class ApiServer:
         now = self.config.clock()
         self._keys = await Vault(self.store, _SYSTEM).keys(now)
         created = self._keys.client_ca.certificate.not_valid_before_utc + BACKDATE
-        self._layer = BootstrapLayer(bootstrap_objects(self.ca_pem.decode()), created)
+        self._layer = BootstrapLayer(bootstrap_objects(self.ca_pem.decode()), created, self._keys_of)
         self._tls = self._tls_context()
         self._http = HttpServer(
             self.handle,
             tls=self._tls,
+            stream_body=self._goes_elsewhere,
             on_body_too_large=lambda request: status_response(errors.too_large()),
             on_error=_on_error,
         )
@@ -142,6 +143,15 @@ class ApiServer:
                 return status_response(errors.not_found_named("muster.internal", "clusters", name or DEFAULT_CLUSTER))
             cluster = await self.add_cluster(name)
         return await self._pipeline.serve(cluster, request, path)
+
+    def _goes_elsewhere(self, request: Request) -> bool:
+        """Whether another API server takes the body: then it is passed on as it comes, however long."""
+        name, path = split_cluster(request.raw_path)
+        cluster = self.clusters.get(name if name is not None else self._default_cluster())
+        return cluster is not None and cluster.aggregator.covering(path) is not None
+
+    def _keys_of(self, cluster: str) -> ClusterKeys | None:
+        return Vault(self.store, cluster).existing()
 
     def _default_cluster(self) -> str:
         """Whom a path without a cluster means: `default`, or the only one there is."""

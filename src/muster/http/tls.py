@@ -32,7 +32,7 @@ def server_context(cert: Pem, key: Pem, client_cas: Pem | None = None) -> ssl.SS
     context.set_alpn_protocols(["http/1.1"])
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    _load_chain(context, cert, key)
+    load_chain(context, cert, key)
     if client_cas is not None:
         context.verify_mode = ssl.CERT_OPTIONAL
         context.verify_flags |= ssl.VerifyFlags(NO_CHECK_TIME)
@@ -44,7 +44,8 @@ def _text(pem: Pem) -> str:
     return pem.decode("ascii") if isinstance(pem, bytes) else Path(pem).read_text("ascii")
 
 
-def _load_chain(context: ssl.SSLContext, cert: Pem, key: Pem) -> None:
+def load_chain(context: ssl.SSLContext, cert: Pem, key: Pem) -> None:
+    """Give a context, of server or client, its own certificate."""
     # OpenSSL's Python binding reads a key pair from files only.
     with tempfile.TemporaryDirectory(prefix="muster-tls-") as directory:
         cert_file, key_file = Path(directory, "tls.crt"), Path(directory, "tls.key")

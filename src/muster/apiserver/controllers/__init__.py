@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.apiserver.controllers.aggregation import RoleAggregation
+from muster.apiserver.controllers.apiservices import ApiServices
 from muster.apiserver.controllers.certificates import CertificateController
 from muster.apiserver.controllers.definitions import DefinitionController
 from muster.apiserver.controllers.expiry import BootstrapTokenExpiry, EventExpiry
@@ -26,6 +27,7 @@ def builtin_controllers(server: ApiServer) -> ControllerManager:
         RoleAggregation(server),
         CertificateController(server),
         PolicyStatus(server),
+        ApiServices(server),
         TokenSecrets(server),
         EventExpiry(server),
         BootstrapTokenExpiry(server),

@@ -68,7 +68,7 @@ HOOKS: Final[Mapping[tuple[str, str], Hooks]] = {
     ("apiextensions.k8s.io", "customresourcedefinitions"): Hooks(
         definitions.prepare_definition, definitions.validate_definition, definitions.delete_definition
     ),
-    ("apiregistration.k8s.io", "apiservices"): _checked(extensions.validate_api_service),
+    ("apiregistration.k8s.io", "apiservices"): _checked(extensions.validate_api_service, extensions.prepare_api_service),
     ("apps", "controllerrevisions"): Hooks(None, workloads.validate_controller_revision),
     ("apps", "daemonsets"): _checked(workloads.validate_daemon_set, workloads.prepare_daemon_set),
     ("apps", "deployments"): _checked(workloads.validate_deployment),

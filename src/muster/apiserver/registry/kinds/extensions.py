@@ -260,6 +260,15 @@ def _param_reference(reference: Object, path: str) -> Errors:
     return errors + one_of(reference.get("parameterNotFoundAction"), ["Deny", "Allow"], f"{path}.parameterNotFoundAction")
 
 
+def prepare_api_service(ctx: HookContext, obj: Object, old: Object | None) -> None:
+    """What this server serves itself is available at once."""
+    if old is None:
+        from muster.apiserver.aggregation.catalog import local_condition
+
+        local = spec_of(obj).get("service") is None
+        obj["status"] = {"conditions": [local_condition(ctx.now())]} if local else {}
+
+
 def validate_api_service(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
     spec = spec_of(obj)
     group, version = spec.get("group", ""), spec.get("version", "")

@@ -1,0 +1,114 @@
+"""The way of a request into another API server: found by group and version, checked for availability, relayed as it is.
+
+Authentication, impersonation and authorization have happened before; the remote server is told who asks and decides again. Path and
+query travel untouched, bodies flow both ways, upgrades included.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from muster.apiserver.aggregation.remote import Fields, Remote, identity_fields
+from muster.apiserver.discovery import GroupVersion
+from muster.apiserver.request import split_cluster
+from muster.apiserver.webhooks import go_words
+from muster.http import Headers, Response, StreamResponse, Takeover, UpstreamError, UpstreamPool, end_to_end_fields, relay
+
+if TYPE_CHECKING:
+    from muster.apiserver.cluster import Cluster
+    from muster.apiserver.context import Context
+
+_NO_CACHE: Final = ("Cache-Control", "no-cache, private")
+_NEVER_SENT_ON: Final = ("authorization", "host")
+_NEVER_SENT_ON_PREFIXES: Final = ("x-remote-", "impersonate-")
+
+
+class Aggregator:
+    """The remote API servers of one cluster. `generation` changes with everything discovery shows of them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.generation = 0
+        self.remotes: dict[tuple[str, str], Remote] = {}
+        self._pool: UpstreamPool | None = None
+
+    @property
+    def pool(self) -> UpstreamPool:
+        if self._pool is None:
+            self._pool = UpstreamPool()
+        return self._pool
+
+    def put(self, remote: Remote) -> None:
+        self.remotes[remote.group, remote.version] = remote
+        self.generation += 1
+
+    def drop(self, name: str) -> None:
+        for key in [key for key, remote in self.remotes.items() if remote.name == name]:
+            del self.remotes[key]
+            self.generation += 1
+
+    def named(self, name: str) -> Remote | None:
+        return next((remote for remote in self.remotes.values() if remote.name == name), None)
+
+    def group_versions(self) -> list[GroupVersion]:
+        return [
+            GroupVersion(
+                remote.group,
+                remote.version,
+                list(remote.rows or ()),
+                stale=not remote.available or remote.rows is None,
+                priorities=remote.priorities,
+            )
+            for remote in self.remotes.values()
+        ]
+
+    def covering(self, path: str) -> Remote | None:
+        """The remote server that a path within the cluster leads to."""
+        if not self.remotes or not path.startswith("/apis/"):
+            return None
+        parts = path.split("/", 4)
+        return self.remotes.get((parts[2], parts[3])) if len(parts) > 3 else None
+
+    async def serve(self, ctx: Context) -> Response | StreamResponse | Takeover | None:
+        path = split_cluster(ctx.request.raw_path)[1]
+        remote = self.covering(path)
+        if remote is None:
+            return None
+        try:
+            if not remote.available:
+                raise LookupError
+            host, port = remote.address()
+        except LookupError:
+            return _plain(503, "service unavailable")
+        query = ctx.request.query
+        try:
+            answer = await relay(
+                ctx.request,
+                pool=self.pool,
+                host=host,
+                port=port,
+                path=f"{path}?{query}" if query else path,
+                headers=sent_on(ctx.request.headers) + identity_fields(ctx.user),
+                tls=await remote.tls(),
+                server_hostname=remote.server_name,
+                head_timeout=None,
+            )
+        except UpstreamError as problem:
+            return _plain(503, f"error trying to reach service: {go_words(problem)}")
+        if not isinstance(answer, Takeover) and not any(name.lower() == "cache-control" for name, _ in answer.headers):
+            answer.headers = [*answer.headers, _NO_CACHE]
+        return answer
+
+
+def sent_on(headers: Headers) -> Fields:
+    """What of a request's head the remote server sees: no credentials, and no word about identity but ours."""
+    return [
+        (name, value)
+        for name, value in end_to_end_fields(headers)
+        if name not in _NEVER_SENT_ON and not name.startswith(_NEVER_SENT_ON_PREFIXES)
+    ]
+
+
+def _plain(code: int, text: str) -> Response:
+    headers = [_NO_CACHE, ("X-Content-Type-Options", "nosniff")]
+    return Response(code, text.encode() + b"\n", headers, "text/plain; charset=utf-8")

@@ -1,0 +1,210 @@
+"""A remote API server: how it is reached, who speaks to it, and what it says it serves.
+
+It is named by a Service and must prove `name.namespace.svc` (by its caBundle, or not at all where the APIService says so). This
+server proves itself with a certificate of the cluster's front-proxy CA and names the user in headers; the user's own credentials
+never travel on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
+import structlog
+
+from muster.apiserver.auth.identity import MASTERS, User
+from muster.apiserver.auth.pki import KeyPair
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.webhooks import go_words, trusting
+from muster.http import UpstreamError, UpstreamPool
+from muster.http.tls import load_chain
+from muster.http.upstream import UpstreamKey
+
+log = structlog.get_logger(__name__)
+PROXY_NAME: Final = "front-proxy-client"
+CERTIFICATE_LIFETIME: Final = timedelta(days=365)
+_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+_PROBER: Final = User("system:kube-aggregator", groups=(MASTERS,))
+_PROBE_SECONDS: Final = 5
+_MAX_DISCOVERY: Final = 16 * 1024 * 1024
+_HEADER_SAFE: Final = "!#$&'*+-.^_`|~"
+Fields = list[tuple[str, str]]
+
+
+class ProbeFailed(Exception):
+    """The remote server did not answer as it must."""
+
+
+class Remote:
+    """One remote APIService, as it was last written."""
+
+    def __init__(self, cluster: Cluster, api_service: Mapping[str, Any]) -> None:
+        spec = api_service["spec"]
+        self.name: str = api_service["metadata"]["name"]
+        self.group: str = spec.get("group", "")
+        self.version: str = spec["version"]
+        self.priorities: tuple[int, int] = (spec.get("groupPriorityMinimum", 0), spec.get("versionPriority", 0))
+        service = spec["service"]
+        self.namespace: str = service["namespace"]
+        self.service: str = service["name"]
+        self.port: int = service.get("port") or 443
+        self.spec: Mapping[str, Any] = spec
+        self.available = False
+        self.rows: list[dict[str, Any]] | None = None
+        """What it serves, in the aggregated form; None before it was first heard."""
+        self._cluster = cluster
+        self._insecure = bool(spec.get("insecureSkipTLSVerify"))
+        self._bundle = base64.b64decode(spec.get("caBundle") or "")
+        self._tls: ssl.SSLContext | None = None
+        self._probing: ssl.SSLContext | None = None
+
+    @property
+    def root(self) -> str:
+        return f"/apis/{self.group}/{self.version}"
+
+    @property
+    def server_name(self) -> str:
+        return f"{self.service}.{self.namespace}.svc"
+
+    def address(self) -> tuple[str, int]:
+        """Raises LookupError."""
+        return self._cluster.services.resolve(self.namespace, self.service, self.port)
+
+    async def tls(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = _unverified() if self._insecure else trusting(self._bundle)
+            await self._identify(self._tls)
+        return self._tls
+
+    async def _identify(self, context: ssl.SSLContext) -> None:
+        now = self._cluster.clock()
+        keys = await self._cluster.access.vault.keys(now)
+        pair: KeyPair = keys.proxy_ca.issue(PROXY_NAME, now, CERTIFICATE_LIFETIME)
+        await asyncio.to_thread(load_chain, context, pair.certificate, pair.key)
+
+    async def probe(self, pool: UpstreamPool) -> None:
+        """See whether anybody answers discovery (who that is is not verified), then hear from the verified server what it serves.
+        Raises ProbeFailed."""
+        try:
+            host, port = self.address()
+        except LookupError as problem:
+            raise ProbeFailed(str(problem)) from None
+        url = f"https://{host}:{port}{self.root}"
+        try:
+            if self._probing is None:
+                self._probing = _unverified()
+                await self._identify(self._probing)
+            status, _ = await self._get(pool, self._probing, (host, port), self.root, "application/json")
+        except (TimeoutError, ConnectionError) as problem:
+            raise ProbeFailed(f'failing or missing response from {url}: Get "{url}": {problem}') from None
+        if not 200 <= status < 300:
+            raise ProbeFailed(f"failing or missing response from {url}: bad status from {url}: {status}")
+        try:
+            self.rows = await self._ask_rows(pool, (host, port))
+        except (TimeoutError, ConnectionError) as problem:
+            log.warning("discovery of a remote API server failed", cluster=self._cluster.name, name=self.name, problem=str(problem))
+
+    async def _ask_rows(self, pool: UpstreamPool, place: tuple[str, int]) -> list[dict[str, Any]]:
+        tls = await self.tls()
+        status, body = await self._get(pool, tls, place, "/apis", _AGGREGATED)
+        rows = self._aggregated_rows(_decoded(body)) if status == 200 else None
+        if rows is None:
+            status, body = await self._get(pool, tls, place, self.root, "application/json")
+            rows = _legacy_rows(body)
+        return rows
+
+    def _aggregated_rows(self, document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+        """The rows of a server that speaks aggregated discovery."""
+        if document.get("kind") != "APIGroupDiscoveryList":
+            return None
+        for group in document.get("items") or ():
+            if (group.get("metadata") or {}).get("name") == self.group:
+                for version in group.get("versions") or ():
+                    if version.get("version") == self.version:
+                        rows: list[dict[str, Any]] = version.get("resources") or []
+                        return rows
+        return None
+
+    async def _get(
+        self, pool: UpstreamPool, tls: ssl.SSLContext, place: tuple[str, int], path: str, accept: str
+    ) -> tuple[int, bytes]:
+        host, port = place
+        key: UpstreamKey = (host, port, tls, self.server_name)
+        fields = [("Host", f"{host}:{port}"), ("Accept", accept), ("User-Agent", "muster-apiserver"), *identity_fields(_PROBER)]
+        head = f"GET {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields) + "\r\n"
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                connection = await pool.connect(key, _PROBE_SECONDS, fresh=True)
+                try:
+                    connection.exchange(head.encode("latin-1"), bodiless=False)
+                    answer = await connection.answer()
+                    body = bytearray()
+                    while (piece := await connection.body()) and len(body) < _MAX_DISCOVERY:
+                        body += piece
+                finally:
+                    connection.abort()
+        except UpstreamError as problem:
+            raise ConnectionError(go_words(problem)) from None
+        except TimeoutError:
+            raise TimeoutError("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
+        return answer.status, bytes(body)
+
+
+def _unverified() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def identity_fields(user: User) -> Fields:
+    """The headers that name a user to a server behind the front proxy."""
+    fields = [("X-Remote-User", user.name)]
+    if user.uid:
+        fields.append(("X-Remote-Uid", user.uid))
+    fields += [("X-Remote-Group", group) for group in user.groups]
+    for key, values in user.extra.items():
+        escaped = quote(key, safe=_HEADER_SAFE).lower() if not key.isalnum() else key.lower()
+        fields += [(f"X-Remote-Extra-{escaped}", value) for value in values]
+    return fields
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _legacy_rows(body: bytes) -> list[dict[str, Any]]:
+    """An APIResourceList in the aggregated form."""
+    rows: dict[str, dict[str, Any]] = {}
+    entries = _decoded(body).get("resources") or ()
+    for entry in (e for e in entries if "/" not in e.get("name", "/")):
+        row = rows[entry["name"]] = {
+            "resource": entry["name"],
+            "responseKind": _kind(entry),
+            "scope": "Namespaced" if entry.get("namespaced") else "Cluster",
+            "singularResource": entry.get("singularName", ""),
+            "verbs": entry.get("verbs") or [],
+        }
+        row |= {field: entry[field] for field in ("shortNames", "categories") if entry.get(field)}
+    for entry in entries:
+        plural, slash, sub = entry.get("name", "").partition("/")
+        if slash:
+            scope = "Namespaced" if entry.get("namespaced") else "Cluster"
+            parent = rows.setdefault(plural, {"resource": plural, "scope": scope, "singularResource": "", "verbs": []})
+            described = {"subresource": sub, "responseKind": _kind(entry), "verbs": entry.get("verbs") or []}
+            parent.setdefault("subresources", []).append(described)
+    return [{"responseKind": {"group": "", "version": "", "kind": ""}, **row} for row in rows.values()]
+
+
+def _kind(entry: Mapping[str, Any]) -> dict[str, str]:
+    return {"group": entry.get("group", ""), "version": entry.get("version", ""), "kind": entry.get("kind", "")}

@@ -1,0 +1,185 @@
+"""APIServices: those of custom resources exist as long as a definition serves their version, local ones are always available,
+remote ones as long as their service exists and answers discovery.
+
+The routing table (`cluster.aggregator`) follows every write at once; availability follows by asking, again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from muster.apiserver.aggregation.catalog import (
+    API_SERVICES,
+    AUTOMANAGED,
+    CUSTOM_PRIORITIES,
+    local_api_service,
+    local_condition,
+)
+from muster.apiserver.aggregation.remote import ProbeFailed, Remote
+from muster.apiserver.client import DirectClient, object_path
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.errors import ApiError
+from muster.apiserver.objects import shared
+from muster.apiserver.registry.resource import Object
+from muster.kube.fielderrors import quote
+from muster.store.api import Event
+
+if TYPE_CHECKING:
+    from muster.apiserver.server import ApiServer
+
+_DEFINITIONS: Final = "apiextensions.k8s.io/customresourcedefinitions"
+_PLACES: Final = ("/services", "/endpoints", "discovery.k8s.io/endpointslices")
+_VERSION: Final = "apiregistration.k8s.io/v1"
+_CUSTOM: Final = "true"
+_AGAIN_WHEN_WELL, _AGAIN_WHEN_ILL = 30.0, 1.0
+
+
+class ApiServices:
+    name = "apiservices"
+    resources = (API_SERVICES, _DEFINITIONS, *_PLACES)
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
+        if event.resource == API_SERVICES:
+            self._route(cluster, event)
+            return (event.entry.key,)
+        if event.resource == _DEFINITIONS:
+            return _served(shared(event.entry)) | (_served(shared(event.previous)) if event.previous else set())
+        namespace = event.entry.key.partition("/")[0]
+        return [remote.name for remote in cluster.aggregator.remotes.values() if remote.namespace == namespace]
+
+    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
+        keys: set[str] = set()
+        for definition in cluster.scan(_DEFINITIONS):
+            keys |= _served(definition)
+        for api_service in cluster.scan(API_SERVICES):
+            if api_service["spec"].get("service") is not None:
+                cluster.aggregator.put(Remote(cluster, api_service))
+                keys.add(api_service["metadata"]["name"])
+        return keys
+
+    @staticmethod
+    def _route(cluster: Cluster, event: Event) -> None:
+        key, api_service = event.entry.key, shared(event.entry)
+        known = cluster.aggregator.named(key)
+        if event.deleted or api_service["spec"].get("service") is None:
+            if known is not None:
+                cluster.aggregator.drop(key)
+            return
+        if known is None or known.spec != api_service["spec"]:
+            known = Remote(cluster, api_service)
+            cluster.aggregator.put(known)
+        available = (_condition(api_service) or {}).get("status") == "True"
+        if known.available != available:
+            known.available = available
+            cluster.aggregator.generation += 1
+
+    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
+        api_service = cluster.read(API_SERVICES, key)
+        wanted = any(key in _served(definition) for definition in cluster.scan(_DEFINITIONS))
+        if api_service is None:
+            if wanted:
+                version, _, group = key.partition(".")
+                await self._create(cluster, local_api_service(group, version, CUSTOM_PRIORITIES, _CUSTOM))
+            return None
+        if not wanted and (api_service["metadata"].get("labels") or {}).get(AUTOMANAGED) == _CUSTOM:
+            await self._delete(cluster, key)
+            return None
+        if api_service["spec"].get("service") is None:
+            await self._report(cluster, api_service, local_condition(cluster.now()))
+            return None
+        remote = cluster.aggregator.named(key)
+        if remote is None:
+            return None
+        reason, message = await self._look(cluster, remote)
+        status = "True" if reason == "Passed" else "False"
+        condition = {"type": "Available", "status": status, "lastTransitionTime": cluster.now()}
+        await self._report(cluster, api_service, {**condition, "reason": reason, "message": message})
+        return _AGAIN_WHEN_WELL if reason == "Passed" else _AGAIN_WHEN_ILL
+
+    async def _look(self, cluster: Cluster, remote: Remote) -> tuple[str, str]:
+        """Reason and message of the Available condition."""
+        problem = _service_problem(cluster, remote)
+        if problem is not None:
+            return problem
+        before = remote.rows
+        try:
+            await remote.probe(cluster.aggregator.pool)
+        except ProbeFailed as error:
+            return "FailedDiscoveryCheck", str(error)
+        if remote.rows != before:
+            cluster.aggregator.generation += 1
+        return "Passed", "all checks passed"
+
+    def _client(self, cluster: Cluster) -> DirectClient:
+        return self._server.client(cluster, agent="kube-apiserver")
+
+    async def _create(self, cluster: Cluster, api_service: Object) -> None:
+        try:
+            await self._client(cluster).create(object_path(_VERSION, "apiservices"), api_service)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def _delete(self, cluster: Cluster, key: str) -> None:
+        try:
+            await self._client(cluster).delete(object_path(_VERSION, "apiservices", "", key))
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    async def _report(self, cluster: Cluster, api_service: Object, condition: Object) -> None:
+        current = _condition(api_service)
+        if current is not None and current.get("status") == condition["status"]:
+            condition = {**condition, "lastTransitionTime": current.get("lastTransitionTime")}
+        if current == condition:
+            return
+        path = object_path(_VERSION, "apiservices", "", api_service["metadata"]["name"], "status")
+        try:
+            await self._client(cluster).update(path, {**api_service, "status": {"conditions": [condition]}})
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+
+def _served(definition: Object) -> set[str]:
+    """The APIServices a definition needs."""
+    spec = definition["spec"]
+    if definition["metadata"].get("deletionTimestamp"):
+        return set()
+    return {f"{version['name']}.{spec['group']}" for version in spec["versions"] if version.get("served")}
+
+
+def _condition(api_service: Object) -> Object | None:
+    conditions = (api_service.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == "Available"), None)
+
+
+def _service_problem(cluster: Cluster, remote: Remote) -> tuple[str, str] | None:
+    """What is wrong with the service before anybody is asked."""
+    where = f"service/{remote.service} in {quote(remote.namespace)}"
+    service = cluster.read("/services", f"{remote.namespace}/{remote.service}")
+    if service is None:
+        return "ServiceNotFound", f"{where} is not present"
+    spec = service.get("spec") or {}
+    if spec.get("type", "ClusterIP") != "ClusterIP":
+        return None
+    port = next((port for port in spec.get("ports") or () if port.get("port") == remote.port), None)
+    if port is None:
+        return "ServicePortError", f"{where} is not listening on port {remote.port}"
+    slices = [
+        piece
+        for piece in cluster.scan("discovery.k8s.io/endpointslices", remote.namespace)
+        if (piece["metadata"].get("labels") or {}).get("kubernetes.io/service-name") == remote.service
+    ]
+    if not slices and cluster.read("/endpoints", f"{remote.namespace}/{remote.service}") is None:
+        return "EndpointsNotFound", f"cannot find endpointslices for {where}"
+    try:
+        remote.address()
+    except LookupError:
+        name = quote(port.get("name", ""))
+        return "MissingEndpoints", f"endpointslices for {where} have no addresses with port name {name}"
+    return None
