@@ -427,8 +427,10 @@ and <any> <any>
 or <any> <any>
 or <any> <any> <any>
 and <any> <any> <any>
-keys <map> | sortAlpha
-values <map> | toStrings | sortAlpha
+keys (dict <string> <any>)
+keys .em .nm (dict <string> 1) | sortAlpha
+values (dict "a" <any>)
+values (pick .m "c")
 repeat <count> <string>
 until <until>
 untilStep <start> <stop> <step>

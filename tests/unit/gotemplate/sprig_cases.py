@@ -200,6 +200,10 @@ SPRIG = r"""
 {{deepCopy 5}}
 {{$d := dict "a" (dict "b" 1)}}{{$c := deepCopy $d}}{{$_ := set $c.a "b" 2}}{{$d}}{{$c}}
 {{deepCopy nil}}
+{{deepCopy (semver "1.2.3")}} {{deepCopy (list (semver "1.2.3"))}} {{deepCopy (toDate "2006-01-02" .date)}}
+{{$d := dict "l" (list 1)}}{{$_ := set $d "me" (list $d)}}{{mustToJson $d}}
+{{$d := dict}}{{$_ := set $d "me" $d}}{{mustToJson $d}}
+{{$d := dict}}{{$_ := set $d "a" (dict "b" (list (list $d)))}}{{mustToJson (list $d)}}
 {{deepEqual .list .list}}
 {{deepEqual 1 1.0}}
 {{deepEqual (list 1) (list 1)}}

@@ -12,7 +12,7 @@ import math
 import re
 from typing import Any
 
-from muster.gotemplate.errors import GoError
+from muster.gotemplate.errors import GoError, LimitExceeded
 from muster.gotemplate.golang.fmt import sorted_items
 from muster.gotemplate.golang.jsonscan import check
 from muster.gotemplate.golang.strconv import format_float
@@ -20,6 +20,7 @@ from muster.gotemplate.limits import charge
 from muster.gotemplate.values import Float32, Map, Missing, Slice, Struct, go_type
 
 _MAX_NESTING = 200
+_GO_LEVELS = 1000
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNSAFE = re.compile(r'["\\\x00-\x1f\u2028\u2029\ud800-\udfff]')
 _UNSAFE_HTML = re.compile(r'["\\\x00-\x1f<>&\u2028\u2029\ud800-\udfff]')
@@ -50,13 +51,13 @@ class _Encoder:
         self.unsafe = _UNSAFE_HTML if escape_html else _UNSAFE
         self.indent = indent
         self.out: list[str] = []
+        self.path: list[Any] = []
+        """The containers around the value being written."""
 
     def string(self, text: str) -> str:
         return '"' + self.unsafe.sub(_escape, text) + '"'
 
     def value(self, value: Any, depth: int) -> None:
-        if depth > _MAX_NESTING:
-            raise GoError(f"json: unsupported value: encountered a cycle via {go_type(value)}")
         if value is None or value.__class__ is Missing:
             self.out.append("null")
         elif isinstance(value, str):
@@ -75,24 +76,35 @@ class _Encoder:
             self.out.append('"' + base64.b64encode(value).decode() + '"')
         elif isinstance(value, Struct):
             exported = {name: item for name, item in value.fields.items() if name[:1].isupper()}
-            self._entries(list(exported.items()), depth)
+            self._entries(value, list(exported.items()), depth)
         elif hasattr(value, "marshal_json"):
             self.out.append(self.string(value.marshal_json()))
         else:
             raise GoError(f"json: unsupported type: {go_type(value)}")
+
+    def _enter(self, container: Any, size: int) -> None:
+        charge(size + 1)
+        for at, outer in enumerate(self.path):
+            if outer is container:
+                # Go notices a cycle beyond 1,000 levels, and names the type that it meets there.
+                there = self.path[at + (_GO_LEVELS - at) % (len(self.path) - at)]
+                raise GoError(f"json: unsupported value: encountered a cycle via {go_type(there)}")
+        if len(self.path) > _MAX_NESTING:
+            raise LimitExceeded("the value to write as JSON is nested too deeply")
+        self.path.append(container)
 
     def _line(self, depth: int) -> None:
         if self.indent:
             self.out.append("\n" + self.indent * depth)
 
     def _sequence(self, value: Any, depth: int) -> None:
-        charge(len(value) + 1)
         if isinstance(value, Slice) and value.is_nil:
             self.out.append("null")
             return
         if not value:
             self.out.append("[]")
             return
+        self._enter(value, len(value))
         self.out.append("[")
         for at, item in enumerate(value):
             if at:
@@ -101,19 +113,20 @@ class _Encoder:
             self.value(item, depth + 1)
         self._line(depth)
         self.out.append("]")
+        self.path.pop()
 
     def _mapping(self, value: dict[Any, Any], depth: int) -> None:
         if isinstance(value, Map) and value.is_nil:
             self.out.append("null")
             return
         entries = [(key if isinstance(key, str) else str(int(key)), item) for key, item in sorted_items(value)]
-        self._entries(sorted_items(dict(entries)), depth)
+        self._entries(value, sorted_items(dict(entries)), depth)
 
-    def _entries(self, entries: list[tuple[str, Any]], depth: int) -> None:
-        charge(len(entries) + 1)
+    def _entries(self, container: Any, entries: list[tuple[str, Any]], depth: int) -> None:
         if not entries:
             self.out.append("{}")
             return
+        self._enter(container, len(entries))
         self.out.append("{")
         for at, (key, item) in enumerate(entries):
             if at:
@@ -123,6 +136,7 @@ class _Encoder:
             self.value(item, depth + 1)
         self._line(depth)
         self.out.append("}")
+        self.path.pop()
 
 
 def marshal(value: Any, *, escape_html: bool = True, indent: str = "") -> str:

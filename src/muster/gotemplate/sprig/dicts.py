@@ -12,6 +12,7 @@ from muster.gotemplate.errors import GoError, LimitExceeded
 from muster.gotemplate.limits import charge
 from muster.gotemplate.signature import FuncTable
 from muster.gotemplate.sprig.text import strval
+from muster.gotemplate.sprig.versions import Version
 from muster.gotemplate.values import ANY_MAP, ANY_SLICE, Map, Slice, go_type, is_interface_container
 
 DICTS = FuncTable()
@@ -169,6 +170,9 @@ def _copy(value: Any, depth: int) -> Any:
         charge(len(value) + 1)
         copied = [_copy(item, depth + 1) for item in value]
         return Slice(copied, value.go_type, value.is_nil) if isinstance(value, Slice) else copied
+    if isinstance(value, Version):
+        # Go's copystructure leaves out private fields, and a version has no others.
+        return value.__class__(0, 0, 0, "", "", "")
     return value
 
 
