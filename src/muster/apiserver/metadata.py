@@ -162,6 +162,8 @@ def check_metadata_update(resource: Resource, new: Object, old: Object) -> list[
     the kind's own strategy does so once more, and clients see each finding as a cause of its own."""
     meta, old_meta = new["metadata"], old["metadata"]
     generic = _generic(meta) + _finalizers(meta) + _of_change(meta, old_meta)
+    if not generic and not _kubernetes_finalizers(resource, meta):
+        return []
     own: list[FieldError] = []
     for check in _STRATEGY_CHECKS.get(resource.storage, _DEFAULT_CHECKS):
         own += _generic(meta) + _finalizers(meta) if check == "object" else _of_change(meta, old_meta)
