@@ -14,6 +14,7 @@ import orjson
 
 from muster.apiserver import deletion, errors, patches, reads, watches, writes
 from muster.apiserver.attributes import Attributes
+from muster.apiserver.auth.access import refusal
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
@@ -99,16 +100,16 @@ class Pipeline:
         attributes = ctx.attributes
         decision = ctx.cluster.access.authorize(ctx.user, attributes)
         if not decision.allowed:
-            raise forbidden(ctx.user, attributes, decision.reason)
-        if not attributes.is_resource:
+            raise refusal(ctx.user, attributes, decision.reason)
+        if ctx.cluster.aggregator.remotes:
             proxied = await ctx.cluster.aggregator.serve(ctx)
             if proxied is not None:
                 return proxied
+        if not attributes.is_resource:
             return _uncached(await self._non_resource(ctx) or _unrouted(ctx))
         resource = ctx.cluster.resources.get(attributes.group, attributes.version, attributes.resource)
         if resource is None:
-            proxied = await ctx.cluster.aggregator.serve(ctx)
-            return proxied if proxied is not None else _unrouted(ctx)
+            return _unrouted(ctx)
         if resource.deprecation:
             ctx.warn(resource.deprecation)
         if not _in_scope(attributes, resource):
@@ -206,15 +207,3 @@ def status_response(error: errors.ApiError, warnings: Sequence[str] = (), media:
         headers.append(("Retry-After", str(error.retry_after)))
     body = orjson.dumps(error.status()) if media == JSON else dump(error.status()).encode()
     return Response(error.code, body, headers, media)
-
-
-def forbidden(user: User, attributes: Attributes, reason: str) -> errors.ApiError:
-    """The refusal of an authorizer in the words every client knows."""
-    if not attributes.is_resource:
-        return errors.forbidden_path(user.name, attributes.verb, attributes.path)
-    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
-    what = f'resource "{attributes.full_resource}" in API group "{attributes.group}"'
-    text = f'User "{user.name}" cannot {attributes.verb} {what} {where}'
-    if reason:
-        text = f"{text}: {reason}"
-    return errors.forbidden(attributes.group, attributes.resource, attributes.name, text)

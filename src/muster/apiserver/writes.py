@@ -9,11 +9,13 @@ last step.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import orjson
 
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
+from muster.apiserver.auth.access import refusal
 from muster.apiserver.auth.escalation import check_grant
 from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
@@ -93,6 +95,7 @@ async def _create_once(ctx: Context, resource: Resource, obj: Object, options: W
     if resource.prepare is not None:
         resource.prepare(ctx, obj, None)
     await _validate(ctx, resource, obj, None)
+    _require_create(ctx)
     await ctx.cluster.admission.validate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
     check_grant(ctx, resource, obj, None)
     if options.dry_run:
@@ -105,6 +108,16 @@ async def _create_once(ctx: Context, resource: Resource, obj: Object, options: W
 def _taken(ctx: Context, resource: Resource, name: str) -> errors.ApiError:
     head = _head(ctx, resource, name)
     return errors.already_exists(resource, name, deleting=head is not None and metadata(head).deletionTimestamp is not None)
+
+
+def _require_create(ctx: Context) -> None:
+    """A PUT or apply that finds nothing creates: being allowed to change an object is not enough for that."""
+    if ctx.verb == "create":
+        return
+    attributes = replace(ctx.attributes, verb="create")
+    decision = ctx.cluster.access.authorize(ctx.user, attributes)
+    if not decision.allowed:
+        raise refusal(ctx.user, attributes, decision.reason)
 
 
 def _match_namespace(ctx: Context, resource: Resource, meta: Object) -> None:
@@ -165,7 +178,7 @@ async def update(ctx: Context, resource: Resource, name: str) -> Response:
     sent = orjson.dumps(body)
     fresh = [body]
 
-    def replace(old: Object) -> Object:
+    def replaced(old: Object) -> Object:
         """What was sent, every time as if nobody had worked on it yet."""
         return fresh.pop() if fresh else orjson.loads(sent)
 
@@ -173,7 +186,7 @@ async def update(ctx: Context, resource: Resource, name: str) -> Response:
         if not pinned:
             return await respond_written(ctx, resource, await create_object(ctx, resource, body, options))
         raise errors.conflict(resource, name, "StorageError: invalid object, the object to update does not exist")
-    written = await update_object(ctx, resource, name, replace, options, check_pin=True)
+    written = await update_object(ctx, resource, name, replaced, options, check_pin=True)
     return await respond_written(ctx, resource, written)
 
 

@@ -178,3 +178,15 @@ def _common_name(certificate: x509.Certificate) -> str:
 
 def _issued_by(authority: CertificateAuthority, certificate: x509.Certificate) -> bool:
     return certificate.issuer == authority.certificate.subject and authority.signed(certificate)
+
+
+def refusal(user: User, attributes: Attributes, reason: str = "") -> errors.ApiError:
+    """The refusal of an authorizer in the words every client knows."""
+    if not attributes.is_resource:
+        return errors.forbidden_path(user.name, attributes.verb, attributes.path)
+    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    what = f'resource "{attributes.full_resource}" in API group "{attributes.group}"'
+    text = f'User "{user.name}" cannot {attributes.verb} {what} {where}'
+    if reason:
+        text = f"{text}: {reason}"
+    return errors.forbidden(attributes.group, attributes.resource, attributes.name, text)

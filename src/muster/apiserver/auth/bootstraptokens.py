@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from muster.apiserver.auth.identity import User
+from muster.apiserver.auth.serviceaccounts import implicit_audiences
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.registry.resource import Object
 
@@ -26,8 +27,8 @@ class BootstrapTokens:
         self._cluster = cluster
 
     async def __call__(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]] | None:
-        parts = _TOKEN.fullmatch(token)
-        if parts is None:
+        parts, accepted = _TOKEN.fullmatch(token), implicit_audiences(audiences)
+        if parts is None or accepted is None:
             return None
         identifier, secret = parts.groups()
         stored = self._cluster.secret("kube-system", f"bootstrap-token-{identifier}")
@@ -42,7 +43,7 @@ class BootstrapTokens:
         if not all(_EXTRA_GROUP.fullmatch(group) for group in extra):
             return None
         groups = (_GROUP, *sorted(set(extra)))
-        return User(f"system:bootstrap:{identifier}", groups=groups), list(audiences)
+        return User(f"system:bootstrap:{identifier}", groups=groups), accepted
 
 
 def decoded_data(secret: Object) -> dict[str, str]:

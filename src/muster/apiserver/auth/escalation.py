@@ -23,6 +23,7 @@ from muster.apiserver.registry.resource import Object, Resource
 GROUP = "rbac.authorization.k8s.io"
 _ROLE_KINDS = frozenset({ROLES, CLUSTER_ROLES})
 _BINDING_KINDS = frozenset({ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS})
+_COLLECTOR_FIELDS = frozenset({"ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion"})
 
 
 def check_grant(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
@@ -35,13 +36,13 @@ def check_grant(ctx: Context, resource: Resource, new: Object, old: Object | Non
 
 
 def _check_role(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
-    if old is not None and new.get("rules") == old.get("rules") and new.get("aggregationRule") == old.get("aggregationRule"):
-        return
     name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
-    escalate = Attributes("escalate", GROUP, resource.version, resource.plural, namespace=namespace, name=name)
-    if ctx.cluster.access.authorize(ctx.user, escalate).allowed:
+    # As upstream: what is being created has no name yet, so a permission for one name does not cover it.
+    escalate = Attributes("escalate", GROUP, "*", resource.plural, namespace=namespace, name=ctx.attributes.name)
+    if ctx.cluster.access.authorize(ctx.user, escalate).allowed or _only_collectable(new, old):
         return
-    if new.get("aggregationRule"):
+    _require(ctx, resource, name, namespace, new.get("rules") or ())
+    if _aggregates(new) or (old is not None and _aggregates(old)):
         everything: list[RawRule] = [
             {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
             {"nonResourceURLs": ["*"], "verbs": ["*"]},
@@ -49,11 +50,23 @@ def _check_role(ctx: Context, resource: Resource, new: Object, old: Object | Non
         if _missing(ctx, namespace, everything):
             text = "must have cluster-admin privileges to use the aggregationRule"
             raise errors.forbidden(GROUP, resource.plural, name, text)
-    _require(ctx, resource, name, namespace, new.get("rules") or ())
+
+
+def _aggregates(role: Object) -> bool:
+    return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
+
+
+def _only_collectable(new: Object, old: Object | None) -> bool:
+    """Whether nothing changes but what garbage collection needs to change. Labels are no such thing: they decide which roles
+    an aggregated one gathers."""
+    if old is None:
+        return False
+    metas = [{k: v for k, v in obj["metadata"].items() if k not in _COLLECTOR_FIELDS} for obj in (new, old)]
+    return metas[0] == metas[1] and all(new.get(k) == old.get(k) for k in new.keys() | old.keys() if k != "metadata")
 
 
 def _check_binding(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
-    if old is not None and new.get("subjects") == old.get("subjects") and new.get("roleRef") == old.get("roleRef"):
+    if _only_collectable(new, old):
         return
     name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
     ref = new.get("roleRef") or {}

@@ -30,6 +30,12 @@ _LEEWAY_SECONDS = 10
 _BOUND = {"pod": ("/pods", "pod"), "secret": ("/secrets", "secret"), "node": ("/nodes", "node")}
 
 
+def implicit_audiences(wanted: Sequence[str]) -> list[str] | None:
+    """Whom a token that names no audience is meant for: this API server and nobody else. None if others are asked about."""
+    accepted = [audience for audience in wanted if audience in API_AUDIENCES]
+    return accepted if accepted or not wanted else None
+
+
 class InvalidToken(Exception):
     """The token is one of ours but must not be accepted; the text says why."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from muster.apiserver.auth.identity import User
+from muster.apiserver.auth.serviceaccounts import implicit_audiences
 
 
 class TokenFileError(ValueError):
@@ -37,5 +38,5 @@ class StaticTokens:
         self._users = dict(users)
 
     async def __call__(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]] | None:
-        user = self._users.get(token)
-        return None if user is None else (user, list(audiences))
+        user, accepted = self._users.get(token), implicit_audiences(audiences)
+        return None if user is None or accepted is None else (user, accepted)

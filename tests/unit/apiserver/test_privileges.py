@@ -1,0 +1,127 @@
+"""Nobody gets further than their permissions reach: detours an attacker would try, each answered as kube-apiserver answers it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from muster.apiserver.auth.identity import AUTHENTICATED, User
+from muster.apiserver.client import DirectClient, object_path
+from muster.apiserver.errors import ApiError
+from muster.apiserver.server import ApiServer
+
+RBAC = "rbac.authorization.k8s.io/v1"
+MALLORY = User("mallory", groups=(AUTHENTICATED,))
+CLUSTER_ROLES = object_path(RBAC, "clusterroles")
+
+
+@pytest.fixture
+def mallory(server: ApiServer) -> DirectClient:
+    return server.client(server.clusters["default"], MALLORY, "mallory")
+
+
+async def grant(client: DirectClient, *rules: dict[str, Sequence[str]]) -> None:
+    """Give mallory these rules everywhere."""
+    role = {"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": "mallory"}, "rules": list(rules)}
+    await client.create(CLUSTER_ROLES, role)
+    binding = {
+        "apiVersion": RBAC,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "mallory"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "mallory"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "mallory"}],
+    }
+    await client.create(object_path(RBAC, "clusterrolebindings"), binding)
+
+
+def rule(verbs: str, resources: str, group: str = "", names: str = "") -> dict[str, Sequence[str]]:
+    made = {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
+    return {**made, "resourceNames": names.split()} if names else made
+
+
+def powerful(name: str, **extra: Any) -> dict[str, Any]:
+    rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}]
+    return {"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules, **extra}
+
+
+async def test_an_apply_that_creates_needs_the_permission_to_create(client: DirectClient, mallory: DirectClient) -> None:
+    await grant(client, rule("patch", "configmaps"))
+    path = object_path("v1", "configmaps", "default", "x")
+    with pytest.raises(ApiError) as refused:
+        await mallory.apply(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, "m")
+    wanted = 'User "mallory" cannot create resource "configmaps" in API group "" in the namespace "default"'
+    assert refused.value.code == 403
+    assert wanted in refused.value.message
+
+
+async def test_a_put_that_creates_needs_the_permission_to_create(client: DirectClient, mallory: DirectClient) -> None:
+    await grant(client, rule("update", "leases", "coordination.k8s.io"))
+    path = object_path("coordination.k8s.io/v1", "leases", "default", "x")
+    with pytest.raises(ApiError) as refused:
+        await mallory.update(path, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "x"}})
+    assert refused.value.code == 403
+    assert 'cannot create resource "leases"' in refused.value.message
+
+
+async def test_a_label_does_not_smuggle_a_foreign_role_into_an_aggregated_one(client: DirectClient, mallory: DirectClient) -> None:
+    await grant(client, rule("get update patch", "clusterroles", "rbac.authorization.k8s.io"))
+    await client.create(CLUSTER_ROLES, powerful("strong"))
+    with pytest.raises(ApiError) as refused:
+        await mallory.merge(
+            f"{CLUSTER_ROLES}/strong", {"metadata": {"labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}}
+        )
+    assert refused.value.code == 403
+    assert "attempting to grant RBAC permissions not currently held" in refused.value.message
+
+
+async def test_finalizers_of_a_foreign_role_may_change_so_that_it_can_be_collected(
+    client: DirectClient, mallory: DirectClient
+) -> None:
+    await grant(client, rule("get update patch", "clusterroles", "rbac.authorization.k8s.io"))
+    await client.create(CLUSTER_ROLES, powerful("strong"))
+    changed = await mallory.merge(f"{CLUSTER_ROLES}/strong", {"metadata": {"finalizers": ["example.com/wait"]}})
+    assert changed["metadata"]["finalizers"] == ["example.com/wait"]
+
+
+async def test_only_full_authority_changes_a_role_that_aggregates(client: DirectClient, mallory: DirectClient) -> None:
+    await grant(client, rule("get update patch", "clusterroles", "rbac.authorization.k8s.io"))
+    aggregating = {"clusterRoleSelectors": [{"matchLabels": {"nobody": "has"}}]}
+    await client.create(CLUSTER_ROLES, {**powerful("sum", aggregationRule=aggregating), "rules": []})
+    with pytest.raises(ApiError) as refused:
+        await mallory.merge(f"{CLUSTER_ROLES}/sum", {"aggregationRule": None})
+    assert refused.value.code == 403
+    assert "must have cluster-admin privileges to use the aggregationRule" in refused.value.message
+
+
+async def test_escalating_one_named_role_does_not_allow_creating_one(client: DirectClient, mallory: DirectClient) -> None:
+    await grant(
+        client,
+        rule("create", "clusterroles", "rbac.authorization.k8s.io"),
+        rule("escalate", "clusterroles", "rbac.authorization.k8s.io", "strong"),
+    )
+    with pytest.raises(ApiError) as refused:
+        await mallory.create(CLUSTER_ROLES, powerful("strong"))
+    assert refused.value.code == 403
+
+
+async def test_a_static_token_proves_nothing_to_a_foreign_audience(server: ApiServer) -> None:
+    access = server.clusters["default"].access
+    bootstrap = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "bootstrap-token-abcdef"},
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": {
+            "token-id": "abcdef",
+            "token-secret": "0123456789abcdef",
+            "usage-bootstrap-authentication": "true",
+        },
+    }
+    client = server.client(server.clusters["default"])
+    await client.create(object_path("v1", "secrets", "kube-system"), bootstrap)
+    token = "abcdef.0123456789abcdef"
+    assert await access.token_identity(token, ["https://elsewhere"]) is None
+    found = await access.token_identity(token, ["https://elsewhere", access.audiences[0]])
+    assert found is not None
+    assert found[1] == [access.audiences[0]]
+    assert await access.token_identity(token) is not None
