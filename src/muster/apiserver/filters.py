@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import orjson
 
@@ -34,6 +34,13 @@ class Filter:
     @property
     def is_open(self) -> bool:
         return self._labels is None and not self._fields and not self._names
+
+    def select(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those that match."""
+        if self._labels is None or self._names or self._fields:
+            return [entry for entry in entries if self.matches(entry)]
+        wanted = self._labels.compiled()
+        return [entry for entry in entries if wanted(labels(entry))]
 
     def matches(self, entry: Entry) -> bool:
         for is_name, equal, value in self._names:

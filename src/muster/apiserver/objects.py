@@ -84,10 +84,11 @@ def raw_metadata(value: bytes) -> bytes:
 
 
 def labels(entry: Entry) -> Mapping[str, str]:
-    seen = view(entry)
-    if seen.labels is None:
-        seen.labels = metadata(entry).labels or _NO_LABELS
-    return seen.labels
+    seen: View = entry.memo if entry.memo is not None else view(entry)
+    found = seen.labels
+    if found is None:
+        found = seen.labels = metadata(entry).labels or _NO_LABELS
+    return found
 
 
 def decode(entry: Entry) -> Object:

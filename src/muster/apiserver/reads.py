@@ -152,7 +152,7 @@ def _collect(
         everything = store.list(cluster, resource.storage, prefix, start, limit + 1)
     else:
         everything = store.list(cluster, resource.storage, prefix, start)
-    entries = everything if wanted.is_open else [entry for entry in everything if wanted.matches(entry)]
+    entries = everything if wanted.is_open else wanted.select(everything)
     if not limit or len(entries) <= limit:
         return entries, None
     return entries[:limit], entries[limit - 1].key

@@ -8,7 +8,7 @@ function over the label's value; absent labels are decided by the operator alone
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -86,6 +86,13 @@ class Selector:
             return True
         known = labels or {}
         return all(requirement.matches(known) for requirement in self.requirements)
+
+    def compiled(self) -> Callable[[Mapping[str, str]], bool]:
+        """`matches` for many: a function made for these requirements."""
+        if self.nothing or len(self.requirements) != 1 or self.requirements[0].operator not in ("=", "==", "in"):
+            return self.matches
+        key, values = self.requirements[0].key, frozenset(self.requirements[0].values)
+        return lambda labels: labels.get(key) in values
 
     @property
     def everything(self) -> bool:
