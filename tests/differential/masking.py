@@ -18,7 +18,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN [A-Z ]+-----[\s\S]*?-----END [A-Z ]+-----\n?"), "<pem>"),
     (re.compile(r"\bLS0tLS1CRUdJTi[A-Za-z0-9+/=]+"), "<pem>"),
     (re.compile(r"\b(127\.0\.0\.1|localhost):\d+"), r"\1:<port>"),
-    (re.compile(r"\b10\.0\.\d+\.\d+\b"), "<ip>"),
+    (re.compile(r"\b10\.(0|96)\.\d+\.\d+\b"), "<ip>"),
     (re.compile(r"(\bToo large resource version: \d+, current: )\d+"), r"\1<rv>"),
     (re.compile(r"(\btoo old resource version: \d+ )\(\d+\)"), r"\1(<rv>)"),
     (re.compile(r'(\bresourceVersion\\?"?: ?\\?")\d+'), r"\1<rv>"),
@@ -78,6 +78,8 @@ class Mask:
     def _object(self, value: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value.get("columnDefinitions"), list):
             value = _without_ages(value)
+        elif value.get("kind") == "Table":
+            value = _without_ages_by_sight(value)
         metadata = value.get("metadata")
         if isinstance(metadata, dict):
             self._learn_generated_name(metadata)
@@ -124,6 +126,18 @@ class Mask:
 
 def _manager(entry: dict[str, Any]) -> tuple[str, ...]:
     return tuple(str(entry.get(key, "")) for key in ("operation", "manager", "subresource", "apiVersion"))
+
+
+_AGE = re.compile(r"(\d+[smhdy]){1,2}")
+
+
+def _without_ages_by_sight(table: dict[str, Any]) -> dict[str, Any]:
+    """A Table without columns (later events of a watch): only its cells tell which of them are ages."""
+    rows = [
+        {**row, "cells": ["<age>" if isinstance(cell, str) and _AGE.fullmatch(cell) else cell for cell in row.get("cells", ())]}
+        for row in table.get("rows") or ()
+    ]
+    return {**table, "rows": rows}
 
 
 def _without_ages(table: dict[str, Any]) -> dict[str, Any]:

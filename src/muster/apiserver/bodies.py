@@ -29,7 +29,7 @@ _OPTIONS_SCHEMA = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 async def decode_body(ctx: Context, resource: Resource, options: WriteOptions) -> Object:
     """The object of a create or update, in the resource's version."""
     obj, duplicates = _parse(ctx, resource, options.field_validation)
-    _check_type(resource, obj)
+    _check_type(ctx, resource, obj)
     return _finish(ctx, resource, obj, options, duplicates)
 
 
@@ -103,7 +103,7 @@ def _parse_yaml(body: bytes) -> tuple[Object, list[str]]:
     return obj, duplicates
 
 
-def _check_type(resource: Resource, obj: Object) -> None:
+def _check_type(ctx: Context, resource: Resource, obj: Object) -> None:
     kind, version = obj.get("kind"), obj.get("apiVersion")
     for field, value in (("kind", kind), ("apiVersion", version)):
         if value is not None and not isinstance(value, str):
@@ -119,16 +119,30 @@ def _check_type(resource: Resource, obj: Object) -> None:
         if not version:
             text = orjson.dumps(obj).decode()
             raise errors.cannot_decode(resource, f"Object 'apiVersion' is missing in '{text}'")
-    if version and version != resource.api_version:
-        raise errors.bad_request(
-            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+    version, kind = version or resource.api_version, kind or resource.kind
+    if (version, kind) != (resource.api_version, resource.kind):
+        name = str((obj.get("metadata") or {}).get("name") or "")
+        raise _other_type(ctx, resource, version, kind, name)
+
+
+def _other_type(ctx: Context, resource: Resource, api_version: str, kind: str, name: str) -> errors.ApiError:
+    """A body says that it is something else: unknown, another version of the same, or another type altogether."""
+    group, _, version = api_version.rpartition("/")
+    named = ctx.cluster.resources.by_kind(group, version, kind)
+    if api_version != resource.api_version and (resource.custom is not None or _same_type(named, resource)):
+        return errors.bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version ({resource.api_version})"
         )
-    if kind and kind != resource.kind:
-        if resource.custom is not None:
-            name = str((obj.get("metadata") or {}).get("name") or "")
-            raise errors.invalid(resource.group, kind, name, [invalid_field("kind", kind, f"must be {resource.kind}")])
-        problem = f'no kind "{kind}" is registered for version "{resource.api_version}"'
-        raise errors.bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {problem}')
+    if resource.custom is not None:
+        return errors.invalid(resource.group, kind, name, [invalid_field("kind", kind, f"must be {resource.kind}")])
+    problem = f"converting ({version}.{kind}) to ({resource.go_type}): unknown conversion"
+    if named is None or named.custom is not None:
+        problem = errors.not_registered(kind, api_version)
+    return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {problem}')
+
+
+def _same_type(named: Resource | None, resource: Resource) -> bool:
+    return named is not None and named.go_type == resource.go_type
 
 
 def decode_yaml(body: bytes) -> Object:

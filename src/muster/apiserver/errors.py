@@ -89,6 +89,13 @@ def conflict(resource: Resource, name: str, text: str = MODIFIED) -> ApiError:
     )
 
 
+def storage_conflict(resource: Resource, namespace: str, name: str, text: str) -> ApiError:
+    """A precondition the storage checks; it speaks of keys, which clients have learned to expect."""
+    key = "/".join(part for part in ("/registry", resource.registry_path, namespace, name) if part)
+    shown = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {text}"
+    return conflict(resource, name, shown)
+
+
 def precondition_failed(resource: Resource, name: str, text: str) -> ApiError:
     """A delete precondition: upstream names the kind here, not the plural."""
     return ApiError(

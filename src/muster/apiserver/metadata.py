@@ -79,6 +79,7 @@ _STRATEGY_CHECKS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("/persistentvolumes", "storage.k8s.io/csinodes"), ("object", "object")),
 }
 """What a kind's own strategy checks again when an object changes: the object's metadata, the change, or both, in this order."""
+_WIPED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
@@ -94,10 +95,15 @@ def new_uid() -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def fill_on_create(resource: Resource, meta: Object, now: str, uid: str) -> None:
-    """Server-owned fields of a new object; what the client sent for them is dropped."""
-    for field in _SERVER_OWNED:
+def wipe_system_fields(meta: Object) -> None:
+    """Drop what no client may set on a new object. A generation stays where the kind does not count it."""
+    for field in _WIPED:
         meta.pop(field, None)
+
+
+def fill_on_create(resource: Resource, meta: Object, now: str, uid: str) -> None:
+    """Server-owned fields of a new object; what the client or a webhook set for them is dropped."""
+    wipe_system_fields(meta)
     meta["uid"] = uid
     meta["creationTimestamp"] = now
     if resource.tracks_generation:
@@ -214,21 +220,29 @@ def _kubernetes_finalizers(resource: Resource, meta: Object) -> list[FieldError]
     ]
 
 
+_OWNER_FIELDS = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+_OWNER_TEXTS = {
+    "apiVersion": "version must not be empty",
+    "kind": "must not be empty",
+    "name": "must not be empty",
+    "uid": "must not be empty",
+}
+
+
 def _owner_problems(owners: list[Object]) -> list[FieldError]:
     problems: list[FieldError] = []
     controller = None
-    for index, owner in enumerate(owners):
-        path = f"metadata.ownerReferences[{index}]"
-        for field in ("apiVersion", "kind", "name", "uid"):
+    for owner in owners:
+        for field, text in _OWNER_TEXTS.items():
             if not owner.get(field):
-                empty = {"apiVersion": "version", "kind": "kind", "name": "name", "uid": "uid"}[field]
-                problems.append(invalid(f"{path}.{field}", "", f"{empty} must not be empty"))
+                problems.append(invalid(f"metadata.ownerReferences.{field}", "", text))
         if owner.get("controller"):
             if controller is not None:
                 text = (
                     f'Only one reference can have Controller set to true. Found "true" in references for '
                     f"{controller.get('name')} and {owner.get('name')}"
                 )
-                problems.append(invalid("metadata.ownerReferences", owners, text))
+                shown = [{key: each[key] for key in _OWNER_FIELDS if key in each} for each in owners]
+                problems.append(invalid("metadata.ownerReferences", shown, text))
             controller = owner
     return problems

@@ -23,7 +23,7 @@ from muster.apiserver.ownership import empty_object, other_versions, reset_field
 from muster.apiserver.patchtext import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, shown_result
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions, write_options
-from muster.apiserver.writes import create_object, respond_written, update_object
+from muster.apiserver.writes import check_name, create_object, respond_written, update_object
 from muster.http import Response
 from muster.kube.apply import ApplyConflict, ApplyFailed, InvalidApply, apply
 from muster.kube.jsonpatch import PatchError, apply_json_patch
@@ -116,7 +116,7 @@ def _plain_change(
             new = finish_patched(ctx, resource, result, options)
         except errors.CannotDecode as error:
             raise errors.unusable_patch(shown_result(media, orjson.loads(before), body), error.problem) from None
-        _check_name(new["metadata"].get("name"), name)
+        check_name(new["metadata"].get("name"), name)
         return new
 
     return change
@@ -135,13 +135,6 @@ def _strategic_error(error: StrategicPatchError) -> errors.ApiError:
     if error.code == 422:
         return errors.ApiError(422, "Invalid", _REJECTED, {})
     return errors.ApiError(error.code, "", str(error))
-
-
-def _check_name(given: Any, name: str) -> None:
-    if not given:
-        raise errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
-    if given != name:
-        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
 async def _apply(ctx: Context, resource: Resource, name: str) -> Response:
@@ -175,7 +168,7 @@ def _check_applied(ctx: Context, resource: Resource, name: str, applied: Object)
     if version != resource.api_version or kind != resource.kind:
         group, _, number = str(version).rpartition("/")
         raise errors.bad_request(f"invalid object type: {group}/{number}, Kind={kind}")
-    _check_name(meta.get("name"), name)
+    check_name(meta.get("name"), name)
     if resource.namespaced and meta.get("namespace", ctx.attributes.namespace) != ctx.attributes.namespace:
         raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
 

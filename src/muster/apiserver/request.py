@@ -173,11 +173,9 @@ def _check_list_options(options: ListOptions, watch: bool) -> None:
                     fielderrors.forbidden(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
                 )
         elif match != "NotOlderThan":
-            errors.append(
-                fielderrors.forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-                if not match
-                else fielderrors.not_supported(field, match, ["NotOlderThan"])
-            )
+            errors.append(fielderrors.forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+            if match:
+                errors.append(fielderrors.not_supported(field, match, ["NotOlderThan"]))
         if options.continuation:
             errors.append(fielderrors.forbidden("continue", "continue is forbidden for watch"))
     else:

@@ -67,6 +67,8 @@ class _Watch:
         self._start = 0
         self._held: list[Event] | None = []
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._titled = False
+        """Whether a Table's column definitions were already sent: only the first event carries them."""
         self._shape = (resource.version, format.transform, format.version, self._include)
         self._queue: asyncio.Queue[Sequence[Event]] | None = (
             asyncio.Queue() if resource.custom is not None and resource.custom.needs_webhook else None
@@ -108,6 +110,7 @@ class _Watch:
             shown = [value for value in values if value is not None]
         for entry, value in zip(entries, shown, strict=True):
             self._writer.write(_event_line("ADDED", self._shaped(entry, value)))
+            self._titled = True
         if options.send_initial_events and options.bookmarks:
             self._bookmark(self._start, initial_end=True)
         self._release()
@@ -173,6 +176,7 @@ class _Watch:
             values = await present_all(self._resource, [entry for _, entry in chosen])
             for (kind, entry), value in zip(chosen, values, strict=True):
                 self._send(frame(_event_line(kind, self._shaped(entry, value))))
+                self._titled = True
 
     def _choose(self, event: Event) -> tuple[str, Entry] | None:
         """The event's type for this watcher and the entry to show; None if it is none of its business."""
@@ -202,7 +206,7 @@ class _Watch:
         cache = event.memo
         if cache is None:
             cache = event.memo = {}
-        key = (kind, self._shape)
+        key = (kind, self._shape, self._titled)
         framed: bytes | None = cache.get(key)
         if framed is None:
             value = present(self._resource, entry)
@@ -210,6 +214,7 @@ class _Watch:
                 self._writer.abort()
                 return None
             framed = cache[key] = frame(_event_line(kind, self._shaped(entry, value)))
+        self._titled = self._format.transform == "Table"
         return framed
 
     def _shaped(self, entry: Entry, value: bytes) -> bytes:
@@ -218,7 +223,8 @@ class _Watch:
         if self._format.transform == "Table":
             meta = b'{"resourceVersion":"%d"}' % entry.revision
             now = self._cluster.clock()
-            return table_bytes(self._resource, (entry,), (value,), meta, now, self._include, self._format.version)
+            titles = not self._titled
+            return table_bytes(self._resource, (entry,), (value,), meta, now, self._include, self._format.version, titles)
         return partial_metadata(value, self._format.version)
 
     def _bookmark(self, revision: int, initial_end: bool = False) -> None:

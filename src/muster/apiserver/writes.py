@@ -15,18 +15,26 @@ import orjson
 
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
+from muster.apiserver.admission.lifecycle import check_place
 from muster.apiserver.auth.access import refusal
 from muster.apiserver.auth.escalation import check_grant
 from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
 from muster.apiserver.conversion import from_stored, to_stored
-from muster.apiserver.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update, new_uid
+from muster.apiserver.metadata import (
+    check_metadata,
+    check_metadata_update,
+    fill_on_create,
+    keep_on_update,
+    new_uid,
+    wipe_system_fields,
+)
 from muster.apiserver.negotiation import negotiate
 from muster.apiserver.objects import encoder, metadata, object_key, view
 from muster.apiserver.ownership import Booking, book_create, book_update
 from muster.apiserver.presentation import present, present_all, respond_entry, respond_object
 from muster.apiserver.registry.resource import Object, Resource
-from muster.apiserver.request import WriteOptions, write_options
+from muster.apiserver.request import WriteOptions, number_problem, write_options
 from muster.http import Response
 from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.managedfields import only_times_differ
@@ -74,6 +82,7 @@ async def create_object(
     if meta.get("resourceVersion"):
         raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
     generate = meta.get("generateName", "") if not meta.get("name") else ""
+    wipe_system_fields(meta)
     booking(ctx, resource, None, obj, options)
     obj = await ctx.cluster.admission.mutate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
     for attempt in range(_NAME_TRIES):
@@ -153,6 +162,8 @@ async def commit(ctx: Context, resource: Resource, obj: Object, expect: int) -> 
 async def _store(ctx: Context, resource: Resource, stored: Object, expect: int, delete: bool) -> Entry:
     cluster, meta = ctx.cluster, stored["metadata"]
     key = object_key(meta.get("namespace", ""), meta["name"])
+    if expect == ABSENT:
+        check_place(ctx, resource, meta["name"])
     try:
         entry = await cluster.store.commit(
             cluster.name, resource.storage, key, encoder(stored, resource.type_prefix), expect, delete
@@ -169,9 +180,7 @@ async def update(ctx: Context, resource: Resource, name: str) -> Response:
     options = write_options(ctx.query, "UpdateOptions")
     body = await decode_body(ctx, resource, options)
     meta = body.setdefault("metadata", {})
-    if meta.get("name", name) != name:
-        raise errors.bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
-    meta["name"] = name
+    check_name(meta.get("name"), name)
     _match_namespace(ctx, resource, meta)
     pinned = meta.get("resourceVersion") or ""
 
@@ -188,6 +197,14 @@ async def update(ctx: Context, resource: Resource, name: str) -> Response:
         raise errors.conflict(resource, name, "StorageError: invalid object, the object to update does not exist")
     written = await update_object(ctx, resource, name, replaced, options, check_pin=True)
     return await respond_written(ctx, resource, written)
+
+
+def check_name(given: object, name: str) -> None:
+    """The object of an update names itself, and as the URL does."""
+    if not given:
+        raise errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if given != name:
+        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
 def _head(ctx: Context, resource: Resource, name: str) -> Entry | None:
@@ -227,7 +244,7 @@ def _check_preconditions(resource: Resource, name: str, new: Object, old: Object
     uid = meta.get("uid")
     if uid and uid != old_meta["uid"]:
         text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old_meta['uid']}"
-        raise errors.conflict(resource, name, text)
+        raise errors.storage_conflict(resource, old_meta.get("namespace", ""), name, text)
     version = meta.get("resourceVersion") or ""
     if not version or version == "0":
         if replace and resource.needs_resource_version:
@@ -235,9 +252,8 @@ def _check_preconditions(resource: Resource, name: str, new: Object, old: Object
             raise errors.invalid(resource.group, resource.plural, name, [problem])
         return False
     if version != old_meta["resourceVersion"]:
-        if not (version.isascii() and version.isdigit()):
-            problem = invalid_field("metadata.resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax')
-            raise errors.invalid_object(resource, name, [problem])
+        if found := number_problem(version, 64):
+            raise errors.ApiError(500, "", f'strconv.ParseUint: parsing "{version}": {found}')
         raise errors.conflict(resource, name)
     return replace or version != old_meta["resourceVersion"]
 
@@ -256,12 +272,13 @@ async def _update_once(
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     await ctx.cluster.admission.validate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
     check_grant(ctx, resource, new, old)
-    if new == old or only_times_differ(old, new):
+    # A head that is still queued may yet fail: then this write must not have been answered with it.
+    if (new == old or only_times_differ(old, new)) and head.revision <= ctx.cluster.store.revision:
         return Written(200, head)
     if options.dry_run:
         return Written(200, None, new)
     if is_finished(resource, new):
-        await remove(ctx, resource, new, head.revision)
+        await remove(ctx, resource, old, head.revision)
         return Written(200, None, {**new, "metadata": {**new["metadata"], "resourceVersion": str(head.revision)}})
     return Written(200, await commit(ctx, resource, new, head.revision))
 

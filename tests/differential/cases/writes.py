@@ -85,14 +85,14 @@ CASES = [
     case("kind and version may be left out", post("configmaps", {"metadata": {"name": "a"}})),
     case(
         "a body that is no object",
-        post("configmaps", "[]", content_type="application/json", differs={"parser-messages": ["body.message"]}),
-        post("configmaps", '"x"', content_type="application/json", differs={"parser-messages": ["body.message"]}),
-        post("configmaps", "{", content_type="application/json", differs={"parser-messages": ["body.message"]}),
+        post("configmaps", "[]", content_type="application/json"),
+        post("configmaps", '"x"', content_type="application/json"),
+        post("configmaps", "{", content_type="application/json"),
     ),
     case("an empty body", post("configmaps", "", content_type="application/json")),
     case(
         "a field of the wrong type",
-        post("configmaps", {**configmap("a"), "data": {"k": 1}}, differs={"parser-messages": ["body.message"]}),
+        post("configmaps", {**configmap("a"), "data": {"k": 1}}),
     ),
     case(
         "update changes content and revision",
@@ -144,7 +144,7 @@ CASES = [
     case("secrets turn text into base64", post("secrets", secret("a", {"k": "v"})), get("secrets/a")),
     case(
         "secrets refuse what is not base64",
-        post("secrets", {**secret("a"), "data": {"k": "%"}}, differs={"parser-messages": ["body.message"]}),
+        post("secrets", {**secret("a"), "data": {"k": "%"}}),
     ),
     case(
         "secret types have rules",

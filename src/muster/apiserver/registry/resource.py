@@ -69,6 +69,15 @@ MarkDeleted = Callable[[HookContext, Object], None]
 Validate = Callable[[HookContext, Object, Object | None], list[FieldError]]
 
 
+_REGISTRY_PATHS = {
+    "endpoints": "services/endpoints",
+    "ingresses": "ingress",
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One Table column. `path` is a JSONPath without braces (".spec.replicas"); `render` overrides it where a cell is computed."""
@@ -185,6 +194,13 @@ class Resource:
     @property
     def group_kind(self) -> str:
         return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    @property
+    def registry_path(self) -> str:
+        """Where the real server keeps objects of this resource; some messages show it."""
+        if self.custom is not None or self.group in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
+            return f"{self.group}/{self.plural}"
+        return _REGISTRY_PATHS.get(self.plural, self.plural)
 
     @property
     def go_type(self) -> str:

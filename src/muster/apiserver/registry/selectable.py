@@ -62,7 +62,6 @@ SELECTABLE: Final[Mapping[tuple[str, str], Mapping[str, Selector]]] = {
     ("", "secrets"): _paths("type"),
     ("", "services"): _paths("spec.clusterIP", "spec.type"),
     ("", "replicationcontrollers"): _paths("status.replicas", status_replicas="0"),
-    ("apps", "replicasets"): _paths("status.replicas", status_replicas="0"),
     ("batch", "jobs"): {"status.successful": _path("status.succeeded", "0")},
     ("certificates.k8s.io", "certificatesigningrequests"): _paths("spec.signerName"),
 }

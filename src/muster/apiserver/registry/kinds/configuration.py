@@ -62,7 +62,7 @@ def validate_config_map(ctx: HookContext, obj: Object, old: Object | None) -> Er
     if size * 4 > _SIZE_LIMIT:
         size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
     if size > _SIZE_LIMIT:
-        errors.append(too_long("", _SIZE_LIMIT))
+        errors.append(too_long("[]", _SIZE_LIMIT))
     return errors if old is None else _frozen(obj, old, ("data", "binaryData")) + errors
 
 
