@@ -129,6 +129,8 @@ class ApiServer:
         cluster = Cluster(name, f"/clusters/{name}", self.store, self.config.clock, self.health)
         equip(self, cluster)
         keys = await cluster.access.vault.keys(self.config.clock())
+        if name in self.clusters:  # another request was first
+            return self.clusters[name]
         self._tls.load_verify_locations(cadata=(keys.client_ca_pem + keys.proxy_ca_pem).decode())
         self.clusters[name] = cluster
         self.controllers.adopt(cluster)

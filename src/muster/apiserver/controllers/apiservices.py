@@ -55,6 +55,8 @@ class ApiServices:
         keys: set[str] = set()
         for definition in cluster.scan(_DEFINITIONS):
             keys |= _served(definition)
+        if cluster.store.generation(cluster.name, API_SERVICES) <= 1:  # nothing but those a cluster is born with: all local
+            return keys
         for api_service in cluster.scan(API_SERVICES):
             if api_service["spec"].get("service") is not None:
                 cluster.aggregator.put(Remote(cluster, api_service))
