@@ -119,7 +119,7 @@ async def delete_object(ctx: Context, resource: Resource, namespace: str, name: 
                 if not options.dry_run:
                     await remove(ctx, resource, old, head.revision)
                 return old
-            if options.dry_run or marked == old:
+            if options.dry_run or (marked == old and head.revision <= store.revision):
                 return head
             return await commit(ctx, resource, marked, head.revision)
         except Conflict:

@@ -1,32 +1,54 @@
-"""Namespaces must exist and live: nothing is created in a missing or terminating one."""
+"""Nothing new where something ends: no object in a missing or terminating namespace, no instance of a definition that goes.
+
+It is checked twice: as the first step of admission, and again in the very moment a creation is queued. Between the two a slow
+webhook may have given the namespace time to go. Queued writes count, so a creation either comes before the mark of deletion, and
+whoever empties the namespace sees it, or is refused.
+"""
 
 from __future__ import annotations
 
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
+from muster.apiserver.objects import shared
 from muster.apiserver.registry.resource import Object, Resource
 
 _ALLOWED_WITHOUT_NAMESPACE = frozenset({"authorization.k8s.io/localsubjectaccessreviews"})
+_DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 class NamespaceLifecycle:
     async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object | None:
-        if operation.name == "CREATE" and resource.namespaced and resource.storage not in _ALLOWED_WITHOUT_NAMESPACE:
-            self._check(ctx, resource, operation)
+        if operation.name == "CREATE" and resource.storage not in _ALLOWED_WITHOUT_NAMESPACE:
+            check_place(ctx, resource, operation.new["metadata"].get("name", "") if operation.new else "")
         return operation.new
 
-    def _check(self, ctx: Context, resource: Resource, operation: Operation) -> None:
-        name = ctx.attributes.namespace
-        namespace = ctx.cluster.read("/namespaces", name)
-        if namespace is None:
-            raise errors.not_found_named("", "namespaces", name)
-        if namespace["metadata"].get("deletionTimestamp") or namespace.get("status", {}).get("phase") == "Terminating":
-            text = f"unable to create new content in namespace {name} because it is being terminated"
-            cause = {
-                "reason": "NamespaceTerminating",
-                "message": f"namespace {name} is being terminated",
-                "field": "metadata.namespace",
-            }
-            created = operation.new["metadata"].get("name", "") if operation.new else ""
-            raise errors.forbidden(resource.group, resource.plural, created, text, [cause])
+
+def check_place(ctx: Context, resource: Resource, name: str) -> None:
+    """Whether a new object may come to be where the request wants it."""
+    if resource.custom is not None:
+        definition = _head(ctx, _DEFINITIONS, f"{resource.plural}.{resource.group}")
+        if definition is None:
+            raise errors.no_such_resource()
+        if definition["metadata"].get("deletionTimestamp"):
+            text = "create not allowed while custom resource definition is terminating"
+            raise errors.forbidden(resource.group, resource.plural, name, text)
+    if not resource.namespaced:
+        return
+    where = ctx.attributes.namespace
+    namespace = _head(ctx, "/namespaces", where)
+    if namespace is None:
+        raise errors.not_found_named("", "namespaces", where)
+    if namespace["metadata"].get("deletionTimestamp") or namespace.get("status", {}).get("phase") == "Terminating":
+        text = f"unable to create new content in namespace {where} because it is being terminated"
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {where} is being terminated",
+            "field": "metadata.namespace",
+        }
+        raise errors.forbidden(resource.group, resource.plural, name, text, [cause])
+
+
+def _head(ctx: Context, storage: str, key: str) -> Object | None:
+    entry = ctx.cluster.store.head(ctx.cluster.name, storage, key)
+    return None if entry is None else shared(entry)

@@ -106,12 +106,13 @@ class ControllerManager:
             cluster = self._server.clusters.get(event.cluster)
             if cluster is None:
                 continue
-            for index in self._by_resource.get(event.resource, ()):
-                for key in self._controllers[index].keys(cluster, event):
-                    self._add((index, cluster.name, key))
-            for index in self._everywhere:
-                for key in self._controllers[index].keys(cluster, event):
-                    self._add((index, cluster.name, key))
+            for index in (*self._by_resource.get(event.resource, ()), *self._everywhere):
+                try:
+                    for key in self._controllers[index].keys(cluster, event):
+                        self._add((index, cluster.name, key))
+                except Exception as problem:  # one controller's fault must not hide this and all later events from the others
+                    name = self._controllers[index].name
+                    log.error("event not understood", controller=name, cluster=cluster.name, key=event.entry.key, exc_info=problem)
 
     def _add(self, item: Item) -> None:
         if item in self._running:

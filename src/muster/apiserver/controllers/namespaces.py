@@ -36,7 +36,7 @@ class NamespaceController:
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         if event.resource == _NAMESPACES:
-            return () if event.deleted else (event.entry.key,)
+            return (event.entry.key,)
         namespace, _, name = event.entry.key.partition("/")
         mine = name == "default" if event.resource == "/serviceaccounts" else name == ROOT_CA_CONFIGMAP
         return (namespace,) if mine else ()
@@ -49,6 +49,8 @@ class NamespaceController:
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
         namespace = cluster.read(_NAMESPACES, key)
         if namespace is None:
+            # Another server on the same database may have let something in before it saw the namespace go.
+            await self._delete_content(cluster, key)
             return None
         if namespace["metadata"].get("deletionTimestamp"):
             return await self._empty(cluster, namespace)
@@ -87,7 +89,7 @@ class NamespaceController:
         finalizers = [f for f in namespace["spec"]["finalizers"] if f != _FINALIZER]
         path = object_path("v1", "namespaces", "", name, "finalize")
         current = cluster.read(_NAMESPACES, name)
-        if current is not None:
+        if current is not None and current["metadata"]["uid"] == namespace["metadata"]["uid"]:
             body = {**current, "spec": {**current["spec"], "finalizers": finalizers}}
             await self._server.client(cluster).update(path, body)
         return None
@@ -107,7 +109,7 @@ class NamespaceController:
                 meta = metadata(entry)
                 if meta.deletionTimestamp is None:
                     path = object_path(row.api_version, row.plural, name, meta.name)
-                    await _ignore_missing(client.delete(path, _AT_ONCE))
+                    await _attempt(client.delete(path, {**_AT_ONCE, "preconditions": {"uid": meta.uid}}))
             left = cluster.store.list(cluster.name, storage, name + "/")
             if left:
                 remaining[row.group_resource] = len(left)
@@ -122,7 +124,7 @@ class NamespaceController:
         if conditions == (namespace.get("status") or {}).get("conditions"):
             return
         path = object_path("v1", "namespaces", "", namespace["metadata"]["name"], "status")
-        await _ignore_missing(self._server.client(cluster).merge(path, {"status": status}))
+        await _attempt(self._server.client(cluster).merge(path, {"status": status}))
 
 
 def deletion_conditions(namespace: Object, remaining: dict[str, int], finalizers: dict[str, int], now: str) -> list[Object]:
@@ -175,9 +177,10 @@ async def _create(call: Awaitable[object]) -> None:
             raise
 
 
-async def _ignore_missing(call: Awaitable[object]) -> None:
+async def _attempt(call: Awaitable[object]) -> None:
+    """Change something that may have gone, or been replaced by another of its name, in the meantime."""
     try:
         await call
     except ApiError as error:
-        if error.code != 404:
+        if error.code not in (404, 409):
             raise
