@@ -7,6 +7,7 @@ acknowledged is lost.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import ssl
 from collections.abc import Mapping, Sequence
@@ -61,6 +62,7 @@ class ApiServer:
         self.config = config
         self.store = store if store is not None else open_store(config.store, config.data_dir)
         self.clusters: dict[str, Cluster] = {}
+        self._adding: dict[str, asyncio.Task[Cluster]] = {}
         self.health = StoreHealth()
         self._layer: BootstrapLayer | None = None
         self._keys: ClusterKeys
@@ -122,15 +124,21 @@ class ApiServer:
             self.audit.close()
 
     async def add_cluster(self, name: str) -> Cluster:
+        """The cluster of that name, made if there is none; requests that ask for it at the same time get the same one."""
         found = self.clusters.get(name)
         if found is not None:
             return found
+        adding = self._adding.get(name)
+        if adding is None:
+            adding = self._adding[name] = asyncio.create_task(self._add(name), name=f"add cluster {name}")
+            adding.add_done_callback(lambda _: self._adding.pop(name, None))
+        return await asyncio.shield(adding)
+
+    async def _add(self, name: str) -> Cluster:
         self.store.add_cluster(name, self._layer)
         cluster = Cluster(name, f"/clusters/{name}", self.store, self.config.clock, self.health)
         equip(self, cluster)
         keys = await cluster.access.vault.keys(self.config.clock())
-        if name in self.clusters:  # another request was first
-            return self.clusters[name]
         self._tls.load_verify_locations(cadata=(keys.client_ca_pem + keys.proxy_ca_pem).decode())
         self.clusters[name] = cluster
         self.controllers.adopt(cluster)
