@@ -1,11 +1,14 @@
 """The audit log: one JSON line per finished request at Metadata level, in `audit.k8s.io/v1` form.
 
-Lines are gathered and written by a thread a few times a second; bodies, tokens and certificates never get into them.
+Lines are gathered and written by a thread a few times a second; bodies, tokens and certificates never get into them. A disk that
+takes no more costs lines, which are counted and complained about, but neither memory nor service.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -15,16 +18,23 @@ import orjson
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.logs import get_logger
 from muster.apiserver.metadata import new_uid
 from muster.http import Request, Response, StreamResponse, Takeover
 
+log = get_logger(__name__)
 _FLUSH_SECONDS = 0.25
+_MOST_WAITING = 100_000
+HUNG_UP = 499
+"""The code of a request whose client did not wait for the answer; what it asked for may have been done."""
+FAILED = 500
 
 
 class Audit:
     def __init__(self, path: Path) -> None:
-        self._file: BinaryIO = path.open("ab")
-        self._lines: list[bytes] = []
+        self._file: BinaryIO = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+        self._lines: deque[bytes] = deque()
+        self.lost = 0
         self._wake = threading.Event()
         self._stopping = False
         self._writer = threading.Thread(target=self._write, name="audit", daemon=True)
@@ -37,8 +47,9 @@ class Audit:
         attributes: Attributes,
         user: User | None,
         original: User | None,
-        answer: Response | StreamResponse | Takeover,
+        answer: Response | StreamResponse | Takeover | int,
     ) -> None:
+        """Note a finished request; `answer` is a code where there was nobody or nothing to answer."""
         caller = original or user
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         event: dict[str, object] = {
@@ -53,7 +64,7 @@ class Audit:
             "user": caller.info() if caller is not None else {},
             "sourceIPs": [request.connection.remote[0]],
             "userAgent": request.headers.get("user-agent") or "",
-            "responseStatus": {"metadata": {}, "code": 101 if isinstance(answer, Takeover) else answer.status},
+            "responseStatus": {"metadata": {}, "code": _code(answer)},
             "stageTimestamp": now,
         }
         if original is not None and user is not None and user is not original:
@@ -67,7 +78,13 @@ class Audit:
                 "apiVersion": attributes.version,
                 "subresource": attributes.subresource,
             }
-        self._lines.append(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
+        self.append(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
+
+    def append(self, line: bytes) -> None:
+        if len(self._lines) >= _MOST_WAITING:
+            self.lost += 1
+        else:
+            self._lines.append(line)
 
     def close(self) -> None:
         self._stopping = True
@@ -78,9 +95,19 @@ class Audit:
     def _write(self) -> None:
         while True:
             self._wake.wait(_FLUSH_SECONDS)
-            lines, self._lines = self._lines, []
-            if lines:
-                self._file.write(b"".join(lines))
-                self._file.flush()
+            lines = [self._lines.popleft() for _ in range(len(self._lines))]
+            try:
+                rest = memoryview(b"".join(lines))
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+            except OSError as problem:
+                self.lost += len(lines)
+                log.error("audit lines lost", lines=len(lines), problem=repr(problem))
             if self._stopping and not self._lines:
                 return
+
+
+def _code(answer: Response | StreamResponse | Takeover | int) -> int:
+    if isinstance(answer, int):
+        return answer
+    return 101 if isinstance(answer, Takeover) else answer.status

@@ -6,12 +6,13 @@ Requests only count into plain dictionaries; the text is made when somebody scra
 from __future__ import annotations
 
 import gc
-import resource
+import resource as usage_limits
 import time
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from muster.apiserver.attributes import Attributes
+from muster.apiserver.registry.resource import Resource
 
 if TYPE_CHECKING:
     from muster.apiserver.server import ApiServer
@@ -34,8 +35,11 @@ class Metrics:
         """Per target: counts per bucket, then the total count and the sum of seconds."""
         self.watches = 0
 
-    def count(self, attributes: Attributes, code: int, seconds: float) -> None:
-        target = (attributes.verb, attributes.group, attributes.version, attributes.resource, attributes.subresource)
+    def count(self, attributes: Attributes, resource: Resource | None, code: int, seconds: float) -> None:
+        """What is not served counts by its verb alone: clients can make up names without end, and put anything into them."""
+        target = (attributes.verb, "", "", "", "")
+        if resource is not None and (not attributes.subresource or attributes.subresource in resource.subresources):
+            target = (attributes.verb, attributes.group, attributes.version, attributes.resource, attributes.subresource)
         key = (target, code)
         self._requests[key] = self._requests.get(key, 0) + 1
         if attributes.verb == "watch":
@@ -64,7 +68,7 @@ class Metrics:
 
     def _gauges(self) -> list[str]:
         server = self._server
-        usage = resource.getrusage(resource.RUSAGE_SELF)
+        usage = usage_limits.getrusage(usage_limits.RUSAGE_SELF)
         values = {
             "apiserver_current_inflight_requests": server.fairness.in_flight,
             "apiserver_current_inqueue_requests": server.fairness.waiting,

@@ -6,14 +6,16 @@ serves sockets and the in-process client, so that a simulated cluster behaves ex
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import orjson
 
 from muster.apiserver import deletion, errors, patches, reads, watches, writes
 from muster.apiserver.attributes import Attributes
+from muster.apiserver.audit import FAILED, HUNG_UP, Audit
 from muster.apiserver.auth.access import refusal
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
@@ -27,9 +29,6 @@ from muster.apiserver.registry.resource import Resource, Subresource
 from muster.apiserver.request import Query, parse_target
 from muster.http import Request, Response, StreamResponse, Takeover
 from muster.kube.yaml import dump
-
-if TYPE_CHECKING:
-    from muster.apiserver.audit import Audit
 
 log = get_logger(__name__)
 
@@ -86,6 +85,12 @@ class Pipeline:
             answer = await self._authorized(ctx)
         except errors.ApiError as error:
             answer = status_response(error, warnings, error_media(request.headers.get("accept") or ""))
+        except BaseException as problem:
+            # Hanging up or breaking the server must not keep a request out of the log: what it asked for may have been done.
+            if self._audit is not None:
+                code = HUNG_UP if isinstance(problem, asyncio.CancelledError) else FAILED
+                self._audit.record(cluster, request, target.attributes, acting, caller, code)
+            raise
         finally:
             fairness.in_flight -= 1
         code = 101 if isinstance(answer, Takeover) else answer.status

@@ -1,0 +1,176 @@
+"""Races and half-done work: what must hold when deletions, creations, failures and disconnections meet."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from muster.apiserver.admission.chain import Operation
+from muster.apiserver.audit import Audit
+from muster.apiserver.client import DirectClient, object_path
+from muster.apiserver.context import Context
+from muster.apiserver.errors import ApiError
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.server import ApiServer, ServerConfig
+from tests.unit.apiserver.conftest import eventually
+
+NAMESPACES = object_path("v1", "namespaces")
+
+
+def definition(plural: str = "things", kind: str = "Thing") -> dict[str, Any]:
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": plural, "kind": kind}, "versions": [version]},
+    }
+
+
+DEFINITIONS = object_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
+THINGS = object_path("example.com/v1", "things", "default")
+
+
+def thing(name: str, **meta: Any) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name, **meta}}
+
+
+async def serve_things(server: ApiServer, client: DirectClient) -> None:
+    await client.create(DEFINITIONS, definition())
+    await eventually(lambda: server.clusters["default"].resources.get("example.com", "v1", "things"), "things are served")
+
+
+class SlowAdmission:
+    """Holds up the creation of ConfigMaps until told otherwise, as a slow webhook would."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object | None:
+        if operation.name == "CREATE" and resource.storage == "/configmaps" and ctx.username != "system:apiserver":
+            self.reached.set()
+            await self.go.wait()
+        return operation.new
+
+
+async def test_nothing_is_left_of_a_namespace_that_went_while_an_object_was_being_admitted(
+    server: ApiServer, client: DirectClient
+) -> None:
+    from muster.apiserver.auth.identity import MASTERS, User
+
+    cluster = server.clusters["default"]
+    slow = SlowAdmission()
+    cluster.admission.mutators.append(slow)
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gone"}})
+    user = server.client(cluster, User("user", groups=(MASTERS,)))
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}}
+    creating = asyncio.create_task(user.create(object_path("v1", "configmaps", "gone"), body))
+    await slow.reached.wait()
+    await client.delete(f"{NAMESPACES}/gone")
+    await eventually(lambda: cluster.entry("/namespaces", "gone") is None, "the namespace goes")
+    slow.go.set()
+    with pytest.raises(ApiError) as refused:
+        await creating
+    assert refused.value.code in (403, 404)
+    assert cluster.entry("/configmaps", "gone/late") is None
+
+
+async def test_no_custom_resource_is_created_while_its_definition_goes(server: ApiServer, client: DirectClient) -> None:
+    await serve_things(server, client)
+    await client.create(THINGS, thing("held", finalizers=["example.com/wait"]))
+    await client.delete(f"{DEFINITIONS}/things.example.com")
+    with pytest.raises(ApiError) as refused:
+        await client.create(THINGS, thing("late"))
+    assert refused.value.code == 403
+    assert "create not allowed while custom resource definition is terminating" in refused.value.message
+    await client.merge(f"{THINGS}/held", {"metadata": {"finalizers": None}})
+    await eventually(
+        lambda: server.clusters["default"].entry("apiextensions.k8s.io/customresourcedefinitions", "things.example.com") is None,
+        "the definition goes",
+    )
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"labels": {"a": None}},
+        {"annotations": {"a": None}},
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "1", "blockOwnerDeletion": None}]},
+        {"labels": None, "finalizers": None, "ownerReferences": None},
+    ],
+)
+async def test_nulls_in_a_custom_resources_metadata_do_not_poison_its_collection(
+    server: ApiServer, client: DirectClient, meta: dict[str, Any]
+) -> None:
+    await serve_things(server, client)
+    await client.create(THINGS, thing("odd", **meta))
+    listed = await client.call("GET", THINGS, {"labelSelector": "!b"})
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["odd"]
+    await client.delete(f"{THINGS}/odd")
+
+
+async def test_one_controller_that_fails_on_an_event_does_not_hide_it_from_the_others(
+    server: ApiServer, client: DirectClient
+) -> None:
+    class Failing:
+        name = "failing"
+        resources = ("/namespaces",)
+
+        def keys(self, cluster: Any, event: Any) -> Any:
+            raise RuntimeError("a fault in a controller")
+
+    manager = server.controllers
+    manager._controllers.append(Failing())  # type: ignore[arg-type]
+    manager._by_resource["/namespaces"].insert(0, len(manager._controllers) - 1)
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
+    cluster = server.clusters["default"]
+    await eventually(lambda: cluster.entry("/serviceaccounts", "new/default"), "the namespace gets its service account")
+
+
+async def test_a_cluster_asked_for_by_many_at_once_is_made_once(server: ApiServer) -> None:
+    made = await asyncio.gather(*(server.add_cluster("fresh") for _ in range(8)))
+    assert all(cluster is server.clusters["fresh"] for cluster in made)
+
+
+async def test_requests_for_random_resources_do_not_grow_the_metrics(server: ApiServer, client: DirectClient) -> None:
+    for n in range(50):
+        await client.send("GET", f"/apis/g{n}.example.com/v1/things{n}")
+        await client.send("GET", f"/api/v1/namespaces/default/pods/x/sub{n}")
+    assert len(server.metrics.render().splitlines()) < 600
+
+
+async def test_a_write_whose_client_hung_up_is_still_in_the_audit_log(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    server = ApiServer(ServerConfig(store="memory", audit_log=log))
+    await server.start()
+    cluster = server.clusters["default"]
+    slow = SlowAdmission()
+    cluster.admission.mutators.append(slow)
+    from muster.apiserver.auth.identity import MASTERS, User
+
+    user = server.client(cluster, User("sneaky", groups=(MASTERS,)))
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}}
+    creating = asyncio.create_task(user.create(object_path("v1", "configmaps", "default"), body))
+    await slow.reached.wait()
+    creating.cancel()
+    await asyncio.gather(creating, return_exceptions=True)
+    await server.stop(grace=0.1)
+    events = [orjson.loads(line) for line in log.read_bytes().splitlines()]
+    assert [event["verb"] for event in events if event["user"]["username"] == "sneaky"] == ["create"]
+
+
+async def test_an_audit_log_that_cannot_be_written_costs_lines_and_not_memory() -> None:
+    audit = Audit(Path("/dev/full"))
+    for _ in range(2):
+        before = audit.lost
+        audit.append(b"x" * 1000)
+        await eventually(lambda before=before: audit.lost == before + 1, "the line is given up")  # type: ignore[misc]
+    audit.close()
