@@ -9,6 +9,7 @@ figure includes the controllers; kube-controller-manager's memory is not counted
 from __future__ import annotations
 
 import abc
+import compileall
 import os
 import shutil
 import socket
@@ -17,6 +18,7 @@ import threading
 import time
 from pathlib import Path
 
+from tests.support import peers
 from tests.support.planes import USERS, ControlPlane, EmbeddedPlane, KubeOptions, KubePlane
 
 from bench.loadgen import Target
@@ -104,6 +106,8 @@ class Ours(Side):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         directory.mkdir(parents=True)
+        # As installed: where Python may not write bytecode, every start would compile the sources anew.
+        compileall.compile_dir(peers.ROOT / "src" / "muster", quiet=2)
         self.embedded = EmbeddedPlane(directory, clusters=(), flags=("--audit-log", str(directory / "audit.log")))
         self.plane = self.embedded
 
