@@ -11,7 +11,6 @@ import threading
 from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
 
 import orjson
 
@@ -32,7 +31,7 @@ FAILED = 500
 
 class Audit:
     def __init__(self, path: Path) -> None:
-        self._file: BinaryIO = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+        self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab", buffering=0)
         self._lines: deque[bytes] = deque()
         self.lost = 0
         self._wake = threading.Event()
