@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from muster.apiserver.decode import typed
+from muster.apiserver.decode import DecodeError, typed
 from muster.apiserver.registry.resource import Object
 
 _PREFIX: Final = "autoscaling.alpha.kubernetes.io/"
@@ -163,10 +163,17 @@ def _set_annotations(meta: Object, annotations: Object) -> None:
 
 
 def autoscaler_to_storage(obj: Object) -> Object:
-    """autoscaling/v1 → v2."""
+    """autoscaling/v1 → v2. Annotations are the client's: what they carry counts only if it has the shape of v1's own types."""
+    annotations = obj["metadata"].get("annotations") or {}
+    try:
+        return _to_storage(obj, annotations)
+    except (DecodeError, typed.UnknownField, AttributeError, TypeError):
+        return _to_storage(obj, {key: value for key, value in annotations.items() if key not in _CARRIERS})
+
+
+def _to_storage(obj: Object, annotations: Object) -> Object:
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
     meta = dict(obj["metadata"])
-    annotations = meta.get("annotations") or {}
     percent = spec.pop("targetCPUUtilizationPercentage", None)
     status.pop("currentCPUUtilizationPercentage", None)
     metrics = [_new_metric(metric, "target") for metric in _decoded(annotations.get(_METRICS)) or ()]
