@@ -16,17 +16,17 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import orjson
-import structlog
 
 from muster.apiserver.auth.identity import MASTERS, User
 from muster.apiserver.auth.pki import KeyPair
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.logs import get_logger
 from muster.apiserver.webhooks import go_words, trusting
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.tls import load_chain
 from muster.http.upstream import UpstreamKey
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 PROXY_NAME: Final = "front-proxy-client"
 CERTIFICATE_LIFETIME: Final = timedelta(days=365)
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"

@@ -1,7 +1,8 @@
 """Service-account tokens: signed JWTs bound to an account (and optionally to a pod, secret or node), and their verification.
 
 A token proves its signature, times and audience; it is accepted only while the account, and the object it is bound to, still
-exist with the uid written in it. Keys and issuer belong to one logical cluster, so a token is worth nothing in another.
+exist with the uid written in it. Keys and issuer belong to one logical cluster, so a token is worth nothing in another. The JWT
+library is loaded with the first token, because a server must start faster than that takes.
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 
-API_AUDIENCES: tuple[str, ...] = ("https://kubernetes.default.svc.cluster.local",)
+API_AUDIENCES: tuple[str, ...] = ("https://kubernetes.default.svc",)
 """What tokens for the API server itself are made out to. The key already tells the cluster, so this is the same for all."""
 USER_PREFIX = "system:serviceaccount:"
 _CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
@@ -111,10 +111,14 @@ class TokenIssuer:
             "sub": f"{USER_PREFIX}{namespace}:{name}",
             "kubernetes.io": private,
         }
+        import jwt
+
         return jwt.encode(claims, self._key, algorithm="ES256", headers={"kid": self.key_id})
 
     def verify(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, list[str]] | None:
         """(identity, audiences both sides accept), or None if the token is not one of this cluster's."""
+        import jwt
+
         try:
             if jwt.get_unverified_header(token).get("kid") != self.key_id:
                 return None
@@ -141,7 +145,7 @@ class TokenIssuer:
         given = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
         shared = [audience for audience in wanted if audience in given]
         if not shared:
-            raise InvalidToken(f"token audiences {given} is invalid for the target audiences {wanted}")
+            raise InvalidToken(f"token audiences {_listed(given)} is invalid for the target audiences {_listed(wanted)}")
         return self._identity(claims), shared
 
     def _identity(self, claims: dict[str, Any]) -> User:
@@ -168,6 +172,10 @@ class TokenIssuer:
         found = self._cluster.read(storage, key)
         if found is None or found["metadata"]["uid"] != uid:
             raise InvalidToken(f"the {shown} this token is bound to no longer exists")
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return "[" + " ".join(f'"{text}"' for text in texts) + "]"
 
 
 def _base64url(data: bytes) -> str:
