@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from muster.apiserver.registry.resource import Resource
@@ -106,9 +106,14 @@ def precondition_failed(resource: Resource, name: str, text: str) -> ApiError:
     )
 
 
+def aggregated(texts: Iterable[str]) -> str:
+    """Several problems as one text: each once, in brackets where there are more than one."""
+    different = list(dict.fromkeys(texts))
+    return different[0] if len(different) == 1 else "[" + ", ".join(different) + "]"
+
+
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
-    texts = list(dict.fromkeys(str(e) for e in errors))
-    joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    joined = aggregated(str(e) for e in errors)
     qualified = f"{kind}.{group}" if group else kind
     details = _named(name, group, kind)
     details["causes"] = [{"reason": e.reason, "message": e.body, "field": e.field} for e in errors]

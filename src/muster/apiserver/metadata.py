@@ -7,12 +7,31 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import orjson
+
 from muster.apiserver.registry.resource import Object, Resource
 from muster.kube import names
-from muster.kube.fielderrors import FieldError, forbidden, invalid, required
+from muster.kube.fielderrors import FieldError, Rendered, forbidden, invalid, required
 
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 _EMPTY_DROPPED = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields")
+_TYPE_ORDER = (
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
 _NAME_RULES: dict[str, Callable[[str], list[str]]] = {
     "dns-subdomain": names.name_is_subdomain,
     "dns-label": names.name_is_label,
@@ -93,6 +112,11 @@ def new_uid() -> str:
     number = _random.getrandbits(128) & ~(_VERSION_BITS | _VARIANT_BITS) | _VERSION_4 | _VARIANT
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def in_type_order(meta: Object) -> Object:
+    """Metadata as its Go type prints itself, for messages that show it."""
+    return {key: meta[key] for key in _TYPE_ORDER if key in meta} | meta
 
 
 def wipe_system_fields(meta: Object) -> None:
@@ -243,6 +267,6 @@ def _owner_problems(owners: list[Object]) -> list[FieldError]:
                     f"{controller.get('name')} and {owner.get('name')}"
                 )
                 shown = [{key: each[key] for key in _OWNER_FIELDS if key in each} for each in owners]
-                problems.append(invalid("metadata.ownerReferences", shown, text))
+                problems.append(invalid("metadata.ownerReferences", Rendered(orjson.dumps(shown).decode()), text))
             controller = owner
     return problems

@@ -10,29 +10,13 @@ from typing import Any
 
 import orjson
 
+from muster.apiserver.metadata import in_type_order
 from muster.apiserver.registry.resource import Object
 from muster.kube import gotext
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-_METADATA = (
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-)
 
 
 def shown_result(media: str, result: Object, patch: Any) -> str:
@@ -40,8 +24,7 @@ def shown_result(media: str, result: Object, patch: Any) -> str:
         return gotext.text(patch)
     meta = result.get("metadata")
     if isinstance(meta, dict):
-        known = {key: meta[key] for key in _METADATA if key in meta}
-        result = {**result, "metadata": known | meta}
+        result = {**result, "metadata": in_type_order(meta)}
     touched = patch if media == MERGE_PATCH else _touched(patch)
     return orjson.dumps(_opened(result, touched)).decode()
 

@@ -37,6 +37,16 @@ _TOKEN_CACHE = 4096
 _TOKEN_SECONDS = 10.0
 _FRONT_PROXY_PREFIX = "x-remote-"
 _MEMO = "muster.user"
+_EXTRA_SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
+
+
+class TokenRefused(errors.ApiError):
+    """A token of ours that does not serve; only a TokenReview is told why."""
+
+    def __init__(self, problem: str) -> None:
+        refusal = errors.unauthorized()
+        super().__init__(refusal.code, refusal.reason, refusal.message)
+        self.problem = problem
 
 
 class Access:
@@ -75,7 +85,7 @@ class Access:
             return (await self.token_issuer()).verify(token, audiences)
         except InvalidToken as problem:
             log.debug("token refused", cluster=self._cluster.name, reason=str(problem))
-            raise errors.unauthorized() from None
+            raise TokenRefused(str(problem)) from None
 
     def authorize(self, user: User, attributes: Attributes) -> Decision:
         if MASTERS in user.groups:
@@ -85,7 +95,8 @@ class Access:
     def impersonate(self, user: User, request: Request) -> User:
         return impersonated(user, request, self.authorize)
 
-    async def authenticate(self, request: Request) -> User:
+    async def authenticate(self, request: Request, warnings: list[str]) -> User:
+        """Who sends the request; what is odd about its credentials is added to `warnings`."""
         certificate = request.connection.peer_certificate
         if certificate is not None:
             user = self._by_certificate(request, certificate)
@@ -93,10 +104,11 @@ class Access:
                 return user
         header = request.headers.get("authorization")
         if header is not None:
-            scheme, _, token = header.partition(" ")
-            token = token.strip()
-            if scheme.lower() == "bearer" and token:
-                return await self._by_token(token)
+            scheme, *rest = header.strip().split(" ", 2)
+            if scheme.lower() == "bearer" and rest and rest[0]:
+                return await self._by_token(rest[0])
+            if scheme.lower() == "bearer" and len(rest) == 2:
+                warnings.append(_EXTRA_SPACE)
         if certificate is not None or request.connection.foreign_certificate is not None:
             raise errors.unauthorized()
         return ANONYMOUS

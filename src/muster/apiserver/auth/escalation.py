@@ -76,7 +76,7 @@ def _check_binding(ctx: Context, resource: Resource, new: Object, old: Object | 
         return
     rules = ctx.cluster.access.rbac.role_rules(ref.get("kind", ""), namespace, ref.get("name", ""))
     if rules is None:
-        raise errors.not_found_named(GROUP, plural, ref.get("name", ""))
+        raise errors.not_found_named(GROUP, resource.plural, ref.get("name", ""))
     _require(ctx, resource, name, namespace, rules)
 
 

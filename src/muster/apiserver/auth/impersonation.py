@@ -14,6 +14,7 @@ from muster.http import Request
 Authorize = Callable[[User, Attributes], Decision]
 _ACCOUNT = "system:serviceaccount:"
 _EXTRA = "impersonate-extra-"
+_VERSION = "authentication.k8s.io/v1"
 
 
 def impersonated(user: User, request: Request, authorize: Authorize) -> User:
@@ -24,8 +25,11 @@ def impersonated(user: User, request: Request, authorize: Authorize) -> User:
     uid = request.headers.get("impersonate-uid") or ""
     extra = _extra(request)
     if not name:
-        if groups or uid or extra:
-            raise errors.internal(f"requested [{{Group  {groups[0] if groups else ''}  }}] without impersonating a user")
+        requested = [f"{{Group  {group}    }}" for group in groups]
+        requested += [f"{{UserExtra  {value}  {_VERSION}  {key}}}" for key, values in extra.items() for value in values]
+        requested += [f"{{UID  {uid}  {_VERSION}  }}"] if uid else []
+        if requested:
+            raise errors.bad_request(f"requested [{' '.join(requested)}] without impersonating a user")
         return user
     _check(user, _user_attributes(name), authorize)
     for group in groups:

@@ -14,6 +14,7 @@ from typing import Any
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import MASTERS, User
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.errors import aggregated
 
 ROLES = "rbac.authorization.k8s.io/roles"
 CLUSTER_ROLES = "rbac.authorization.k8s.io/clusterroles"
@@ -70,10 +71,12 @@ def _path_matches(pattern: str, path: str) -> bool:
 
 @dataclass(slots=True)
 class Grant:
-    """The rules one binding gives its subjects; `description` is how an allowed request explains itself."""
+    """The rules one binding gives a subject; `description` is how an allowed request explains itself, `problem` why there are
+    no rules."""
 
     rules: tuple[Rule, ...]
     description: str
+    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -93,10 +96,15 @@ class Rbac:
     def authorize(self, user: User, attributes: Attributes) -> Decision:
         if MASTERS in user.groups:
             return Decision(True)
+        problems: list[str] = []
         for grant in self._grants(user, attributes.namespace):
+            if grant.problem:
+                problems.append(grant.problem)
             for rule in grant.rules:
                 if rule.allows(attributes):
                     return Decision(True, f"RBAC: allowed by {grant.description}")
+        if problems:
+            return Decision(False, f"RBAC: {aggregated(problems)}")
         return _DENIED
 
     def rules_for(self, user: User, namespace: str) -> list[Rule]:
@@ -146,18 +154,22 @@ class Rbac:
     def _add(self, index: dict[Subject, list[Grant]], binding: Mapping[str, Any], namespace: str) -> None:
         ref = binding.get("roleRef") or {}
         raw = self.role_rules(ref.get("kind", ""), namespace, ref.get("name", ""))
-        if not raw:
-            return
-        grant = Grant(tuple(Rule(rule) for rule in raw), _describe(binding, namespace))
+        problem = ""
+        if raw is None:
+            problem = f'{str(ref.get("kind", "")).lower()}.rbac.authorization.k8s.io "{ref.get("name", "")}" not found'
+        rules = tuple(Rule(rule) for rule in raw or ())
         for subject in binding.get("subjects") or ():
+            grant = Grant(rules, _describe(binding, subject, namespace), problem)
             index.setdefault(_subject_key(subject, namespace), []).append(grant)
 
 
-def _describe(binding: Mapping[str, Any], namespace: str) -> str:
+def _describe(binding: Mapping[str, Any], subject: Mapping[str, Any], namespace: str) -> str:
     ref, name = binding["roleRef"], binding["metadata"]["name"]
-    role = f'{ref["kind"]} "{ref["name"]}"' if ref["kind"] == "ClusterRole" else f'Role "{ref["name"]}/{namespace}"'
     kind, shown = ("RoleBinding", f"{name}/{namespace}") if namespace else ("ClusterRoleBinding", name)
-    return f'{kind} "{shown}" of {role}'
+    who = subject.get("name", "")
+    if subject.get("kind") == "ServiceAccount":
+        who = f"{who}/{subject.get('namespace') or namespace}"
+    return f'{kind} "{shown}" of {ref["kind"]} "{ref["name"]}" to {subject.get("kind", "")} "{who}"'
 
 
 def _subject_key(subject: Mapping[str, Any], namespace: str) -> Subject:

@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from muster.apiserver import errors
 from muster.apiserver.attributes import Attributes
+from muster.apiserver.auth.access import TokenRefused
 from muster.apiserver.auth.identity import User
 from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
+from muster.apiserver.metadata import in_type_order
 from muster.apiserver.negotiation import negotiate
+from muster.apiserver.ownership import book_create
 from muster.apiserver.presentation import respond_object
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import write_options
 from muster.http import Response
-from muster.kube.fielderrors import FieldError, invalid
+from muster.kube.fielderrors import FieldError, Rendered, invalid
 
 _AUTHORIZATION = "authorization.k8s.io"
 
 
 async def _asked(ctx: Context, resource: Resource) -> Object:
     negotiate(ctx.accept, transforms=False)
-    obj = await decode_body(ctx, resource, write_options(ctx.query, "CreateOptions"))
+    options = write_options(ctx.query, "CreateOptions")
+    obj = await decode_body(ctx, resource, options)
     meta = obj.get("metadata") or {}
     if resource.namespaced:
         namespace = ctx.attributes.namespace
@@ -30,6 +36,7 @@ async def _asked(ctx: Context, resource: Resource) -> Object:
             raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
         meta["namespace"] = namespace
     obj["metadata"] = meta
+    book_create(ctx, resource, None, obj, options)
     return obj
 
 
@@ -44,12 +51,15 @@ async def token_review(ctx: Context, resource: Resource) -> Response:
     if not token:
         raise errors.bad_request("token is required for TokenReview in authentication")
     status: dict[str, Any] = {}
+    problem, found = "invalid bearer token", None
     try:
         found = await ctx.cluster.access.token_identity(token, audiences)
+    except TokenRefused as refused:
+        problem = f"[{problem}, {refused.problem}]"
     except errors.ApiError:
-        found = None
+        pass
     if found is None:
-        status = {"user": {}, "error": "invalid bearer token"}
+        status = {"user": {}, "error": problem}
     else:
         user, accepted = found
         status = {"authenticated": True, "user": user.info()}
@@ -61,7 +71,7 @@ async def token_review(ctx: Context, resource: Resource) -> Response:
 
 async def self_subject_review(ctx: Context, resource: Resource) -> Response:
     obj = await _asked(ctx, resource)
-    obj["metadata"]["creationTimestamp"] = ctx.now()
+    obj["metadata"] = {"creationTimestamp": ctx.now()}
     obj["status"] = {"userInfo": ctx.user.info()}
     return _answer(ctx, obj)
 
@@ -69,10 +79,7 @@ async def self_subject_review(ctx: Context, resource: Resource) -> Response:
 async def subject_access_review(ctx: Context, resource: Resource) -> Response:
     obj = await _asked(ctx, resource)
     spec = obj.get("spec") or {}
-    problems = _spec_problems(spec)
-    if not spec.get("user") and not spec.get("groups"):
-        problems.append(invalid("spec.user", "", "at least one of user or group must be specified"))
-    _refuse(resource, problems)
+    _refuse(_spec_problems(spec) + _subject_problems(spec) + _metadata_problems(obj))
     extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
     user = User(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()), extra)
     return _decided(ctx, obj, user, spec)
@@ -81,13 +88,14 @@ async def subject_access_review(ctx: Context, resource: Resource) -> Response:
 async def local_subject_access_review(ctx: Context, resource: Resource) -> Response:
     obj = await _asked(ctx, resource)
     spec = obj.get("spec") or {}
-    problems = _spec_problems(spec, local=True)
-    if not spec.get("user") and not spec.get("groups"):
-        problems.append(invalid("spec.user", "", "at least one of user or group must be specified"))
-    namespace = (spec.get("resourceAttributes") or {}).get("namespace", "")
-    if spec.get("resourceAttributes") and namespace != ctx.attributes.namespace:
-        raise errors.bad_request("spec.resourceAttributes.namespace must match metadata.namespace")
-    _refuse(resource, problems)
+    problems = _spec_problems(spec) + _subject_problems(spec) + _metadata_problems(obj, namespaced=True)
+    asked, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if asked is not None and asked.get("namespace", "") != ctx.attributes.namespace:
+        problem = invalid("spec.resourceAttributes.namespace", asked.get("namespace", ""), "must match metadata.namespace")
+        problems.append(problem)
+    if path is not None:
+        problems.append(invalid("spec.nonResourceAttributes", _shown_path(path), "disallowed on this kind of request"))
+    _refuse(problems)
     user = User(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()))
     return _decided(ctx, obj, user, spec)
 
@@ -95,26 +103,45 @@ async def local_subject_access_review(ctx: Context, resource: Resource) -> Respo
 async def self_subject_access_review(ctx: Context, resource: Resource) -> Response:
     obj = await _asked(ctx, resource)
     spec = obj.get("spec") or {}
-    _refuse(resource, _spec_problems(spec))
+    _refuse(_spec_problems(spec) + _metadata_problems(obj))
     return _decided(ctx, obj, ctx.user, spec)
 
 
-def _spec_problems(spec: Mapping[str, Any], local: bool = False) -> list[FieldError]:
+def _spec_problems(spec: Mapping[str, Any]) -> list[FieldError]:
     path, with_resource = spec.get("nonResourceAttributes"), "resourceAttributes" in spec
-    field = "spec.nonResourceAttributes"
     if with_resource and path is not None:
-        return [invalid(field, path, "cannot be specified in combination with resourceAttributes")]
+        text = "cannot be specified in combination with resourceAttributes"
+        return [invalid("spec.nonResourceAttributes", _shown_path(path), text)]
     if not with_resource and path is None:
         text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         return [invalid("spec.resourceAttributes", None, text)]
-    if local and path is not None:
-        return [invalid(field, path, "disallowed on this kind of request")]
     return []
 
 
-def _refuse(resource: Resource, problems: list[FieldError]) -> None:
+def _subject_problems(spec: Mapping[str, Any]) -> list[FieldError]:
+    if spec.get("user") or spec.get("groups"):
+        return []
+    return [invalid("spec.user", "", "at least one of user or group must be specified")]
+
+
+def _metadata_problems(obj: Object, namespaced: bool = False) -> list[FieldError]:
+    allowed = {"managedFields", "namespace"} if namespaced else {"managedFields"}
+    meta = obj["metadata"]
+    if meta.keys() <= allowed:
+        return []
+    text = "must be empty except for namespace" if namespaced else "must be empty"
+    return [invalid("metadata", Rendered(orjson.dumps(in_type_order(meta)).decode()), text)]
+
+
+def _shown_path(path: Mapping[str, Any]) -> Rendered:
+    """The attributes as their internal Go type shows itself: every field, under its own name."""
+    return Rendered(orjson.dumps({"Path": path.get("path", ""), "Verb": path.get("verb", "")}).decode())
+
+
+def _refuse(problems: list[FieldError]) -> None:
+    """Reviews have no kind of their own in a refusal."""
     if problems:
-        raise errors.invalid_object(resource, "", problems)
+        raise errors.invalid(_AUTHORIZATION, "", "", problems)
 
 
 def _attributes(spec: Mapping[str, Any]) -> Attributes:
@@ -158,6 +185,7 @@ async def self_subject_rules_review(ctx: Context, resource: Resource) -> Respons
             resource_rules.append(shown)
         if raw.get("nonResourceURLs"):
             path_rules.append({"verbs": raw.get("verbs"), "nonResourceURLs": raw["nonResourceURLs"]})
+    obj["metadata"] = {}
     obj["status"] = {"resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": False}
     return _answer(ctx, obj)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from muster.apiserver.auth.identity import User
@@ -19,8 +19,10 @@ def load_token_file(path: Path) -> dict[str, User]:
         text = path.read_text("utf-8")
     except OSError as error:
         raise TokenFileError(f"{path}: cannot read the token file: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TokenFileError(f"{path}: the token file is not UTF-8 text (byte {error.start})") from error
     users: dict[str, User] = {}
-    for number, row in enumerate(csv.reader(text.splitlines(), skipinitialspace=True), 1):
+    for number, row in _rows(path, text):
         if not row or row[0].startswith("#"):
             continue
         if len(row) < 3:
@@ -31,6 +33,16 @@ def load_token_file(path: Path) -> dict[str, User]:
         groups = tuple(g.strip() for g in row[3].split(",") if g.strip()) if len(row) > 3 else ()
         users[token] = User(name, uid, groups)
     return users
+
+
+def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """(line number, columns)"""
+    reader = csv.reader(text.splitlines(keepends=True), skipinitialspace=True, strict=True)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise TokenFileError(f"{path}, line {reader.line_num}: {error}") from error
 
 
 class StaticTokens:

@@ -11,6 +11,7 @@ from muster.apiserver.cluster import rfc3339
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.negotiation import negotiate
+from muster.apiserver.ownership import book_create
 from muster.apiserver.objects import object_key
 from muster.apiserver.presentation import respond_object
 from muster.apiserver.registry.catalog import definitions
@@ -40,14 +41,15 @@ async def create_token(ctx: Context, resource: Resource, name: str) -> Response:
     account = ctx.cluster.read("/serviceaccounts", object_key(namespace, name))
     if account is None:
         raise errors.not_found(resource, name)
+    book_create(ctx, row, None, request, options)
     spec = request.setdefault("spec", {})
     seconds = _DEFAULT_SECONDS if spec.get("expirationSeconds") is None else spec["expirationSeconds"]
     if seconds < _LEAST_SECONDS:
         problem = invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
-        raise errors.invalid_object(row, name, [problem])
+        raise errors.invalid_object(row, "", [problem])
     if seconds > _MOST_SECONDS:
         problem = invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
-        raise errors.invalid_object(row, name, [problem])
+        raise errors.invalid_object(row, "", [problem])
     issuer = await ctx.cluster.access.token_issuer()
     audiences = spec.get("audiences") or list(issuer.audiences)
     bound = _bound_object(ctx, spec.get("boundObjectRef"), namespace, account)
@@ -57,7 +59,13 @@ async def create_token(ctx: Context, resource: Resource, name: str) -> Response:
     answer = {
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": rfc3339(now)},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": account["metadata"]["uid"],
+            "creationTimestamp": rfc3339(now),
+            "managedFields": request["metadata"].get("managedFields") or [],
+        },
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec.get("boundObjectRef")},
         "status": {"token": token, "expirationTimestamp": rfc3339(expires)},
     }
