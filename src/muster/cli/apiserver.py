@@ -15,6 +15,7 @@ from muster.apiserver import logs
 from muster.apiserver.auth.statictokens import TokenFileError, load_token_file
 from muster.apiserver.auth.tokenwebhook import WebhookConfigError
 from muster.apiserver.server import DEFAULT_CLUSTER, ApiServer, ServerConfig
+from muster.kube.names import dns1123_label
 from muster.kube.yaml import dump
 from muster.store import StoreError
 
@@ -33,7 +34,13 @@ def run(
 ) -> None:
     logs.set_level(logs.DEBUG if verbose else logs.INFO)
     directory = Path(data_dir)
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name in clusters:
+        if problems := dns1123_label(name):
+            raise click.BadParameter(f"cluster name {name!r}: {problems[0]}", param_hint="--cluster")
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise click.ClickException(f"cannot use data directory {directory}: {error.strerror}; choose another --data-dir") from None
     try:
         tokens = load_token_file(Path(token_auth_file)) if token_auth_file else {}
     except TokenFileError as error:
@@ -55,6 +62,8 @@ def run(
     except (StoreError, WebhookConfigError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
+        if error.filename is not None:
+            raise click.ClickException(f"{error.filename}: {error.strerror}") from None
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port") from None
 
 

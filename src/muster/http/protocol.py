@@ -377,10 +377,10 @@ class ServerConnection(Flow):
     # Ending
 
     def shut_down(self) -> None:
-        """The server is stopping: go at once if idle, else when the request at hand is answered."""
+        """The server is stopping: go at once if idle, else when the request at hand, or on its way, is answered."""
         if self._writer is not None:
             self._writer.announce_end()
-        elif self._current is None and not self._lingering:
+        elif self._current is None and not self._lingering and self.reader.receiving is None and not self.reader.has_partial_head():
             self.close()
 
     def cancel(self) -> None:

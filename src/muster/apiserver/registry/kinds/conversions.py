@@ -122,7 +122,7 @@ def _encoded(value: Any) -> str:
 def _decoded(text: str | None) -> Any:
     try:
         return json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -167,7 +167,7 @@ def autoscaler_to_storage(obj: Object) -> Object:
     annotations = obj["metadata"].get("annotations") or {}
     try:
         return _to_storage(obj, annotations)
-    except (DecodeError, typed.UnknownField, AttributeError, TypeError):
+    except (DecodeError, typed.UnknownField, typed.WrongType, AttributeError, TypeError, RecursionError):
         return _to_storage(obj, {key: value for key, value in annotations.items() if key not in _CARRIERS})
 
 
