@@ -76,11 +76,12 @@ class Pipeline:
         fairness.in_flight += 1
         try:
             if caller is None:
-                acting = caller = await cluster.access.authenticate(request)
+                acting = caller = await cluster.access.authenticate(request, warnings)
                 if not fairness.may_start(caller.name):
                     await fairness.wait(caller.name)
             acting = cluster.access.impersonate(caller, request)
             ctx = Context(cluster, request, acting, target.attributes, query, target.tail)
+            ctx.warnings += warnings
             warnings = ctx.warnings
             answer = await self._authorized(ctx)
         except errors.ApiError as error:
