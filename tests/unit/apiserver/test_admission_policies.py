@@ -106,7 +106,7 @@ async def test_a_policy_runs_out_of_budget_before_it_stops_the_server(client: Di
     dear = "object.data.all(a, object.data.all(b, object.data.all(c, a + b + c != 'x')))"
     await enforce(client, dear)
     many = {f"key-{index}": "v" for index in range(300)}
-    assert "cost" in await refusal(client, config_map("a", **many))
+    assert "cost" in await refusal(client, {**config_map("a"), "data": many})
 
 
 async def test_the_same_failure_of_two_policies_is_told_once_by_the_first(client: DirectClient) -> None:

@@ -45,7 +45,7 @@ class ApiServices:
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         if event.resource == API_SERVICES:
             self._route(cluster, event)
-            return (event.entry.key,)
+            return (event.entry.key,) if event.deleted or _spec_changed(event) else ()
         if event.resource == _DEFINITIONS:
             return _served(shared(event.entry)) | (_served(shared(event.previous)) if event.previous else set())
         namespace = event.entry.key.partition("/")[0]
@@ -145,6 +145,11 @@ class ApiServices:
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
+
+
+def _spec_changed(event: Event) -> bool:
+    """A change of status alone is our own, and no reason to look again."""
+    return event.previous is None or shared(event.previous)["spec"] != shared(event.entry)["spec"]
 
 
 def _served(definition: Object) -> set[str]:

@@ -1,0 +1,259 @@
+"""Remote API servers behind this one: who they are told is asking, what streams through, and what happens when they go.
+
+The extension server is real: TLS under its service's name, clients asked for a certificate of the cluster's front-proxy CA.
+"""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from cryptography import x509
+
+from muster.apiserver.auth.identity import MASTERS, User
+from muster.apiserver.client import DirectClient, object_path
+from muster.apiserver.errors import ApiError
+from muster.apiserver.server import ApiServer, ServerConfig
+from muster.http import HttpServer, RawConnection, Request, Response, StreamResponse, StreamWriter, Takeover, server_context
+from tests.support.pki import Authority
+from tests.unit.apiserver.conftest import eventually
+
+API_SERVICES = object_path("apiregistration.k8s.io/v1", "apiservices")
+ALICE = User("alice", "alice-uid", ("friends", MASTERS), {"example.org/Odd Key": ("1", "2")})
+WIDGETS = {"name": "widgets", "singularName": "widget", "namespaced": True, "kind": "Widget", "verbs": ["get", "list"]}
+MEGABYTE = 1024 * 1024
+
+
+class Extension:
+    """Serves x.io/v1 and remembers what it was asked, except by the aggregator itself."""
+
+    def __init__(self, directory: Path, proxy_ca: bytes) -> None:
+        authority = Authority(directory, "extension")
+        pair = authority.issue("server", hosts=("ext.default.svc",))
+        self.ca = base64.b64encode(authority.pair.cert.read_bytes()).decode()
+        self.requests: list[Request] = []
+        self.uploaded = 0
+        tls = server_context(pair.cert.read_bytes(), pair.key.read_bytes(), proxy_ca)
+        self.http = HttpServer(self.handle, tls=tls, stream_body=lambda request: request.method == "POST")
+
+    async def handle(self, request: Request) -> Response | StreamResponse | Takeover:
+        if request.headers.get("x-remote-user") != "system:kube-aggregator":
+            self.requests.append(request)
+        path = request.raw_path
+        if path == "/apis/x.io/v1":
+            body = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "x.io/v1", "resources": [WIDGETS]}
+            return Response(200, orjson.dumps(body), content_type="application/json")
+        if request.body_stream is not None:
+            async for piece in request.body_stream:
+                self.uploaded += len(piece)
+            return Response(201, b"taken")
+        if path.endswith("/ticks"):
+            return StreamResponse(200, [("Content-Type", "text/plain")], self._tick)
+        if path.endswith("/echo"):
+            return Takeover(self._echo)
+        return Response(200, orjson.dumps(dict(request.headers.items())), content_type="application/json")
+
+    async def _tick(self, writer: StreamWriter) -> None:
+        for number in range(3):
+            writer.write(b"tick %d\n" % number)
+            await asyncio.sleep(0)
+        await writer.closed
+
+    async def _echo(self, connection: RawConnection) -> None:
+        connection.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+        while data := await connection.read():
+            connection.write(data.upper())
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    running = ApiServer(ServerConfig(store="memory", clusters=("default",), static_tokens={"alice-token": ALICE}))
+    await running.start()
+    yield running
+    await running.stop(grace=0.1)
+
+
+@pytest.fixture
+async def extension(server: ApiServer, tmp_path: Path) -> AsyncIterator[Extension]:
+    keys = server.clusters["default"].access.vault.existing()
+    assert keys is not None
+    made = Extension(tmp_path, keys.proxy_ca_pem)
+    await made.http.start("127.0.0.1", 0)
+    yield made
+    await made.http.stop(0.1)
+
+
+async def join(client: DirectClient, extension: Extension, **spec: Any) -> None:
+    """Register the extension server."""
+    service = {"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}}
+    await client.create(object_path("v1", "services", "default"), service)
+    described = {
+        "group": "x.io",
+        "version": "v1",
+        "groupPriorityMinimum": 1000,
+        "versionPriority": 15,
+        "caBundle": extension.ca,
+        "service": {"namespace": "default", "name": "ext", "port": extension.http.port},
+        **spec,
+    }
+    await client.create(API_SERVICES, {"metadata": {"name": "v1.x.io"}, "spec": described})
+
+
+async def joined(server: ApiServer, client: DirectClient, extension: Extension) -> None:
+    await join(client, extension)
+    remote = server.clusters["default"].aggregator.named("v1.x.io")
+    assert remote is not None
+    await eventually(lambda: remote.available, "the extension is available")
+
+
+class Wire:
+    """A raw connection of alice's to the server."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def open(cls, server: ApiServer) -> "Wire":
+        context = ssl.create_default_context(cadata=server.ca_pem.decode())
+        return cls(*await asyncio.open_connection("localhost", server.port, ssl=context))
+
+    async def send(self, method: str, path: str, *fields: str, body: bytes = b"") -> int:
+        """The status of the answer; its body is left to be read."""
+        head = [f"{method} {path} HTTP/1.1", "Host: x", "Authorization: Bearer alice-token", *fields]
+        if body:
+            head.append(f"Content-Length: {len(body)}")
+        self.writer.write(("\r\n".join(head) + "\r\n\r\n").encode() + body)
+        answer = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)
+        return int(answer.split()[1])
+
+
+@pytest.fixture
+async def wire(server: ApiServer) -> AsyncIterator[Wire]:
+    opened = await Wire.open(server)
+    yield opened
+    opened.writer.close()
+
+
+async def test_the_extension_hears_who_asks_from_a_proxy_it_can_trust(
+    server: ApiServer, client: DirectClient, extension: Extension, wire: Wire
+) -> None:
+    await joined(server, client, extension)
+    lies = ("X-Remote-User: root", "X-Remote-Group: system:masters", "X-Remote-Extra-Scopes: all", "X-Kept: yes")
+    assert await wire.send("GET", "/apis/x.io/v1/namespaces/default/widgets?a=%2F", *lies) == 200
+    request = extension.requests[-1]
+    certificate = x509.load_der_x509_certificate(request.connection.peer_certificate or b"")
+    assert certificate.subject.rfc4514_string() == "CN=front-proxy-client"
+    assert request.headers.getall("x-remote-user") == ["alice"]
+    assert request.headers.getall("x-remote-uid") == ["alice-uid"]
+    assert request.headers.getall("x-remote-group") == ["friends", MASTERS, "system:authenticated"]
+    assert request.headers.getall("x-remote-extra-example.org%2fodd%20key") == ["1", "2"]
+    assert "x-remote-extra-scopes" not in dict(request.headers.items())
+    assert request.headers.get("authorization") is None
+    assert request.headers.get("x-kept") == "yes"
+    assert request.query == "a=%2F"
+
+
+async def test_authorization_happens_before_anything_travels_on(
+    server: ApiServer, client: DirectClient, extension: Extension
+) -> None:
+    await joined(server, client, extension)
+    stranger = server.client(server.clusters["default"], User("stranger"))
+    with pytest.raises(ApiError) as refused:
+        await stranger.get("/apis/x.io/v1/namespaces/default/widgets")
+    assert refused.value.code == 403
+    assert extension.requests == []
+
+
+async def test_long_bodies_flow_through(server: ApiServer, client: DirectClient, extension: Extension, wire: Wire) -> None:
+    await joined(server, client, extension)
+    assert await wire.send("POST", "/apis/x.io/v1/namespaces/default/widgets", body=b"x" * (8 * MEGABYTE)) == 201
+    assert extension.uploaded == 8 * MEGABYTE
+
+
+async def test_answers_arrive_as_they_are_made(server: ApiServer, client: DirectClient, extension: Extension, wire: Wire) -> None:
+    await joined(server, client, extension)
+    assert await wire.send("GET", "/apis/x.io/v1/ticks") == 200
+    received = b""
+    async with asyncio.timeout(5):
+        while b"tick 2" not in received:
+            received += await wire.reader.read(1024)
+
+
+async def test_upgraded_connections_are_spliced(server: ApiServer, client: DirectClient, extension: Extension, wire: Wire) -> None:
+    await joined(server, client, extension)
+    assert await wire.send("GET", "/apis/x.io/v1/echo", "Connection: Upgrade", "Upgrade: echo") == 101
+    assert extension.requests[-1].headers.get("x-remote-user") == "alice"
+    wire.writer.write(b"hello")
+    assert await asyncio.wait_for(wire.reader.readexactly(5), 5) == b"HELLO"
+
+
+async def test_an_extension_that_proves_another_name_gets_nothing(
+    server: ApiServer, client: DirectClient, extension: Extension, tmp_path: Path
+) -> None:
+    stranger = Authority(tmp_path, "stranger").pair.cert.read_bytes()
+    await join(client, extension, caBundle=base64.b64encode(stranger).decode())
+    remote = server.clusters["default"].aggregator.named("v1.x.io")
+    assert remote is not None
+    await eventually(lambda: remote.available, "somebody answers")
+    with pytest.raises(ApiError) as refused:
+        await client.get("/apis/x.io/v1/namespaces/default/widgets")
+    assert refused.value.code == 503
+    assert "certificate" in refused.value.message
+    assert extension.requests == []
+
+
+async def test_discovery_shows_what_the_extension_serves_until_it_is_removed(
+    server: ApiServer, client: DirectClient, extension: Extension
+) -> None:
+    await joined(server, client, extension)
+    groups = [group["name"] for group in (await client.get("/apis"))["groups"]]
+    assert groups[-1] == "x.io"
+    await client.delete(f"{API_SERVICES}/v1.x.io")
+    with pytest.raises(ApiError) as gone:
+        await client.get("/apis/x.io/v1")
+    assert gone.value.code == 404
+    assert "x.io" not in [group["name"] for group in (await client.get("/apis"))["groups"]]
+
+
+async def test_an_extension_that_goes_away_is_unavailable_until_it_returns(
+    server: ApiServer, client: DirectClient, extension: Extension
+) -> None:
+    await joined(server, client, extension)
+    remote = server.clusters["default"].aggregator.named("v1.x.io")
+    assert remote is not None
+    port = extension.http.port
+    await extension.http.stop(0)
+    services = object_path("v1", "services", "default")
+    await client.merge(f"{services}/ext", {"metadata": {"labels": {"touched": "yes"}}})
+    await eventually(lambda: not remote.available, "it is found missing")
+    with pytest.raises(ApiError) as refused:
+        await client.get("/apis/x.io/v1/namespaces/default/widgets")
+    assert (refused.value.code, refused.value.message) == (503, "service unavailable")
+    condition = (await client.get(f"{API_SERVICES}/v1.x.io"))["status"]["conditions"][0]
+    assert condition["reason"] == "FailedDiscoveryCheck"
+    assert condition["message"].endswith("connect: connection refused")
+    await extension.http.start("127.0.0.1", port)
+    await eventually(lambda: remote.available, "it is found again", 10)
+
+
+async def test_every_cluster_knows_its_own_authorities(server: ApiServer) -> None:
+    other = await server.add_cluster("other")
+    keys = other.access.vault.existing()
+    assert keys is not None
+    path = object_path("v1", "configmaps", "kube-system", "extension-apiserver-authentication")
+    theirs = (await server.client(other).get(path))["data"]
+    assert theirs["client-ca-file"] == keys.client_ca_pem.decode()
+    assert theirs["requestheader-client-ca-file"] == keys.proxy_ca_pem.decode()
+    ours = (await server.client(server.clusters["default"]).get(path))["data"]
+    assert ours["client-ca-file"] != theirs["client-ca-file"]
+
+
+async def test_apiservices_of_built_in_groups_cost_a_cluster_nothing(server: ApiServer, client: DirectClient) -> None:
+    listed = (await client.get(API_SERVICES))["items"]
+    assert {"v1.", "v1.apps", "v2.autoscaling"} <= {item["metadata"]["name"] for item in listed}
+    assert all(item["metadata"]["resourceVersion"] == "1" for item in listed)
