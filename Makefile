@@ -49,7 +49,7 @@ test-interop: setup peers ## upstream's Go programs against ours
 	$(PYTEST) tests/interop
 
 bench: setup peers ## ours and the peers side by side; results to docs/benchmarks.md
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench --write
 
 lint: setup ## ruff, formatting, types, import contract
 	$(BIN)/ruff check src tests bench tools
