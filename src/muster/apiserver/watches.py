@@ -25,12 +25,15 @@ from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import ListOptions, list_options
 from muster.apiserver.tables import table_bytes
 from muster.http import StreamResponse, StreamWriter, frame
-from muster.store.api import Compacted, Entry, Event, Subscription
+from muster.store.api import Compacted, Entry, Event, Listener, Subscription
 
 BOOKMARK_SECONDS = 60.0
 BOOKMARK_BEFORE_END = 2.0
 MAX_BEHIND = 16 * 1024 * 1024
-"""Bytes a client may be behind before it is cut off."""
+"""Bytes a client may be behind before it is cut off, beyond what its first state left it to read."""
+MAX_WAITING = 10_000
+"""Batches that may wait for a conversion webhook."""
+_DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _DEFAULT_TIMEOUT = (1800, 3600)
 
 
@@ -70,38 +73,49 @@ class _Watch:
         self._titled = False
         """Whether a Table's column definitions were already sent: only the first event carries them."""
         self._shape = (resource.version, format.transform, format.version, self._include)
-        self._queue: asyncio.Queue[Sequence[Event]] | None = (
-            asyncio.Queue() if resource.custom is not None and resource.custom.needs_webhook else None
-        )
+        self._queue: asyncio.Queue[Sequence[Event] | int] | None = None
+        """Events, and revisions of bookmarks between them, that wait for a conversion webhook."""
+        if resource.custom is not None and resource.custom.needs_webhook:
+            self._queue = asyncio.Queue(MAX_WAITING)
+        self._subscriptions: list[Subscription] = []
+        self._most_behind = MAX_BEHIND
 
     async def serve(self) -> None:
+        pump: asyncio.Task[None] | None = None
         try:
-            subscription = await self._begin()
-        except Compacted as gone:
-            text = f"too old resource version: {gone.requested} ({gone.oldest})"
-            self._writer.write(_event_line("ERROR", orjson.dumps(errors.expired(text).status())))
-            return
-        pump = asyncio.create_task(self._pump(self._queue)) if self._queue is not None else None
-        try:
+            await self._begin()
+            if self._queue is not None:
+                pump = asyncio.create_task(self._pump(self._queue))
             await self._until_end()
+        except Compacted as gone:
+            self._fail(errors.expired(f"too old resource version: {gone.requested} ({gone.oldest})"))
+        except errors.ApiError as problem:
+            self._fail(problem)
         finally:
-            subscription.close()
+            for subscription in self._subscriptions:
+                subscription.close()
             if pump is not None:
                 pump.cancel()
 
-    async def _begin(self) -> Subscription:
+    def _subscribe(self, resource: str, revision: int | None, listener: Listener) -> None:
+        self._subscriptions.append(self._cluster.store.subscribe(self._cluster.name, resource, revision, listener, self._on_lost))
+
+    async def _begin(self) -> None:
         """Send the initial state if asked for, and subscribe to all that follows, with nothing in between."""
         store, options = self._cluster.store, self._options
         revision = options.revision
         initial = options.send_initial_events
         if initial is None:
             initial = not revision
+        if self._resource.custom is not None:
+            self._subscribe(_DEFINITIONS, None, self._on_definitions)
         if not initial:
             self._start = revision or store.revision
-            return store.subscribe(self._cluster.name, self._resource.storage, self._start, self._on_events, self._on_lost)
+            self._subscribe(self._resource.storage, self._start, self._on_events)
+            return
         snapshot = store.list(self._cluster.name, self._resource.storage, self._prefix)
         self._start = store.revision
-        subscription = store.subscribe(self._cluster.name, self._resource.storage, None, self._hold_back, self._on_lost)
+        self._subscribe(self._resource.storage, None, self._hold_back)
         entries = [entry for entry in snapshot if self._wanted.matches(entry)]
         values = [present(self._resource, entry) for entry in entries]
         if None in values:
@@ -113,8 +127,8 @@ class _Watch:
             self._titled = True
         if options.send_initial_events and options.bookmarks:
             self._bookmark(self._start, initial_end=True)
+        self._most_behind += self._writer.buffered
         self._release()
-        return subscription
 
     def _hold_back(self, events: Sequence[Event]) -> None:
         """Events that arrive while the initial state is still being converted wait for it."""
@@ -143,37 +157,79 @@ class _Watch:
             wake = min(end, next_bookmark, last if last > now else end) if bookmarks else end
             await asyncio.wait((closed, self._lost), timeout=wake - now, return_when=asyncio.FIRST_COMPLETED)
             if bookmarks and not closed.done() and not self._lost.done() and loop.time() < end:
-                self._bookmark(self._cluster.store.revision)
+                self._bookmark_in_turn(self._cluster.store.revision)
                 next_bookmark = loop.time() + BOOKMARK_SECONDS
 
+    def _on_definitions(self, events: Sequence[Event]) -> None:
+        name = f"{self._resource.plural}.{self._resource.group}"
+        if any(event.deleted and event.entry.key == name for event in events):
+            self._end()
+
     def _on_events(self, events: Sequence[Event]) -> None:
+        if self._resource.custom is not None and not self._follow_definition():
+            return
         if self._queue is not None:
-            self._queue.put_nowait(events)
+            self._enqueue(self._queue, events)
             return
         framed = [data for event in events if (data := self._framed(event)) is not None]
         if framed:
             self._send(b"".join(framed) if len(framed) > 1 else framed[0])
 
+    def _follow_definition(self) -> bool:
+        """Show events by today's definition; a version that is no longer served ends the watch."""
+        resource = self._resource
+        current = self._cluster.resources.get(resource.group, resource.version, resource.plural)
+        if current is None:
+            self._end()
+            return False
+        self._resource = current
+        return True
+
+    def _enqueue(self, queue: asyncio.Queue[Sequence[Event] | int], item: Sequence[Event] | int) -> None:
+        if queue.full():
+            self._writer.abort()
+            return
+        queue.put_nowait(item)
+
+    def _bookmark_in_turn(self, revision: int) -> None:
+        """A bookmark promises that everything before it was sent, so it waits behind events that are being converted."""
+        if self._queue is None:
+            self._bookmark(revision)
+        else:
+            self._enqueue(self._queue, revision)
+
     def _on_lost(self) -> None:
         """History went on without us (the cluster was dropped, or a database server fell behind): the client must list again."""
         revision = self._cluster.store.revision
-        status = errors.expired(f"too old resource version: {revision} ({revision})").status()
-        self._writer.write(_event_line("ERROR", orjson.dumps(status)))
+        self._fail(errors.expired(f"too old resource version: {revision} ({revision})"))
+
+    def _fail(self, problem: errors.ApiError) -> None:
+        self._writer.write(_event_line("ERROR", orjson.dumps(problem.status())))
+        self._end()
+
+    def _end(self) -> None:
         if not self._lost.done():
             self._lost.set_result(None)
 
     def _send(self, framed: bytes) -> None:
-        if self._writer.buffered > MAX_BEHIND:
+        if self._writer.buffered > self._most_behind:
             self._writer.abort()
             return
         self._writer.write_framed(framed)
 
-    async def _pump(self, queue: asyncio.Queue[Sequence[Event]]) -> None:
+    async def _pump(self, queue: asyncio.Queue[Sequence[Event] | int]) -> None:
         """Convert and send queued events in order."""
         while True:
-            events = await queue.get()
-            chosen = [(kind, entry) for event in events if (kind_entry := self._choose(event)) for kind, entry in (kind_entry,)]
-            values = await present_all(self._resource, [entry for _, entry in chosen])
+            item = await queue.get()
+            if isinstance(item, int):
+                self._bookmark(item)
+                continue
+            chosen = [found for event in item if (found := self._choose(event)) is not None]
+            try:
+                values = await present_all(self._resource, [entry for _, entry in chosen])
+            except errors.ApiError as problem:
+                self._fail(problem)
+                return
             for (kind, entry), value in zip(chosen, values, strict=True):
                 self._send(frame(_event_line(kind, self._shaped(entry, value))))
                 self._titled = True

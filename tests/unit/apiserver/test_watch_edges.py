@@ -1,0 +1,172 @@
+"""Watches in trouble: conversions that are slow or fail, definitions that change, consumers behind by a large first state."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster.apiserver import watches
+from muster.apiserver.client import DirectClient, _Sink
+from muster.apiserver.errors import internal
+from muster.apiserver.server import ApiServer
+from tests.unit.apiserver.conftest import eventually
+from tests.unit.apiserver.test_consistency import DEFINITIONS, THINGS, definition, serve_things, thing
+
+CONVERTED = THINGS.replace("/v1/", "/v2/")
+
+
+class Conversion:
+    """Plays the conversion webhook of a second version: waits for the gate, then converts or fails."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+        self.needs_webhook = True
+        self.gate = asyncio.Event()
+        self.fails = False
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def present(self, value: bytes) -> None:
+        return None
+
+    async def convert_stored(self, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        self.asked += 1
+        await self.gate.wait()
+        if self.fails:
+            raise internal("the webhook is down")
+        return [{**obj, "apiVersion": "example.com/v2"} for obj in objects]
+
+
+@pytest.fixture
+async def conversion(server: ApiServer, client: DirectClient) -> Conversion:
+    await serve_things(server, client)
+    table = server.clusters["default"].resources
+    row = table.get("example.com", "v1", "things")
+    assert row is not None
+    made = Conversion(row.custom)
+    second = replace(row, version="v2", storage_version="example.com/v1", custom=made)
+    table.replace_custom("example.com", "things", [row, second])
+    return made
+
+
+class Following:
+    """A watch running beside the test, and what it has seen."""
+
+    def __init__(self, events: AsyncIterator[tuple[str, dict[str, Any]]]) -> None:
+        self.seen: list[tuple[str, dict[str, Any]]] = []
+        self.ended = False
+        self._task = asyncio.create_task(self._run(events))
+
+    async def _run(self, events: AsyncIterator[tuple[str, dict[str, Any]]]) -> None:
+        async for event in events:
+            self.seen.append(event)
+        self.ended = True
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.seen]
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+def subscriptions(server: ApiServer) -> int:
+    return len(server.store._watches.get(("default", "example.com/things"), ()))  # type: ignore[attr-defined]
+
+
+async def test_a_watch_given_up_while_its_first_state_is_converted_leaves_nothing_behind(
+    server: ApiServer, client: DirectClient, conversion: Conversion
+) -> None:
+    await client.create(THINGS, thing("a"))
+    following = Following(client.watch(CONVERTED))
+    await eventually(lambda: conversion.asked, "the first state is being converted")
+    assert subscriptions(server) == 1
+    await following.stop()
+    await eventually(lambda: subscriptions(server) == 0, "the subscription ends with its watch")
+
+
+async def test_a_bookmark_does_not_overtake_events_that_are_still_being_converted(
+    client: DirectClient, conversion: Conversion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watches, "BOOKMARK_SECONDS", 0.05)
+    start = (await client.get(THINGS))["metadata"]["resourceVersion"]
+    following = Following(client.watch(CONVERTED, {"resourceVersion": start, "allowWatchBookmarks": "true"}))
+    await eventually(lambda: following.seen, "a first bookmark")
+    created = await client.create(THINGS, thing("a"))
+    await eventually(lambda: conversion.asked, "the event is being converted")
+    await asyncio.sleep(0.2)  # several bookmarks would be due
+    revision = int(created["metadata"]["resourceVersion"])
+    assert all(int(obj["metadata"]["resourceVersion"]) < revision for _, obj in following.seen)
+    conversion.gate.set()
+    await eventually(lambda: "ADDED" in following.kinds(), "the event")
+    await following.stop()
+
+
+async def test_a_watch_whose_conversion_fails_says_so_and_ends(client: DirectClient, conversion: Conversion) -> None:
+    start = (await client.get(THINGS))["metadata"]["resourceVersion"]
+    following = Following(client.watch(CONVERTED, {"resourceVersion": start}))
+    await asyncio.sleep(0)
+    conversion.fails = True
+    conversion.gate.set()
+    await client.create(THINGS, thing("a"))
+    await eventually(lambda: following.ended, "the watch ends instead of going silent")
+    assert following.kinds() == ["ERROR"]
+    await following.stop()
+
+
+async def test_a_running_watch_follows_a_change_of_the_definition(server: ApiServer, client: DirectClient) -> None:
+    await serve_things(server, client)
+    following = Following(client.watch(THINGS))
+    changed = definition()
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer", "default": 3}}}},
+    }
+    changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+    await client.merge(f"{DEFINITIONS}/things.example.com", {"spec": changed["spec"]})
+    await client.create(THINGS, {**thing("a"), "spec": {}})
+    await client.create(THINGS, {**thing("b"), "spec": {"size": 5}})
+    await eventually(lambda: len(following.seen) == 2, "both events")
+    assert [obj["spec"]["size"] for _, obj in following.seen] == [3, 5]
+    await following.stop()
+
+
+async def test_a_watch_ends_when_its_definition_is_gone(server: ApiServer, client: DirectClient) -> None:
+    await serve_things(server, client)
+    following = Following(client.watch(THINGS))
+    await client.create(THINGS, thing("a"))
+    await eventually(lambda: following.seen, "the event")
+    await client.delete(f"{DEFINITIONS}/things.example.com")
+    await eventually(lambda: following.ended, "the watch ends")
+    assert following.kinds() == ["ADDED", "DELETED"]
+    await following.stop()
+
+
+async def test_a_client_still_reading_a_large_first_state_is_not_cut_off_for_it(
+    client: DirectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    monkeypatch.setattr(watches, "MAX_BEHIND", 1000)
+    behind = 0
+
+    def count(sink: _Sink) -> int:
+        return behind
+
+    monkeypatch.setattr(_Sink, "buffered", property(count))
+    for n in range(3):
+        await client.create(
+            path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{n}"}, "data": {"x": "y" * 2000}}
+        )
+    behind = 6500
+    following = Following(client.watch(path, {"labelSelector": "!none"}))
+    await eventually(lambda: len(following.seen) >= 3, "the first state")
+    await client.create(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d"}})
+    await eventually(lambda: len(following.seen) >= 5, "an event on top of it")
+    behind = 9000
+    await client.create(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "e"}})
+    await eventually(lambda: following.ended, "whoever falls behind beyond that is cut off")
+    await following.stop()
