@@ -28,6 +28,7 @@ from muster.gotemplate.values import (
     go_type,
     is_interface_container,
     kind,
+    pointed_type,
 )
 
 _BASIC = frozenset({str, int, bool, float})
@@ -134,7 +135,7 @@ def length(value: Any) -> int:
         raise GoError("len of nil pointer")
     if value is MISSING:
         raise GoError("reflect: call of reflect.Value.Type on zero Value")
-    raise GoError(f"len of type {go_type(value)}")
+    raise GoError(f"len of type {pointed_type(value)}")
 
 
 def _index_arg(index: Any, capacity: int) -> int:
@@ -186,7 +187,7 @@ def index(value: Any, *indexes: Any) -> Any:
         elif value is None:
             raise GoError("index of nil pointer")
         else:
-            raise GoError(f"can't index item of type {go_type(value)}")
+            raise GoError(f"can't index item of type {pointed_type(value)}")
     return value
 
 
@@ -199,7 +200,7 @@ def slice_(value: Any, *indexes: Any) -> Any:
     if is_text and len(indexes) == 3:
         raise GoError("cannot 3-index slice a string")
     if not is_text and not isinstance(value, (list, tuple, bytes)):
-        raise GoError(f"can't slice item of type {go_type(value)}")
+        raise GoError(f"can't slice item of type {pointed_type(value)}")
     data = encode(value) if is_text else value
     bounds = [0, len(data)]
     for at, bound in enumerate(indexes):

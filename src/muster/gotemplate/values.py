@@ -172,6 +172,12 @@ def go_type(value: Any) -> str:
     return str(value.__class__.__name__)
 
 
+def pointed_type(value: Any) -> str:
+    """The type of the value, or of what it points to."""
+    name = go_type(value)
+    return name[1:] if name.startswith("*") else name
+
+
 def kind(value: Any) -> str:
     """The reflect kind of the value."""
     name = _PLAIN_KINDS.get(value.__class__)

@@ -511,6 +511,14 @@ WITH_SPRIG = """
 {{(semver "1.2.3").IncMinor}} {{(semver "1.2.3").Compare (semver "1.2.4")}}
 {{(semver "1.2.3").Compare "x"}}
 {{(semver "1.2.3").Major.x}}
+{{printf "%d|%x|%5d" (semver "1.2.3-a") (semver "1.2.3") (semver "1.2.3")}}
+{{printf "%#v %#v" (semver "1.2.3") (semver "1.2.3").IncMinor}} {{printf "%d" (semver "1.2.3").IncMinor}}
+{{printf "%#v" (toDate "2006-01-02" .date)}}
+{{printf "%#v" (list (toDate "2006-01-02T15:04:05-07:00" "2024-02-29T01:02:03+02:00"))}}
+{{len (semver "1.2.3")}}
+{{index (semver "1.2.3") 0}}
+{{range (semver "1.2.3")}}{{end}}
+{{printf "%v %+v %s %q" (semver "1.2.3") (semver "1.2.3") (semver "1.2.3") (semver "1.2.3")}}
 {{typeOf (semver "1.2.3").IncMinor}} {{kindOf (semver "1.2.3").IncMajor}} {{(semver "v1.2.3").IncPatch.Original}}
 {{(semver "1.2.3").Compare (semver "1.2.3").IncPatch}}
 {{$d := dict "a" 1}}{{$_ := set $d "b" 2}}{{$d}}

@@ -331,6 +331,18 @@ SPRIG = r"""
 {{urlParse ":x"}}
 {{urlParse "http://h:port/"}}
 {{urlParse "%zz"}}
+{{urlParse "http://[:1]/"}}
+{{urlParse "http://[::1%25]/"}}
+{{urlParse "http://[1.2.3.4]/"}}
+{{urlParse "http://[1.2.3]/"}}
+{{urlParse "http://[::1.2.3.256]/"}}
+{{urlParse "http://[1::2::3]/"}}
+{{urlParse "http://[12345::]/"}}
+{{urlParse "http://[1:2:3]/"}}
+{{urlParse "http://[1:2:3:4:5:6:7:8:9]/"}}
+{{urlParse "http://[1:2:3:4:5:6:7::8]/"}}
+{{urlParse "http://[x]/"}}
+{{(urlParse "http://[fe80::1%25en0]:80/").host}}
 {{urlJoin (dict "scheme" "http" "host" "h:80" "path" "/a b" "query" "q=1" "fragment" "f" "userinfo" "u:p@x")}}
 {{urlJoin (dict)}}
 {{urlJoin (dict "host" "h" "path" "p")}}

@@ -114,7 +114,13 @@ class Printer(Verbs):
         elif isinstance(value, bytes):
             self.byte_slice(value, verb)
         elif isinstance(value, Struct):
-            self._struct(value, verb, depth)
+            self._struct(value.fields, value.go_type, verb, depth)
+        elif self.sharp_v and hasattr(value, "go_syntax"):
+            self.string(value.go_syntax(), "s", value)
+        elif hasattr(value, "go_fields") and (depth == 0 or name != "ptr"):
+            if name == "ptr":
+                self.out.append("&")
+            self._struct(value.go_fields(), go_type(value).removeprefix("*"), verb, depth)
         elif name == "func":
             self.out.append(f"({go_type(value)})(0x{id(value):x})" if self.sharp_v else f"0x{id(value):x}")
         elif isinstance(value, (list, tuple)):
@@ -171,10 +177,10 @@ class Printer(Verbs):
             self._element(item, typed, verb, depth)
         self.out.append(closing)
 
-    def _struct(self, value: Struct, verb: str, depth: int) -> None:
-        self._descend(depth, len(value.fields))
-        self.out.append(value.go_type + "{" if self.sharp_v else "{")
-        for at, (name, item) in enumerate(value.fields.items()):
+    def _struct(self, fields: dict[str, Any], type_name: str, verb: str, depth: int) -> None:
+        self._descend(depth, len(fields))
+        self.out.append(type_name + "{" if self.sharp_v else "{")
+        for at, (name, item) in enumerate(fields.items()):
             if at:
                 self.out.append(", " if self.sharp_v else " ")
             if self.plus_v or self.sharp_v:

@@ -162,6 +162,16 @@ class Time:
         seconds, rest = divmod(abs(self.monotonic), duration.SECOND)
         return f"{text} m={sign}{seconds}.{rest:09d}"
 
+    def go_syntax(self) -> str:
+        """The time as `%#v` prints it."""
+        year, month, day = self.civil()
+        hour, minute, second = self.clock()
+        zone = f"time.Location({duration.quote(self.location.name)})"
+        if self.location is UTC_ZONE or self.location is LOCAL_ZONE:
+            zone = f"time.{self.location.name}"
+        month_name = layout.MONTHS[month - 1]
+        return f"time.Date({year}, time.{month_name}, {day}, {hour}, {minute}, {second}, {self.nanosecond}, {zone})"
+
     def _element(self, element: layout.Element) -> str:
         kind = element.kind
         if "offset" in kind:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass
 
 from muster.gotemplate.errors import GoError
+from muster.gotemplate.golang.netip import address_version
 from muster.gotemplate.golang.strconv import quote
 from muster.gotemplate.values import decode, encode
 
@@ -135,10 +135,10 @@ def _bracketed_host(host: str) -> str:
     zone = inner.find("%25")
     inner = unescape(inner, "host") if zone < 0 else unescape(inner[:zone], "host") + unescape(inner[zone:], "zone")
     try:
-        address = ipaddress.ip_address(inner)
-    except ValueError:
-        raise GoError(f"invalid host: ParseAddr({quote(inner)}): unable to parse IP") from None
-    if address.version == 4:
+        version = address_version(inner)
+    except GoError as error:
+        raise GoError(f"invalid host: {error}") from None
+    if version == 4:
         raise GoError("invalid IP-literal")
     return f"[{inner}]{port}"
 

@@ -44,6 +44,13 @@ class Version:
 
     marshal_json = go_string
 
+    def go_fields(self) -> dict[str, Any]:
+        """What fmt prints where no text is asked for."""
+        return {
+            "major": Uint64(self.major), "minor": Uint64(self.minor), "patch": Uint64(self.patch),
+            "pre": self.prerelease, "metadata": self.metadata, "original": self.original,
+        }  # fmt: skip
+
     def compare(self, other: Version) -> int:
         left, right = (self.major, self.minor, self.patch), (other.major, other.minor, other.patch)
         if left != right:
