@@ -264,7 +264,7 @@ def _owner_problems(owners: list[Object]) -> list[FieldError]:
             if controller is not None:
                 text = (
                     f'Only one reference can have Controller set to true. Found "true" in references for '
-                    f"{controller.get('name')} and {owner.get('name')}"
+                    f"{controller.get('kind')}/{controller.get('name')} and {owner.get('kind')}/{owner.get('name')}"
                 )
                 shown = [{key: each[key] for key in _OWNER_FIELDS if key in each} for each in owners]
                 problems.append(invalid("metadata.ownerReferences", Rendered(orjson.dumps(shown).decode()), text))

@@ -15,6 +15,7 @@ from muster.apiserver.conversion import from_stored
 from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.negotiation import media_type, negotiate
 from muster.apiserver.objects import object_key
+from muster.apiserver.ownership import book_update
 from muster.apiserver.patches import decoded_patch, patched
 from muster.apiserver.presentation import respond_object
 from muster.apiserver.registry.catalog import definitions
@@ -66,11 +67,29 @@ async def _write(ctx: Context, resource: Resource, scale: Scale, name: str, pare
         _set(old, scale.replicas, replicas)
         return old
 
-    written = await update_object(ctx, resource, name, change, options)
+    written = await update_object(ctx, resource, name, change, options, booking=_book_untimed)
     if written.entry is not None:
         return await from_stored(resource, written.entry)
     assert written.obj is not None
     return written.obj
+
+
+def _book_untimed(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+    """Owners by scale keep the time they had: upstream books them in the Scale and carries over only the fields."""
+    book_update(ctx, resource, old, new, options)
+    before = (old or {}).get("metadata", {}).get("managedFields") or ()
+    times = {(entry.get("manager"), entry.get("apiVersion")): entry.get("time") for entry in before if _by_scale(entry)}
+    for entry in new["metadata"].get("managedFields") or ():
+        if _by_scale(entry):
+            time = times.get((entry.get("manager"), entry.get("apiVersion")))
+            if time is None:
+                entry.pop("time", None)
+            else:
+                entry["time"] = time
+
+
+def _by_scale(entry: Object) -> bool:
+    return entry.get("subresource") == "scale"
 
 
 def _patched_scale(ctx: Context, row: Resource, current: Object, options: WriteOptions) -> Object:

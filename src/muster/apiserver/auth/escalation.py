@@ -119,5 +119,5 @@ def _compact(rule: RawRule) -> str:
     for shown, key in _SHOWN:
         values = rule.get(key)
         if values:
-            parts.append(f"{shown}:[" + ", ".join(f'"{value}"' for value in values) + "]")
+            parts.append(f"{shown}:[" + " ".join(f'"{value}"' for value in values) + "]")
     return "{" + ", ".join(parts) + "}"
