@@ -190,7 +190,10 @@ class ValidatingPolicies:
 
     def _current(self) -> list[Policy]:
         store, name = self._cluster.store, self._cluster.name
-        generations = (store.generation(name, POLICIES), store.generation(name, BINDINGS))
+        bindings = store.generation(name, BINDINGS)
+        if not bindings:
+            return []
+        generations = (store.generation(name, POLICIES), bindings)
         if generations != self._built_for:
             self._policies = self._build()
             self._built_for = generations

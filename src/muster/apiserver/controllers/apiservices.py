@@ -57,10 +57,14 @@ class ApiServices:
             keys |= _served(definition)
         if cluster.store.generation(cluster.name, API_SERVICES) <= 1:  # nothing but those a cluster is born with: all local
             return keys
-        for api_service in cluster.scan(API_SERVICES):
-            if api_service["spec"].get("service") is not None:
-                cluster.aggregator.put(Remote(cluster, api_service))
-                keys.add(api_service["metadata"]["name"])
+        if cluster.store.generation(cluster.name, API_SERVICES) <= 1:  # nothing but those every cluster has from birth
+            return keys
+        for entry in cluster.store.list(cluster.name, API_SERVICES):
+            if entry.revision > 1:
+                api_service = shared(entry)
+                if api_service["spec"].get("service") is not None:
+                    cluster.aggregator.put(Remote(cluster, api_service))
+                keys.add(entry.key)
         return keys
 
     @staticmethod
