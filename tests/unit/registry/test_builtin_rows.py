@@ -118,4 +118,4 @@ def test_field_selectors_read_their_values() -> None:
     assert row("v1", "nodes").selectable["spec.unschedulable"]({"spec": {}}) == "false"
     assert row("batch/v1", "jobs").selectable["status.successful"]({"status": {"succeeded": 2}}) == "2"
     assert row("v1", "events").selectable["source"]({"reportingComponent": "x"}) == "x"
-    assert row("apps/v1", "replicasets").selectable["status.replicas"]({}) == "0"
+    assert row("v1", "replicationcontrollers").selectable["status.replicas"]({}) == "0"

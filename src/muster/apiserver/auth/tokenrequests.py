@@ -41,9 +41,11 @@ async def create_token(ctx: Context, resource: Resource, name: str) -> Response:
     account = ctx.cluster.read("/serviceaccounts", object_key(namespace, name))
     if account is None:
         raise errors.not_found(resource, name)
-    book_create(ctx, row, None, request, options)
     spec = request.setdefault("spec", {})
-    seconds = _DEFAULT_SECONDS if spec.get("expirationSeconds") is None else spec["expirationSeconds"]
+    if spec.get("expirationSeconds") is None:
+        spec["expirationSeconds"] = _DEFAULT_SECONDS
+    seconds = spec["expirationSeconds"]
+    book_create(ctx, row, None, request, options)
     if seconds < _LEAST_SECONDS:
         problem = invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
         raise errors.invalid_object(row, "", [problem])
