@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 
+from muster.apiserver.aggregation.remote import identity_fields
+from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.identity import AUTHENTICATED, User
+from muster.apiserver.auth.impersonation import impersonated
+from muster.apiserver.auth.rbac import Decision
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer
+from muster.http import Headers, Request
+from muster.http.message import Connection
 
 RBAC = "rbac.authorization.k8s.io/v1"
 MALLORY = User("mallory", groups=(AUTHENTICATED,))
@@ -125,3 +131,14 @@ async def test_a_static_token_proves_nothing_to_a_foreign_audience(server: ApiSe
     assert found is not None
     assert found[1] == [access.audiences[0]]
     assert await access.token_identity(token) is not None
+
+
+def test_names_in_headers_are_utf8_both_ways() -> None:
+    named = User("Łukasz", "ü", ("grupa ł",), {"team": ("zespół",)})
+    headers = Headers([(name.lower().encode(), value.encode("latin-1")) for name, value in identity_fields(named)])
+    request = Request("GET", "/", headers, Connection(("127.0.0.1", 0), "https"))
+    remote = Access._remote_user(request, headers.get("x-remote-user") or "")
+    assert remote == User("Łukasz", "ü", ("grupa ł", AUTHENTICATED), {"team": ("zespół",)})
+    asking = Headers([(b"impersonate-user", "Łukasz".encode()), (b"impersonate-group", "grupa ł".encode())])
+    acting = impersonated(MALLORY, Request("GET", "/", asking, request.connection), lambda user, what: Decision(True))
+    assert (acting.name, acting.groups) == ("Łukasz", ("grupa ł", AUTHENTICATED))

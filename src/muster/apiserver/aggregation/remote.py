@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import orjson
 
-from muster.apiserver.auth.identity import MASTERS, User
+from muster.apiserver.auth.identity import MASTERS, User, to_header
 from muster.apiserver.auth.pki import KeyPair
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.logs import get_logger
@@ -165,13 +165,13 @@ def _unverified() -> ssl.SSLContext:
 
 def identity_fields(user: User) -> Fields:
     """The headers that name a user to a server behind the front proxy."""
-    fields = [("X-Remote-User", user.name)]
+    fields = [("X-Remote-User", to_header(user.name))]
     if user.uid:
-        fields.append(("X-Remote-Uid", user.uid))
-    fields += [("X-Remote-Group", group) for group in user.groups]
+        fields.append(("X-Remote-Uid", to_header(user.uid)))
+    fields += [("X-Remote-Group", to_header(group)) for group in user.groups]
     for key, values in user.extra.items():
         escaped = quote(key, safe=_HEADER_SAFE).lower() if not key.isalnum() else key.lower()
-        fields += [(f"X-Remote-Extra-{escaped}", value) for value in values]
+        fields += [(f"X-Remote-Extra-{escaped}", to_header(value)) for value in values]
     return fields
 
 

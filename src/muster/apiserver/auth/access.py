@@ -12,13 +12,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from urllib.parse import unquote
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from muster.apiserver import errors
 from muster.apiserver.attributes import Attributes
-from muster.apiserver.auth.identity import ANONYMOUS, MASTERS, User, authenticated
+from muster.apiserver.auth.identity import ANONYMOUS, MASTERS, User, authenticated, from_header
 from muster.apiserver.auth.impersonation import impersonated
 from muster.apiserver.auth.pki import CertificateAuthority
 from muster.apiserver.auth.rbac import Decision, Rbac
@@ -174,10 +175,11 @@ class Access:
         for header, value in request.headers.items():
             lowered = header.lower()
             if lowered.startswith("x-remote-extra-"):
-                key = lowered[len("x-remote-extra-") :]
-                extra[key] = (*extra.get(key, ()), value)
-        groups = tuple(request.headers.getall("x-remote-group"))
-        return authenticated(User(name, request.headers.get("x-remote-uid") or "", groups, extra))
+                key = unquote(lowered[len("x-remote-extra-") :])
+                extra[key] = (*extra.get(key, ()), from_header(value))
+        groups = tuple(from_header(group) for group in request.headers.getall("x-remote-group"))
+        uid = from_header(request.headers.get("x-remote-uid") or "")
+        return authenticated(User(from_header(name), uid, groups, extra))
 
 
 _ALLOWED = Decision(True)

@@ -39,3 +39,15 @@ def authenticated(user: User) -> User:
     if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return User(user.name, user.uid, (*user.groups, AUTHENTICATED), user.extra)
+
+
+def from_header(field: str) -> str:
+    """A name in a header field: the bytes are UTF-8, though fields are read as latin-1."""
+    try:
+        return field.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return field
+
+
+def to_header(name: str) -> str:
+    return name.encode().decode("latin-1")

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from muster.apiserver import errors
 from muster.apiserver.attributes import Attributes
-from muster.apiserver.auth.identity import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
+from muster.apiserver.auth.identity import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, from_header
 from muster.apiserver.auth.rbac import Decision
 from muster.http import Request
 
@@ -20,9 +20,9 @@ _VERSION = "authentication.k8s.io/v1"
 def impersonated(user: User, request: Request, authorize: Authorize) -> User:
     if not request.headers.any_starts("impersonate-"):
         return user
-    name = request.headers.get("impersonate-user")
-    groups = request.headers.getall("impersonate-group")
-    uid = request.headers.get("impersonate-uid") or ""
+    name = from_header(request.headers.get("impersonate-user") or "")
+    groups = [from_header(group) for group in request.headers.getall("impersonate-group")]
+    uid = from_header(request.headers.get("impersonate-uid") or "")
     extra = _extra(request)
     if not name:
         requested = [f"{{Group  {group}    }}" for group in groups]
@@ -65,7 +65,7 @@ def _extra(request: Request) -> dict[str, tuple[str, ...]]:
         lowered = header.lower()
         if lowered.startswith(_EXTRA):
             key = unquote(lowered[len(_EXTRA) :])
-            found[key] = (*found.get(key, ()), value)
+            found[key] = (*found.get(key, ()), from_header(value))
     return found
 
 
