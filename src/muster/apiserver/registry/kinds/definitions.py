@@ -18,7 +18,11 @@ def prepare_definition(ctx: HookContext, new: Object, old: Object | None) -> Non
 def validate_definition(ctx: HookContext, new: Object, old: Object | None) -> list[FieldError]:
     from muster.apiserver.crd import definition
 
-    return definition.check_status(new) if ctx.subresource == "status" else definition.check_definition(new, old)
+    if ctx.subresource == "status":
+        return definition.check_status(new)
+    if old is not None and old["metadata"].get("deletionTimestamp") and new.get("spec") == old.get("spec"):
+        return []  # a definition that was stored before a rule came must still be able to go
+    return definition.check_definition(new, old)
 
 
 def delete_definition(ctx: HookContext, marked: Object) -> None:
