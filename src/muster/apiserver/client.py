@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import cast
 from urllib.parse import quote, urlencode
 
@@ -79,7 +79,17 @@ class DirectClient:
 
     async def watch(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[tuple[str, Object]]:
         """(event type, object) until the server ends the watch."""
-        answer = await self.send("GET", path, {**(query or {}), "watch": "true"})
+        lines = self.lines(path, {**(query or {}), "watch": "true"})
+        try:
+            async for line in lines:
+                event = orjson.loads(line)
+                yield event["type"], event["object"]
+        finally:
+            await lines.aclose()
+
+    async def lines(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
+        """The lines of a streamed answer, as they would come over a socket."""
+        answer = await self.send("GET", path, query)
         if isinstance(answer, Response):
             raise _error(answer.status, answer.body if isinstance(answer.body, bytes) else b"".join(answer.body))
         sink = _Sink()
@@ -89,8 +99,7 @@ class DirectClient:
                 line = await sink.queue.get()
                 if line is None:
                     return
-                event = orjson.loads(line)
-                yield event["type"], event["object"]
+                yield line
         finally:
             sink.end()
             task.cancel()

@@ -1,0 +1,91 @@
+"""Time and chance as things that are handed in: lifetimes, leases and backoffs are tested without waiting.
+
+A `Clock` tells wall time (`now`, always UTC), tells a time that never steps back (`monotonic`), and calls back later.
+Everything in this room that waits does so through the clock it was given. `Backoff` is the one exponential backoff of the
+house: the delay doubles up to a ceiling, and a share of it is drawn at random so that a fleet that lost its server does not
+return in one wave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+Random = Callable[[], float]
+"""A number in [0, 1)."""
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    def now(self) -> datetime: ...
+
+    def monotonic(self) -> float: ...
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer: ...
+
+
+class SystemClock:
+    """The machine's clock and the running loop's timers."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+SYSTEM = SystemClock()
+
+
+async def sleep(clock: Clock, seconds: float) -> None:
+    if seconds <= 0:
+        await asyncio.sleep(0)
+        return
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    timer = clock.call_later(seconds, wake)
+    try:
+        await done
+    finally:
+        timer.cancel()
+
+
+class Backoff:
+    """Delays `initial`, `initial * factor`, … up to `maximum`; each is drawn from [delay * (1 - jitter), delay]."""
+
+    def __init__(
+        self, initial: float, maximum: float, factor: float = 2.0, jitter: float = 0.5, random: Random = chance.random
+    ) -> None:
+        self.initial = initial
+        self.maximum = maximum
+        self.factor = factor
+        self.jitter = jitter
+        self._random = random
+        self.failures = 0
+
+    def delay(self, failures: int) -> float:
+        """How long to wait after so many failures (one at least)."""
+        # Beyond 60 doublings every sensible ceiling is reached; the bound keeps the power from overflowing.
+        delay = min(self.maximum, self.initial * self.factor ** min(failures - 1, 60))
+        return delay * (1 - self.jitter * self._random())
+
+    def next(self) -> float:
+        self.failures += 1
+        return self.delay(self.failures)
+
+    def reset(self) -> None:
+        self.failures = 0

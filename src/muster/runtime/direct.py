@@ -1,0 +1,49 @@
+"""The same client without a network: requests go straight into the embedded server's pipeline in this process.
+
+Identity, admission and storage are those of a request from outside; only sockets and TLS are left out. A watcher that does not
+keep up is cut off by the server's bounded queue, as it would be over a socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from muster.apiserver.client import DirectClient
+from muster.apiserver.errors import ApiError
+from muster.http import Response
+from muster.runtime.errors import Unreachable, status_error
+from muster.runtime.verbs import JSON, Query, Verbs
+
+
+class InProcessClient(Verbs):
+    def __init__(self, client: DirectClient, name: str = "in-process") -> None:
+        self._client = client
+        self._name = name
+
+    @property
+    def server(self) -> str:
+        return self._name
+
+    async def exchange(
+        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+    ) -> bytes:
+        answer = await self._client.send(method, path, query, body, media)
+        if not isinstance(answer, Response):
+            raise Unreachable(self._name, f"{method} {path} is answered by a stream")
+        content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+        if answer.status >= 400:
+            raise status_error(answer.status, content)
+        return content
+
+    async def lines(self, path: str, query: Query, timeout: float | None) -> AsyncGenerator[bytes, None]:
+        lines = self._client.lines(path, query)
+        try:
+            async for line in lines:
+                yield line
+        except ApiError as error:
+            raise status_error(error.code, error.status()) from error
+        finally:
+            await lines.aclose()
+
+    async def close(self) -> None:
+        return None

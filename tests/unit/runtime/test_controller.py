@@ -1,0 +1,184 @@
+"""Keys in, reconciles out: one at a time per key, failures isolated, an orderly end."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from muster.runtime.cache import Snapshot
+from muster.runtime.controller import Controller, Stop
+from muster.runtime.direct import InProcessClient
+from muster.runtime.informer import Informer
+from muster.runtime.metrics import Metrics
+from muster.runtime.resource import CONFIG_MAPS, Key
+from tests.support.fake_clock import FakeClock, settle
+from tests.unit.runtime.conftest import config_map, eventually
+
+
+@asynccontextmanager
+async def running(*runners: Any) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(runner.run()) for runner in runners]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_changes_become_keys_and_keys_are_reconciled(client: InProcessClient) -> None:
+    informer: Informer[Snapshot] = Informer(client, CONFIG_MAPS, "default", label_selector="mirror")
+
+    async def mirror(key: Key) -> None:
+        source = informer.cache.get(key)
+        if source is None:
+            await client.delete(CONFIG_MAPS, f"{key.name}-copy", key.namespace)
+        else:
+            await client.apply(CONFIG_MAPS, config_map(f"{key.name}-copy", **source.data["data"]), manager="mirror")
+
+    controller = Controller("mirror", mirror)
+    controller.watch(informer, lambda snapshot: [snapshot.key])
+
+    async def copy() -> str | None:
+        found = [item for item in (await client.list(CONFIG_MAPS, "default")).items if item["metadata"]["name"] == "a-copy"]
+        return found[0]["data"]["k"] if found else None
+
+    async def until(value: str | None) -> None:
+        async with asyncio.timeout(5):
+            while True:
+                if await copy() == value:
+                    return
+                await asyncio.sleep(0.005)
+
+    async with running(informer, controller):
+        await client.create(CONFIG_MAPS, config_map("a", labels={"mirror": "y"}, k="1"))
+        await until("1")
+        await client.patch(CONFIG_MAPS, "a", {"data": {"k": "2"}}, "default")
+        await until("2")
+        await client.delete(CONFIG_MAPS, "a", "default")
+        await until(None)
+
+
+async def test_a_poisoned_key_is_retried_alone_and_later_each_time(clock: FakeClock) -> None:
+    calls: list[tuple[str, float]] = []
+
+    async def reconcile(key: str) -> None:
+        calls.append((key, clock.monotonic()))
+        if key == "poison":
+            raise ValueError("cannot")
+
+    metrics = Metrics()
+    controller = Controller("c", reconcile, workers=1, clock=clock, random=lambda: 0.0, max_delay=1000, metrics=metrics)
+    controller.enqueue("poison")
+    for number in range(5):
+        controller.enqueue(f"k{number}")
+    async with running(controller):
+        await settle()
+        assert [key for key, _ in calls] == ["poison", "k0", "k1", "k2", "k3", "k4"]
+        await clock.advance(1)
+        times = [when for key, when in calls if key == "poison"]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+        assert len(gaps) >= 6
+        assert all(abs(after - 2 * before) < 1e-9 for before, after in itertools.pairwise(gaps))
+    text = metrics.render().decode()
+    assert 'controller_runtime_reconcile_total{controller="c",result="success"} 5' in text
+    assert f'controller_runtime_reconcile_errors_total{{controller="c"}} {len(times)}' in text
+    assert f'workqueue_retries_total{{name="c"}} {len(times)}' in text
+
+
+async def test_a_key_is_never_reconciled_twice_at_once_and_no_change_is_lost() -> None:
+    active: set[str] = set()
+    runs = 0
+    gate = asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        nonlocal runs
+        assert key not in active
+        active.add(key)
+        runs += 1
+        await gate.wait()
+        active.discard(key)
+
+    controller = Controller("c", reconcile, workers=4)
+    controller.enqueue("a")
+    async with running(controller):
+        await settle()
+        controller.enqueue("a")
+        controller.enqueue("a")
+        await settle()
+        assert runs == 1
+        gate.set()
+        await settle()
+        assert runs == 2
+
+
+async def test_a_reconcile_that_hangs_is_ended_and_its_group_keeps_no_other_from_working() -> None:
+    done: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        if key.startswith("hung/"):
+            await asyncio.Event().wait()
+        done.append(key)
+
+    controller = Controller(
+        "c", reconcile, workers=3, group=lambda key: key.partition("/")[0], max_per_group=2, timeout=0.05, max_delay=1000
+    )
+    for number in range(10):
+        controller.enqueue(f"hung/{number}")
+        controller.enqueue(f"well/{number}")
+    async with running(controller):
+        await eventually(lambda: len(done) == 10)
+        await eventually(lambda: controller.queue.failures("hung/9") > 0)
+
+
+async def test_a_reconcile_may_ask_to_be_called_again_and_may_give_up(clock: FakeClock) -> None:
+    calls: list[tuple[str, float]] = []
+
+    async def reconcile(key: str) -> float | None:
+        calls.append((key, clock.monotonic()))
+        if key == "hopeless":
+            raise Stop("the name is not valid")
+        return 30.0
+
+    controller = Controller("c", reconcile, clock=clock)
+    controller.enqueue("again")
+    controller.enqueue("hopeless")
+    async with running(controller):
+        await clock.advance(61)
+    assert calls == [("again", 0.0), ("hopeless", 0.0), ("again", 30.0), ("again", 60.0)]
+
+
+async def test_stopping_lets_running_reconciles_finish_and_begins_no_other() -> None:
+    began: list[str] = []
+    finished: list[str] = []
+    gate = asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        began.append(key)
+        await gate.wait()
+        finished.append(key)
+
+    controller = Controller("c", reconcile, workers=1)
+    controller.enqueue("a")
+    controller.enqueue("b")
+    run = asyncio.create_task(controller.run())
+    await settle()
+    controller.stop()
+    await settle()
+    assert not run.done()
+    gate.set()
+    await asyncio.wait_for(run, 1)
+    assert (began, finished) == (["a"], ["a"])
+
+
+async def test_stopping_cuts_what_does_not_finish_in_time() -> None:
+    async def reconcile(key: str) -> None:
+        await asyncio.Event().wait()
+
+    controller = Controller("c", reconcile, grace=0.01, timeout=None)
+    controller.enqueue("a")
+    run = asyncio.create_task(controller.run())
+    await settle()
+    controller.stop()
+    await asyncio.wait_for(run, 1)
