@@ -136,9 +136,9 @@ async def test_a_static_token_proves_nothing_to_a_foreign_audience(server: ApiSe
 def test_names_in_headers_are_utf8_both_ways() -> None:
     named = User("Łukasz", "ü", ("grupa ł",), {"team": ("zespół",)})
     headers = Headers([(name.lower().encode(), value.encode("latin-1")) for name, value in identity_fields(named)])
-    request = Request("GET", "/", headers, Connection(("127.0.0.1", 0), "https"))
+    request = Request("GET", "/", headers, Connection(("127.0.0.1", 0), "https"), received=0.0)
     remote = Access._remote_user(request, headers.get("x-remote-user") or "")
     assert remote == User("Łukasz", "ü", ("grupa ł", AUTHENTICATED), {"team": ("zespół",)})
     asking = Headers([(b"impersonate-user", "Łukasz".encode()), (b"impersonate-group", "grupa ł".encode())])
-    acting = impersonated(MALLORY, Request("GET", "/", asking, request.connection), lambda user, what: Decision(True))
+    acting = impersonated(MALLORY, Request("GET", "/", asking, request.connection, received=0.0), lambda user, what: Decision(True))
     assert (acting.name, acting.groups) == ("Łukasz", ("grupa ł", AUTHENTICATED))
