@@ -34,6 +34,8 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 _FINALIZER = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 UNDELETABLE_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 _DEFAULT_GRACE = 30
+_GRACEFUL = "/pods"
+"""The one kind that is asked to end before it goes."""
 
 
 @dataclass(slots=True)
@@ -116,15 +118,25 @@ async def delete_object(ctx: Context, resource: Resource, namespace: str, name: 
         marked = _marked(ctx, resource, old, options)
         try:
             if is_finished(resource, marked):
+                shown = marked if resource.storage == _GRACEFUL else old
                 if not options.dry_run:
-                    await remove(ctx, resource, old, head.revision)
-                return old
+                    shown = await _remove_visibly(ctx, resource, shown, old, head)
+                return shown
             if options.dry_run or (marked == old and head.revision <= store.revision):
                 return head
             return await commit(ctx, resource, marked, head.revision)
         except Conflict:
             continue
     raise errors.conflict(resource, name)
+
+
+async def _remove_visibly(ctx: Context, resource: Resource, last: Object, old: Object, head: Entry) -> Object:
+    """Delete for good what nobody holds back. A kind that ends gracefully shows its mark first, even if only for a moment."""
+    if last is not old and last != old:
+        head = await commit(ctx, resource, last, head.revision)
+        last = await from_stored(resource, head)
+    await remove(ctx, resource, last, head.revision)
+    return last
 
 
 def _check_preconditions(resource: Resource, old: Object, options: DeleteOptions) -> None:
@@ -183,7 +195,7 @@ def _set_policy_finalizer(meta: Object, policy: str) -> None:
 
 def _grace(resource: Resource, old: Object, options: DeleteOptions) -> int:
     """Only pods bound to a node stop gracefully; a pod that runs nowhere has nothing to stop."""
-    if resource.storage != "/pods" or not old.get("spec", {}).get("nodeName"):
+    if resource.storage != _GRACEFUL or not old.get("spec", {}).get("nodeName"):
         return 0
     if old.get("status", {}).get("phase") in ("Succeeded", "Failed"):
         return 0

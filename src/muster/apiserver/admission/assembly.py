@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.apiserver.admission.chain import AdmissionChain
 from muster.apiserver.admission.lifecycle import NamespaceLifecycle
+from muster.apiserver.admission.podreferences import PodReferences
 from muster.apiserver.admission.policies import ValidatingPolicies
 from muster.apiserver.admission.signers import SignerPermissions
 from muster.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks
@@ -12,6 +13,6 @@ from muster.apiserver.cluster import Cluster
 
 def admission_chain(cluster: Cluster) -> AdmissionChain:
     return AdmissionChain(
-        [NamespaceLifecycle(), MutatingWebhooks(cluster)],
+        [NamespaceLifecycle(), PodReferences(), MutatingWebhooks(cluster)],
         [SignerPermissions(), ValidatingPolicies(cluster), ValidatingWebhooks(cluster)],
     )

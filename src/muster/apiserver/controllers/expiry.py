@@ -10,6 +10,7 @@ from muster.apiserver.auth.bootstraptokens import SECRET_TYPE, decoded_data
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
+from muster.apiserver.registry.resource import Object
 from muster.store.api import Event
 
 if TYPE_CHECKING:

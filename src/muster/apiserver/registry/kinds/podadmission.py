@@ -62,9 +62,18 @@ def _tolerate(spec: Object) -> None:
     spec["tolerations"] = tolerations
 
 
+def priority_of(ctx: HookContext, spec: Object) -> int | None:
+    """The priority a pod's class gives it; None if there is no such class."""
+    name = spec.get("priorityClassName")
+    if not name:
+        return 0
+    found = ctx.read("scheduling.k8s.io/priorityclasses", name)
+    return int(found.get("value", 0)) if found is not None else _SYSTEM_PRIORITIES.get(name)
+
+
 def _prioritise(ctx: HookContext, spec: Object) -> None:
     name = spec.get("priorityClassName")
     found = ctx.read("scheduling.k8s.io/priorityclasses", name) if name else None
-    spec["priority"] = found.get("value", 0) if found is not None else _SYSTEM_PRIORITIES.get(name or "", 0)
+    spec["priority"] = priority_of(ctx, spec) or 0
     policy = found.get("preemptionPolicy") if found is not None else None
     spec["preemptionPolicy"] = policy or spec.get("preemptionPolicy") or "PreemptLowerPriority"
