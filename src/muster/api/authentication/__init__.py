@@ -1,0 +1,1 @@
+"""authentication.open-cluster-management.io: service accounts of managed clusters, usable from the hub."""

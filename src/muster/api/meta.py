@@ -1,0 +1,82 @@
+"""Types of Kubernetes itself that our kinds contain: conditions, selectors, tolerations, resource requirements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from muster.api.markers import ATOMIC_LIST, Int64, QualifiedName, Quantity, Time, keyed_by, length, one_of, pattern, schema
+from muster.api.resource import Record
+
+
+class Condition(Record):
+    """One observation about an object, with the time its status last changed."""
+
+    type: QualifiedName
+    status: Annotated[str, one_of("True", "False", "Unknown")]
+    reason: Annotated[str, pattern(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", 1024, 1)]
+    message: Annotated[str, length(maximum=32768)]
+    last_transition_time: Time
+    observed_generation: Annotated[Int64, schema(minimum=0)] = 0
+
+
+Conditions = Annotated[tuple[Condition, ...], keyed_by("type")]
+
+
+def condition_of(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
+    """The condition of a type, if there is one."""
+    return next((condition for condition in conditions if condition.type == kind), None)
+
+
+def is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
+    condition = condition_of(conditions, kind)
+    return condition is not None and condition.status == "True"
+
+
+class Requirement(Record):
+    """A key, how it is compared, and with what."""
+
+    key: str
+    operator: str
+    values: Annotated[tuple[str, ...], ATOMIC_LIST] = ()
+
+
+class LabelSelector(Record):
+    """Selects objects whose labels meet all that is said here; an empty one selects all."""
+
+    keywords: ClassVar[Mapping[str, Any]] = {"x-kubernetes-map-type": "atomic"}
+
+    match_labels: Mapping[str, str] = {}
+    match_expressions: Annotated[tuple[Requirement, ...], ATOMIC_LIST] = ()
+
+
+class Toleration(Record):
+    """Lets pods run on nodes that have a matching taint."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: Int64 | None = None
+
+
+class NodePlacement(Record):
+    """On which nodes pods may run."""
+
+    node_selector: Mapping[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class ResourceClaim(Record):
+    """A claim of the pod that a container uses."""
+
+    name: str
+    request: str = ""
+
+
+class ResourceRequirements(Record):
+    """What a container asks for, and what it may use at most."""
+
+    claims: Annotated[tuple[ResourceClaim, ...], keyed_by("name")] = ()
+    limits: Mapping[str, Quantity] = {}
+    requests: Mapping[str, Quantity] = {}

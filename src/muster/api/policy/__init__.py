@@ -1,0 +1,1 @@
+"""policy.open-cluster-management.io: what must be true on managed clusters."""

@@ -1,0 +1,1 @@
+"""proxy.open-cluster-management.io: ways from the hub to managed clusters."""

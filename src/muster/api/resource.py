@@ -1,0 +1,210 @@
+"""The base of all our API types: frozen structs to read from, and the bytes they came from.
+
+`Resource.decode` reads an object into its struct and keeps the received bytes beside it as `wire`; free-form parts (manifests,
+object definitions) are views into the same bytes. A cached object therefore costs its wire size plus a few small structs, and
+`document()` gives back everything that was received, fields unknown to us included. Nobody writes a decoded struct back whole: a
+change is a `msgspec.structs.replace` that `muster.api.patches` turns into a patch of just that change.
+
+Reading is as tolerant as Go's decoder: unknown fields are passed over and `null` means absent. What still does not fit is a
+`MalformedObject`, one object's problem and nobody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
+
+import msgspec
+import orjson
+
+from muster.api.markers import Int64, Time
+
+Document = dict[str, Any]
+
+
+class RecordMeta(msgspec.StructMeta):
+    """Makes every record frozen and its fields keywords; said here because msgspec has each class say it anew."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> RecordMeta:
+        options |= {"frozen": True, "kw_only": True, "rename": "camel"}
+        return super().__new__(mcls, name, bases, namespace, **options)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Record(msgspec.Struct, metaclass=RecordMeta, frozen=True):
+    """Part of an object. Field names are snake_case here and camelCase on the wire."""
+
+    keywords: ClassVar[Mapping[str, Any]] = {}
+    """OpenAPI keywords of the object itself, wherever it is used."""
+
+
+class OwnerReference(Record):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ObjectMeta(Record):
+    """The metadata that controllers look at; the rest (managedFields, selfLink) stays on the wire."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: Int64 = 0
+    creation_timestamp: Time = ""
+    deletion_timestamp: Time = ""
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of `kubectl get`."""
+
+    name: str
+    path: str
+    type: str = "string"
+    description: str = ""
+
+
+def condition_column(name: str, condition: str, field: str = "status", description: str = "") -> Column:
+    return Column(name, f'.status.conditions[?(@.type=="{condition}")].{field}', description=description)
+
+
+AGE = Column("Age", ".metadata.creationTimestamp", "date")
+
+
+@dataclass(frozen=True)
+class ResourceType:
+    """Where a kind is served and how kubectl shows it."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    scope: Literal["Cluster", "Namespaced"]
+    short_names: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    status: bool = True
+    deprecation: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}"
+
+    def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
+        """The URL path of the collection, or of one object in it."""
+        parts = ["/apis", self.group, self.version]
+        if namespace:
+            parts += ["namespaces", namespace]
+        return "/".join(part for part in [*parts, self.plural, name, subresource] if part)
+
+
+class MalformedObject(ValueError):
+    """An object that does not have the shape of its kind."""
+
+    def __init__(self, kind: str, name: str, namespace: str, problem: str) -> None:
+        self.kind = kind
+        self.name = name
+        self.namespace = namespace
+        self.problem = problem
+        where = f"{namespace}/{name}" if namespace else name
+        super().__init__(f"{kind} {where or '(unnamed)'} cannot be read: {problem}")
+
+
+class Resource(Record, dict=True):
+    """A whole object."""
+
+    resource: ClassVar[ResourceType]
+
+    metadata: ObjectMeta = ObjectMeta()
+
+    @classmethod
+    def decode(cls, data: bytes | Mapping[str, Any]) -> Self:
+        """The object in `data`, which is JSON or a document. Raises MalformedObject."""
+        wire = data if isinstance(data, bytes) else orjson.dumps(data)
+        try:
+            read = _read(cls, wire)
+        except (msgspec.MsgspecError, orjson.JSONDecodeError, RecursionError) as error:
+            name, namespace = _name_in(wire)
+            raise MalformedObject(cls.resource.kind, name, namespace, str(error)) from error
+        read.__dict__["_wire"] = wire
+        return read
+
+    @property
+    def wire(self) -> bytes:
+        """The object as JSON: as it was received, or the fields of one made here."""
+        received: bytes | None = self.__dict__.get("_wire")
+        return orjson.dumps(self._built()) if received is None else received
+
+    def document(self) -> Document:
+        """The whole object as a new document, with the fields that are unknown to us."""
+        document: Document = orjson.loads(self.wire)
+        return document
+
+    def _built(self) -> Document:
+        return {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **known_fields(self)}
+
+
+_R = TypeVar("_R", bound=Resource)
+
+
+@cache
+def _decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cls)
+
+
+def _read(cls: type[_R], wire: bytes) -> _R:
+    decoder: msgspec.json.Decoder[_R] = _decoder(cls)
+    try:
+        return decoder.decode(wire)
+    except msgspec.ValidationError:
+        return decoder.decode(orjson.dumps(_without_nulls(orjson.loads(wire))))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _name_in(wire: bytes) -> tuple[str, str]:
+    try:
+        metadata = orjson.loads(wire)["metadata"]
+        return str(metadata.get("name", "")), str(metadata.get("namespace", ""))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return "", ""
+
+
+def _default_of(field: msgspec.structs.FieldInfo) -> Any:
+    factory = field.default_factory
+    return field.default if factory is msgspec.NODEFAULT else factory()
+
+
+def known_fields(value: Any) -> Any:
+    """A struct as a document of the fields that differ from their defaults; equal structs give equal documents."""
+    if isinstance(value, Record):
+        document: Document = {}
+        for field in msgspec.structs.fields(type(value)):
+            item = getattr(value, field.name)
+            if field.required or item != _default_of(field):
+                document[field.encode_name] = known_fields(item)
+        return document
+    if isinstance(value, tuple):
+        return [known_fields(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: known_fields(item) for name, item in value.items()}
+    if isinstance(value, msgspec.Raw):
+        return orjson.loads(bytes(value))
+    return value
