@@ -29,6 +29,7 @@ async def bind_pod(ctx: Context, resource: Resource, name: str) -> Response:
     options = write_options(ctx.query, "CreateOptions")
     row = _row("", "v1", "Binding")
     binding = await decode_body(ctx, row, options)
+    binding = await ctx.cluster.admission.admit_request(ctx, resource, binding, options.dry_run)
     node = (binding.get("target") or {}).get("name", "")
     if not node:
         raise errors.invalid_object(row, name, [required("target.name")])
@@ -52,6 +53,7 @@ async def evict_pod(ctx: Context, resource: Resource, name: str) -> Response:
     """There are no kubelets to wait for and no disruption controller: an eviction is a deletion with its options."""
     options = write_options(ctx.query, "CreateOptions")
     eviction = await decode_body(ctx, _row("policy", "v1", "Eviction"), options)
+    eviction = await ctx.cluster.admission.admit_request(ctx, resource, eviction, options.dry_run)
     wanted = eviction.get("deleteOptions") or {}
     preconditions = wanted.get("preconditions") or {}
     request = DeleteOptions(

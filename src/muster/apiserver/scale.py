@@ -27,7 +27,7 @@ from muster.kube.fielderrors import invalid
 from muster.kube.selectors import SelectorError, from_label_selector_object, from_labels
 
 
-def _scale_row() -> Resource:
+def scale_row() -> Resource:
     name = definition_of("autoscaling", "v1", "Scale")
     assert name is not None
     return Resource("autoscaling", "v1", "scales", "Scale", True, definitions()[name])
@@ -48,7 +48,7 @@ async def serve_scale(ctx: Context, resource: Resource, name: str) -> Response:
 
 
 async def _write(ctx: Context, resource: Resource, scale: Scale, name: str, parent: Object) -> Object:
-    row = _scale_row()
+    row = scale_row()
     if ctx.verb == "update":
         options = write_options(ctx.query, "UpdateOptions")
         wanted = await decode_body(ctx, row, options)
@@ -64,7 +64,7 @@ async def _write(ctx: Context, resource: Resource, scale: Scale, name: str, pare
     def change(old: Object) -> Object:
         if version and version != old["metadata"]["resourceVersion"]:
             raise errors.conflict(resource, name)
-        _set(old, scale.replicas, replicas)
+        set_replicas(scale, old, replicas)
         return old
 
     written = await update_object(ctx, resource, name, change, options, booking=_book_untimed)
@@ -136,8 +136,8 @@ def _get(obj: Object, path: str) -> Any:
     return value
 
 
-def _set(obj: Object, path: str, value: Any) -> None:
-    *parents, last = path.strip(".").split(".")
+def set_replicas(scale: Scale, obj: Object, value: int) -> None:
+    *parents, last = scale.replicas.strip(".").split(".")
     for step in parents:
         obj = obj.setdefault(step, {})
     obj[last] = value

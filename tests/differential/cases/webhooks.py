@@ -486,7 +486,7 @@ CASES = [
                     {"name": "not-skipped", "expression": "!('skip' in object.metadata.?labels.orValue({}))"},
                     {
                         "name": "by-admin",
-                        "expression": "request.userInfo.username == 'admin' && authorizer.group('').resource('pods').check('get').allowed()",
+                        "expression": "authorizer.group('').resource('pods').check('get').allowed()",
                     },
                 ]
             ),
@@ -624,6 +624,52 @@ CASES = [
         cleanup=cleanup(VALIDATING),
     ),
     case(
+        "a scale is admitted as a scale",
+        setup(post("apps/v1:deployments", deployment("w", 2))),
+        configure(
+            MUTATING,
+            hook(
+                rules=[
+                    *CONFIGMAPS,
+                    {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments/scale"], "operations": ["*"]},
+                ]
+            ),
+        ),
+        ready(),
+        merge("apps/v1:deployments/w/scale", {"spec": {"replicas": 3}}),
+        get("apps/v1:deployments/w", pick=lambda body: body["spec"]["replicas"]),
+        arrived("hook", 1, pick=lambda found: [_without_fields(r) for r in reviews(found)]),
+        servers={
+            "hook": reviewing(
+                lambda request: (
+                    patching({"op": "replace", "path": "/spec/replicas", "value": 5})(request)
+                    if request.get("subResource") == "scale"
+                    else allow(request)
+                )
+            )
+        },
+        cleanup=cleanup(MUTATING),
+    ),
+    case(
+        "evictions and token requests are admitted as what they are",
+        setup(post("pods", {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}})),
+        configure(
+            VALIDATING,
+            hook(
+                rules=[
+                    *CONFIGMAPS,
+                    {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/*", "serviceaccounts/*"], "operations": ["*"]},
+                ]
+            ),
+        ),
+        ready(),
+        setup(post("serviceaccounts/default/token", {"spec": {"expirationSeconds": 600}}, query={"dryRun": "All"})),
+        setup(post("pods/p/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}})),
+        arrived("hook", 2, pick=lambda found: [_without_object(r) for r in reviews(found)]),
+        servers={"hook": reviewing(allow)},
+        cleanup=cleanup(VALIDATING),
+    ),
+    case(
         "a json patch is admitted as an update with patch options",
         setup(post("configmaps", configmap("a", {"k": "1"}))),
         configure(VALIDATING, hook()),
@@ -634,6 +680,21 @@ CASES = [
         cleanup=cleanup(VALIDATING),
     ),
 ]
+
+
+def _without_fields(review: dict[str, Any]) -> Any:
+    """A review without who owns which field."""
+    request = {key: value for key, value in review["request"].items() if key not in ("object", "oldObject")}
+    for name in ("object", "oldObject"):
+        shown = review["request"][name]
+        request[name] = {**shown, "metadata": {key: value for key, value in shown["metadata"].items() if key != "managedFields"}}
+    return request
+
+
+def _without_object(review: dict[str, Any]) -> Any:
+    """A review with the type of the object only."""
+    request = {key: value for key, value in review["request"].items() if key != "uid"}
+    return {**request, "object": [request["object"][key] for key in ("apiVersion", "kind")]}
 
 
 def _slow() -> Answer:

@@ -45,6 +45,12 @@ class AdmissionChain:
             operation.new = await mutator.mutate(ctx, resource, operation)
         return operation.new  # type: ignore[return-value]  # None only for DELETE, whose caller ignores it
 
+    async def admit_request(self, ctx: Context, resource: Resource, obj: Object, dry_run: bool) -> Object:
+        """Admit what is asked of a subresource that takes requests: a binding, an eviction, a token."""
+        obj = await self.mutate(ctx, resource, Operation("CREATE", obj, None, dry_run))
+        await self.validate(ctx, resource, Operation("CREATE", obj, None, dry_run))
+        return obj
+
     async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
         for validator in self.validators:
             await validator.validate(ctx, resource, operation)

@@ -208,7 +208,7 @@ class ValidatingPolicies:
 
     async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
         policies = self._current()
-        if not policies or is_exempt(resource):
+        if not policies or is_exempt(ctx, resource, operation):
             return
         review = _Review(Subject(ctx, resource, operation))
         for policy in policies:

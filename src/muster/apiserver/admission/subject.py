@@ -1,11 +1,13 @@
 """What is being admitted, in the words webhooks and policies share: operation, resource, kind, name, namespace, objects.
 
 A resource served in several versions can be looked at in any of them: a rule may have been written for another version than the one
-a client uses, and then whoever wrote the rule is shown the object in that version. Conversions are made once per version.
+a client uses, and then whoever wrote the rule is shown the object in that version. Conversions are made once per version. A write
+to a scale is shown as the Scale it is, although what gets stored is its parent.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import orjson
@@ -14,8 +16,12 @@ from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
 from muster.apiserver.conversion import to_stored
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.decode.layouts import definition_of
+from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.resource import Object, Resource, Subresource
+from muster.apiserver.scale import scale_of, set_replicas
 
+_REQUESTS: Final = frozenset({"binding", "eviction", "token"})
 _GROUP: Final = "admissionregistration.k8s.io"
 _EXEMPT: Final = frozenset(
     f"{_GROUP}/{plural}"
@@ -30,9 +36,20 @@ _EXEMPT: Final = frozenset(
 )
 
 
-def is_exempt(resource: Resource) -> bool:
-    """Whether no webhook or policy may stand in the way: those that configure them must stay repairable."""
-    return resource.group == _GROUP and resource.storage in _EXEMPT
+def is_exempt(ctx: Context, resource: Resource, operation: Operation) -> bool:
+    """Whether no webhook or policy is asked. Those that configure them must stay repairable; and what follows from an eviction or a
+    binding was admitted with it."""
+    if resource.group == _GROUP and resource.storage in _EXEMPT:
+        return True
+    return ctx.attributes.subresource in _REQUESTS and operation.name != "CREATE"
+
+
+@cache
+def _request_type(sub: Subresource) -> Resource:
+    """The type of a subresource that has one of its own."""
+    name = definition_of(sub.group, sub.version, sub.kind)
+    assert name is not None
+    return Resource(sub.group, sub.version, sub.name, sub.kind, True, definitions()[name])
 
 
 class Subject:
@@ -53,6 +70,9 @@ class Subject:
         self.is_namespace = resource.storage == "/namespaces"
         self.namespace = attributes.namespace or (self.name if self.is_namespace else "")
         self._given = operation.options
+        self._parent = operation.new
+        if self.subresource == "scale" and resource.scale is not None:
+            self.new, self.old = _scale(resource, operation.new), _scale(resource, operation.old)
         self._converted: dict[str, tuple[Object | None, Object | None]] = {}
         self._equivalents: list[Resource] | None = None
 
@@ -76,7 +96,7 @@ class Subject:
 
     async def objects(self, row: Resource) -> tuple[Object | None, Object | None]:
         """New and old object in the version of `row`."""
-        if row is self.resource:
+        if row is self.resource or self.type_of(row) is not row:
             return self.new, self.old
         found = self._converted.get(row.api_version)
         if found is None:
@@ -84,9 +104,29 @@ class Subject:
             self._converted[row.api_version] = found
         return found
 
+    @property
+    def _shows_scale(self) -> bool:
+        return self.subresource == "scale" and self.resource.scale is not None
+
+    def type_of(self, row: Resource) -> Resource:
+        """The row whose type a shown object has."""
+        sub = row.subresources.get(self.subresource) if self.subresource else None
+        return _request_type(sub) if sub is not None and sub.version else row
+
+    @property
+    def result(self) -> Object | None:
+        """The object to go on with, as the request wants to store it."""
+        if self._shows_scale and self.new is not None and self._parent is not None and self.resource.scale is not None:
+            set_replicas(self.resource.scale, self._parent, self.new["spec"].get("replicas", 0))
+            return self._parent
+        return self.new
+
     async def replace(self, row: Resource, obj: Object) -> None:
         """Go on with a changed object, given in the version of `row`."""
         self._converted.clear()
+        if self.type_of(row) is not row:
+            self.new = obj
+            return
         converted = await _convert(row, self.resource, obj)
         assert converted is not None
         self.new = converted
@@ -125,6 +165,10 @@ class Subject:
         request["dryRun"] = self.dry_run
         request["options"] = self.options
         return request
+
+
+def _scale(resource: Resource, parent: Object | None) -> Object | None:
+    return None if parent is None or resource.scale is None else scale_of(resource.scale, parent)
 
 
 def refused(subject: Subject, text: str, causes: list[dict[str, str]] | None = None) -> errors.ApiError:

@@ -60,7 +60,7 @@ class MutatingWebhooks:
 
     async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object | None:
         hooks = self._hooks.current()
-        if not hooks or is_exempt(resource):
+        if not hooks or is_exempt(ctx, resource, operation):
             return operation.new
         subject = Subject(ctx, resource, operation)
         called: set[str] = set()
@@ -79,7 +79,7 @@ class MutatingWebhooks:
                     called.add(hook.key)
             if not changed:
                 break
-        return subject.new
+        return subject.result
 
     async def _call(self, hook: Hook, subject: Subject, row: Resource) -> bool:
         """Ask one webhook and apply its patch; whether the object is another now."""
@@ -94,7 +94,7 @@ class MutatingWebhooks:
         if before is None:
             text = f"admission webhook {quote(hook.name)} attempted to modify the object, which is not supported for this operation"
             raise errors.internal(text)
-        after = _patched(subject.ctx, row, before, verdict.patch)
+        after = _patched(subject.ctx, subject.type_of(row), before, verdict.patch)
         changed = after != before
         await subject.replace(row, after)
         return changed
@@ -124,7 +124,7 @@ class ValidatingWebhooks:
 
     async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
         hooks = self._hooks.current()
-        if not hooks or is_exempt(resource):
+        if not hooks or is_exempt(ctx, resource, operation):
             return
         subject = Subject(ctx, resource, operation)
         concerned = [(hook, row) for hook in hooks if (row := await hook.matches(subject)) is not None]

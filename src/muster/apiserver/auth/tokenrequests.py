@@ -11,8 +11,8 @@ from muster.apiserver.cluster import rfc3339
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.negotiation import negotiate
-from muster.apiserver.ownership import book_create
 from muster.apiserver.objects import object_key
+from muster.apiserver.ownership import book_create
 from muster.apiserver.presentation import respond_object
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import Object, Resource
@@ -46,6 +46,7 @@ async def create_token(ctx: Context, resource: Resource, name: str) -> Response:
         spec["expirationSeconds"] = _DEFAULT_SECONDS
     seconds = spec["expirationSeconds"]
     book_create(ctx, row, None, request, options)
+    request = await ctx.cluster.admission.admit_request(ctx, resource, request, options.dry_run)
     if seconds < _LEAST_SECONDS:
         problem = invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
         raise errors.invalid_object(row, "", [problem])
