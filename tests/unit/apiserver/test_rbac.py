@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.apiserver.attributes import Attributes
+from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Rule
 from muster.apiserver.auth.identity import User
-from muster.apiserver.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Rbac, Rule, rules_cover
+from muster.apiserver.auth.rbac import Rbac, rules_cover
 from muster.apiserver.cluster import Cluster
 from muster.store import MemoryStore
 
@@ -122,3 +123,44 @@ def test_a_covered_rule_grants_nothing_the_owner_lacks(
 ) -> None:
     if not rules_cover([Rule(rule) for rule in owned], wanted) and rule_allows(wanted, request):
         assert any(rule_allows(rule, request) for rule in owned)
+
+
+changes = st.one_of(
+    st.tuples(st.just(CLUSTER_ROLES), st.sampled_from(["r", "missing"]), st.none() | st.lists(rules, max_size=2)),
+    st.tuples(st.just(ROLES), st.sampled_from(["n1/r", "n2/r"]), st.none() | st.lists(rules, max_size=2)),
+    st.tuples(st.just(""), st.sampled_from(["b0", "b1"]), st.none() | bindings),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(changes, min_size=1, max_size=8),
+    st.lists(st.tuples(st.sampled_from(USERS), st.sampled_from(TEAMS), requests), min_size=1, max_size=3),
+)
+async def test_an_index_that_followed_every_change_answers_like_a_fresh_one(
+    written: list[tuple[str, str, Any]], asked: list[tuple[str, str, Attributes]]
+) -> None:
+    store = MemoryStore()
+    await store.start()
+    store.add_cluster("c")
+    cluster = Cluster("c", "", store)
+    followed = Rbac(cluster)
+    for resource, key, content in written:
+        obj = None
+        namespace, _, name = key.rpartition("/")
+        if resource:
+            obj = None if content is None else {"metadata": {"name": name, "namespace": namespace}, "rules": content}
+        else:
+            namespace = content["namespace"] if content is not None else "n1"
+            resource, key = (ROLE_BINDINGS, f"{namespace}/{name}") if namespace else (CLUSTER_ROLE_BINDINGS, name)
+            if content is not None:
+                ref = {"kind": content["ref"][0], "name": content["ref"][1]}
+                meta = {"name": name, "namespace": namespace}
+                obj = {"metadata": meta, "roleRef": ref, "subjects": content["subjects"]}
+        if obj is not None:
+            await put(cluster, resource, key, obj)
+        elif store.get("c", resource, key) is not None:
+            await store.commit("c", resource, key, lambda revision: b"{}", delete=True)
+        for user_name, team, request in asked:
+            user = User(user_name, groups=(team,))
+            assert followed.authorize(user, request).allowed is Rbac(cluster).authorize(user, request).allowed

@@ -8,15 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from muster.apiserver import errors
 from muster.apiserver.attributes import Attributes
+from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, RawRule
 from muster.apiserver.auth.identity import MASTERS
-from muster.apiserver.auth.rbac import (
-    CLUSTER_ROLE_BINDINGS,
-    CLUSTER_ROLES,
-    ROLE_BINDINGS,
-    ROLES,
-    RawRule,
-    rules_cover,
-)
+from muster.apiserver.auth.rbac import rules_cover
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import Object, Resource
 

@@ -1,21 +1,29 @@
-"""ClusterRole aggregation: a role with an aggregationRule holds the union of the rules of all roles its selectors match."""
+"""ClusterRole aggregation: a role with an aggregationRule holds the union of the rules of all roles its selectors match.
+
+Which roles aggregate is remembered per cluster, so that a role written anywhere in a large cluster is only held against their
+selectors: it concerns an aggregating role if its labels match, or matched before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from muster.apiserver.auth.rbac import CLUSTER_ROLES
+from muster.apiserver.auth.grants import CLUSTER_ROLES
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.objects import labels, shared
 from muster.apiserver.registry.resource import Object
-from muster.kube.selectors import SelectorError, from_label_selector_object
-from muster.store.api import Event
+from muster.kube.selectors import Selector, SelectorError, from_label_selector_object
+from muster.store.api import Entry, Event
 
 if TYPE_CHECKING:
     from muster.apiserver.server import ApiServer
 
 _MANAGER = "clusterrole-aggregation-controller"
+_MARK = b'"aggregationRule":{'
+Aggregating = dict[str, Sequence[Selector]]
+"""Role → what it gathers."""
 
 
 class RoleAggregation:
@@ -24,21 +32,40 @@ class RoleAggregation:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
+        self._aggregating: dict[str, Aggregating] = {}
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
-        return self.initial_keys(cluster)
+        known = self._known(cluster)
+        name = event.entry.key
+        selectors = None if event.deleted else _selectors(event.entry)
+        if selectors is None:
+            known.pop(name, None)
+        else:
+            known[name] = selectors
+        seen = [labels(entry) for entry in (event.entry, event.previous) if entry is not None]
+        found = [role for role, chosen in known.items() if role != name and any(_matches(chosen, each) for each in seen)]
+        return found if selectors is None else [name, *found]
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
         """Every aggregating role; none where a cluster has only the bootstrap roles, which are complete as they are."""
+        self._aggregating.pop(cluster.name, None)
         if cluster.store.generation(cluster.name, CLUSTER_ROLES) <= 1:
             return ()
-        return [role["metadata"]["name"] for role in cluster.scan(CLUSTER_ROLES) if role.get("aggregationRule")]
+        return list(self._known(cluster))
+
+    def _known(self, cluster: Cluster) -> Aggregating:
+        known = self._aggregating.get(cluster.name)
+        if known is None:
+            entries = cluster.store.list(cluster.name, CLUSTER_ROLES)
+            found = ((entry.key, _selectors(entry)) for entry in entries)
+            known = self._aggregating[cluster.name] = {key: chosen for key, chosen in found if chosen is not None}
+        return known
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
         role = cluster.read(CLUSTER_ROLES, key)
         if role is None or not role.get("aggregationRule"):
             return None
-        rules = aggregated_rules(role, cluster.scan(CLUSTER_ROLES))
+        rules = aggregated_rules(role, cluster.store.list(cluster.name, CLUSTER_ROLES))
         if rules != (role.get("rules") or []):
             body = {
                 "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -51,19 +78,30 @@ class RoleAggregation:
         return None
 
 
-def aggregated_rules(role: Object, roles: Iterable[Object]) -> list[Object]:
-    """Rules of all other roles that any selector matches, in name order, each once."""
-    found: list[Object] = []
-    selectors = []
-    for raw in role["aggregationRule"].get("clusterRoleSelectors") or ():
+def _selectors(entry: Entry) -> Sequence[Selector] | None:
+    """What a role gathers; None for one that does not aggregate."""
+    return _selectors_of(shared(entry)) if _MARK in entry.value else None
+
+
+def _selectors_of(role: Object) -> list[Selector]:
+    found = []
+    for raw in (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ():
         try:
-            selectors.append(from_label_selector_object(raw))
+            found.append(from_label_selector_object(raw))
         except SelectorError:
             continue
-    for other in sorted(roles, key=lambda r: str(r["metadata"]["name"])):
-        if other["metadata"]["name"] == role["metadata"]["name"]:
-            continue
-        labels = other["metadata"].get("labels") or {}
-        if any(selector.matches(labels) for selector in selectors):
-            found += [rule for rule in other.get("rules") or () if rule not in found]
+    return found
+
+
+def _matches(selectors: Sequence[Selector], given: Mapping[str, str]) -> bool:
+    return any(selector.matches(given) for selector in selectors)
+
+
+def aggregated_rules(role: Object, entries: Iterable[Entry]) -> list[Object]:
+    """Rules of all other roles that any selector matches, in name order (that of the store), each once."""
+    found: list[Object] = []
+    selectors = _selectors_of(role)
+    for entry in entries:
+        if entry.key != role["metadata"]["name"] and _matches(selectors, labels(entry)):
+            found += [rule for rule in shared(entry).get("rules") or () if rule not in found]
     return found
