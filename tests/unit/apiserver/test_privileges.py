@@ -41,7 +41,7 @@ async def grant(client: DirectClient, *rules: dict[str, Sequence[str]]) -> None:
 
 
 def rule(verbs: str, resources: str, group: str = "", names: str = "") -> dict[str, Sequence[str]]:
-    made = {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
+    made: dict[str, Sequence[str]] = {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
     return {**made, "resourceNames": names.split()} if names else made
 
 
