@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import re
+import sqlite3
 import statistics
 import subprocess
 from collections.abc import Sequence
@@ -95,7 +97,16 @@ def _occasion() -> str:
     model = next((line.split(":", 1)[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     machine = f"{os.cpu_count()} cores ({model}), {memory:.0f} GiB, Linux {platform.release()}"
-    return f"{today}, commit {commit.stdout.strip() or 'unknown'}, {machine}, Python {platform.python_version()}."
+    versions = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {', '.join(_peers())}"
+    return f"{today}, commit {commit.stdout.strip() or 'unknown'}, {machine}; {versions}."
+
+
+def _peers() -> list[str]:
+    """The pinned versions of the peers, from their Go module."""
+    pins = (ROOT / "peers" / "go.mod").read_text()
+    named = {"kube-apiserver": "k8s.io/kubernetes", "etcd": "go.etcd.io/etcd/server/v3"}
+    found = {name: re.search(rf"^\t{re.escape(module)} (v\S+)", pins, re.MULTILINE) for name, module in named.items()}
+    return [f"{name} {match[1]}" for name, match in found.items() if match is not None]
 
 
 def _cpuinfo() -> list[str]:
