@@ -1,0 +1,78 @@
+"""`kc`: kubectl in each version at hand (the machine's own, the current one, the peers'), at work in a namespace of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.client import Client
+from tests.support.kubectl import Outcome, executable, kubectl
+from tests.support.planes import USERS, ControlPlane
+
+_numbers = itertools.count(1)
+VERSIONS = [which for which in ("machine", "current", "peer") if executable(which) is not None]
+
+
+class Kubectl:
+    def __init__(self, plane: ControlPlane, which: str, namespace: str, scratch: Path) -> None:
+        self.plane = plane
+        self.which = which
+        self.namespace = namespace
+        self.scratch = scratch
+        self.client: Client = plane.client()
+        self._cleanup: list[str] = []
+
+    def __call__(
+        self,
+        *arguments: str,
+        code: int = 0,
+        input: str | None = None,
+        user: str | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> Outcome:
+        """Runs in the own namespace; ends with `code` or the test fails. `user` is a static user's name, or a token."""
+        token = USERS[user].token if user in USERS else user
+        outcome = kubectl(
+            self.plane.cluster,
+            *arguments,
+            "-n",
+            self.namespace,
+            input=input,
+            kubectl=self.which,
+            user=token,
+            environment=environment,
+        )
+        return outcome.expect(code)
+
+    def out(self, *arguments: str, **options: Any) -> str:
+        """Standard output without the surrounding space."""
+        return self(*arguments, **options).out.strip()
+
+    def fails(self, *arguments: str, **options: Any) -> str:
+        """The error text of a command that must end with 1."""
+        return self(*arguments, code=1, **options).err.strip()
+
+    def path(self, plural: str, name: str = "", prefix: str = "/api/v1") -> str:
+        return f"{prefix}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
+
+    def remove_later(self, path: str) -> None:
+        """Something outside the namespace, to delete after the test."""
+        self._cleanup.append(path)
+
+    def close(self) -> None:
+        for path in (*self._cleanup, f"/api/v1/namespaces/{self.namespace}"):
+            self.client.delete(path)
+        self.client.close()
+
+
+@pytest.fixture(params=VERSIONS)
+def kc(request: pytest.FixtureRequest, plane: ControlPlane, tmp_path: Path) -> Iterator[Kubectl]:
+    namespace = f"kubectl-{request.param}-{next(_numbers)}"
+    made = Kubectl(plane, request.param, namespace, tmp_path)
+    made.client.post("/api/v1/namespaces", {"metadata": {"name": namespace}}).expect(201)
+    yield made
+    made.close()
