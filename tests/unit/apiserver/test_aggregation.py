@@ -7,6 +7,7 @@ import asyncio
 import base64
 import ssl
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import orjson
 import pytest
 from cryptography import x509
 
+from muster.apiserver.aggregation.remote import CERTIFICATE_LIFETIME, Remote
 from muster.apiserver.auth.identity import MASTERS, User
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.errors import ApiError
@@ -257,3 +259,16 @@ async def test_apiservices_of_built_in_groups_cost_a_cluster_nothing(server: Api
     listed = (await client.get(API_SERVICES))["items"]
     assert {"v1.", "v1.apps", "v2.autoscaling"} <= {item["metadata"]["name"] for item in listed}
     assert all(item["metadata"]["resourceVersion"] == "1" for item in listed)
+
+
+async def test_the_proxy_certificate_is_renewed_long_before_it_ends() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    running = ApiServer(ServerConfig(store="memory", clusters=("default",), clock=lambda: now))
+    await running.start()
+    spec = {"group": "x.io", "version": "v1", "insecureSkipTLSVerify": True, "service": {"namespace": "default", "name": "ext"}}
+    remote = Remote(running.clusters["default"], {"metadata": {"name": "v1.x.io"}, "spec": spec})
+    first = await remote.tls()
+    assert await remote.tls() is first
+    now += CERTIFICATE_LIFETIME * 0.6
+    assert await remote.tls() is not first
+    await running.stop(grace=0)

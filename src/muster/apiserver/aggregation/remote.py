@@ -63,6 +63,7 @@ class Remote:
         self._bundle = base64.b64decode(spec.get("caBundle") or "")
         self._tls: ssl.SSLContext | None = None
         self._probing: ssl.SSLContext | None = None
+        self._renew_at = cluster.clock() + CERTIFICATE_LIFETIME / 2
 
     @property
     def root(self) -> str:
@@ -77,6 +78,9 @@ class Remote:
         return self._cluster.services.resolve(self.namespace, self.service, self.port)
 
     async def tls(self) -> ssl.SSLContext:
+        if self._cluster.clock() > self._renew_at:
+            self._tls = self._probing = None
+            self._renew_at = self._cluster.clock() + CERTIFICATE_LIFETIME / 2
         if self._tls is None:
             self._tls = _unverified() if self._insecure else trusting(self._bundle)
             await self._identify(self._tls)
