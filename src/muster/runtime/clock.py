@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import random as chance
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+T = TypeVar("T")
 Random = Callable[[], float]
 """A number in [0, 1)."""
 
@@ -89,3 +90,30 @@ class Backoff:
 
     def reset(self) -> None:
         self.failures = 0
+
+
+async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
+    """The result of `work`; TimeoutError when the clock has gone on that far first. `work` is cancelled then."""
+    task = asyncio.ensure_future(work)
+    expired = False
+
+    def expire() -> None:
+        nonlocal expired
+        expired = not task.done()
+        task.cancel()
+
+    timer = clock.call_later(seconds, expire)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not expired:
+            task.cancel()
+            raise
+        raise TimeoutError(f"no end within {seconds:g} s") from None
+    finally:
+        timer.cancel()
+
+
+def timestamp(moment: datetime) -> str:
+    """A Kubernetes MicroTime."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
