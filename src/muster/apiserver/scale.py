@@ -16,7 +16,7 @@ from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.negotiation import media_type, negotiate
 from muster.apiserver.objects import object_key
 from muster.apiserver.ownership import book_update
-from muster.apiserver.patches import decoded_patch, patched
+from muster.apiserver.patches import BUILTIN_PATCHES, decoded_patch, patched
 from muster.apiserver.presentation import respond_object
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import Object, Resource, Scale
@@ -43,27 +43,32 @@ async def serve_scale(ctx: Context, resource: Resource, name: str) -> Response:
         raise errors.not_found(resource, name)
     parent = await from_stored(resource, head)
     if ctx.verb != "get":
-        parent = await _write(ctx, resource, scale, name, parent)
+        parent = await _write(ctx, resource, scale, name)
     return respond_object(ctx, None, scale_of(scale, parent), 200, format)
 
 
-async def _write(ctx: Context, resource: Resource, scale: Scale, name: str, parent: Object) -> Object:
+async def _write(ctx: Context, resource: Resource, scale: Scale, name: str) -> Object:
     row = scale_row()
     if ctx.verb == "update":
         options = write_options(ctx.query, "UpdateOptions")
-        wanted = await decode_body(ctx, row, options)
+        sent = await decode_body(ctx, row, options)
     else:
         options = write_options(ctx.query, "PatchOptions")
-        wanted = _patched_scale(ctx, row, scale_of(scale, parent), options)
-    replicas = (wanted.get("spec") or {}).get("replicas", 0)
-    if replicas < 0 and resource.custom is None:
-        problem = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise errors.invalid("autoscaling", "Scale", name, [problem])
-    version = wanted["metadata"].get("resourceVersion")
+        media = media_type(ctx.request.headers.get("content-type") or "")
+        if media not in BUILTIN_PATCHES:
+            raise errors.unsupported_patch()
+        body = decoded_patch(media, ctx.request.body)
 
     def change(old: Object) -> Object:
-        if version and version != old["metadata"]["resourceVersion"]:
-            raise errors.conflict(resource, name)
+        if ctx.verb == "update":
+            wanted = sent
+        else:
+            wanted = finish_patched(ctx, row, patched(media, scale_of(scale, old), body, row), options)
+        _check_same(resource, name, wanted["metadata"], old["metadata"])
+        replicas = (wanted.get("spec") or {}).get("replicas", 0)
+        if replicas < 0 and resource.custom is None:
+            problem = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+            raise errors.invalid("autoscaling", "Scale", name, [problem])
         set_replicas(scale, old, replicas)
         return old
 
@@ -72,6 +77,17 @@ async def _write(ctx: Context, resource: Resource, scale: Scale, name: str, pare
         return await from_stored(resource, written.entry)
     assert written.obj is not None
     return written.obj
+
+
+def _check_same(resource: Resource, name: str, meta: Object, parent: Object) -> None:
+    """A scale speaks for the object it was read from and for no other of that name."""
+    if meta.get("name", name) != name:
+        raise errors.bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    if meta.get("uid") and meta["uid"] != parent["uid"]:
+        text = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {parent['uid']}"
+        raise errors.conflict(resource, name, text)
+    if meta.get("resourceVersion") and meta["resourceVersion"] != parent["resourceVersion"]:
+        raise errors.conflict(resource, name)
 
 
 def _book_untimed(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
@@ -90,11 +106,6 @@ def _book_untimed(ctx: Context, resource: Resource, old: Object | None, new: Obj
 
 def _by_scale(entry: Object) -> bool:
     return entry.get("subresource") == "scale"
-
-
-def _patched_scale(ctx: Context, row: Resource, current: Object, options: WriteOptions) -> Object:
-    media = media_type(ctx.request.headers.get("content-type") or "")
-    return finish_patched(ctx, row, patched(media, current, decoded_patch(media, ctx.request.body), row), options)
 
 
 def scale_of(scale: Scale, parent: Object) -> Object:

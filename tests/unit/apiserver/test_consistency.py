@@ -174,3 +174,71 @@ async def test_an_audit_log_that_cannot_be_written_costs_lines_and_not_memory() 
         audit.append(b"x" * 1000)
         await eventually(lambda before=before: audit.lost == before + 1, "the line is given up")  # type: ignore[misc]
     audit.close()
+
+
+async def test_a_cluster_whose_webhooks_hang_does_not_hold_up_the_controllers_of_others(server: ApiServer) -> None:
+    class Hanging:
+        async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object | None:
+            if resource.storage == "/serviceaccounts":
+                await asyncio.get_running_loop().create_future()
+            return operation.new
+
+    server.clusters["other"].admission.mutators.append(Hanging())
+    hung, client = server.client(server.clusters["other"]), server.client(server.clusters["default"])
+    for n in range(20):
+        await hung.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"n{n}"}})
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "quick"}})
+    await eventually(
+        lambda: server.clusters["default"].entry("/serviceaccounts", "quick/default"), "the service account of a healthy cluster"
+    )
+
+
+async def test_a_bootstrap_token_whose_expiration_names_no_zone_is_left_alone(server: ApiServer, client: DirectClient) -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "bootstrap-token-abcdef"},
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": {"token-id": "abcdef", "token-secret": "0123456789abcdef", "expiration": "2020-01-01T00:00:00"},
+    }
+    await client.create(object_path("v1", "secrets", "kube-system"), secret)
+    await eventually(lambda: server.controllers.backlog == 0, "nothing left to do")
+    assert not server.controllers._failures
+
+
+SCALE = object_path("apps/v1", "deployments", "default", "d", "scale")
+
+
+async def deployed(client: DirectClient) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "x", "image": "y"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+    return await client.create(object_path("apps/v1", "deployments", "default"), body)
+
+
+@pytest.mark.parametrize(
+    ("meta", "code"),
+    [({"name": "other"}, 400), ({"name": "d", "uid": "another"}, 409), ({"name": "d", "resourceVersion": "1"}, 409)],
+)
+async def test_a_scale_meant_for_another_object_changes_nothing(client: DirectClient, meta: dict[str, str], code: int) -> None:
+    await deployed(client)
+    with pytest.raises(ApiError) as refused:
+        await client.update(SCALE, {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta, "spec": {"replicas": 3}})
+    assert refused.value.code == code
+    assert (await client.get(SCALE))["spec"]["replicas"] == 1
+
+
+async def test_a_scale_is_patched_only_in_a_form_it_knows(client: DirectClient) -> None:
+    await deployed(client)
+    with pytest.raises(ApiError) as refused:
+        await client.call("PATCH", SCALE, body={"spec": {"replicas": 4}}, media="text/plain")
+    assert refused.value.code == 415
+
+
+async def test_concurrent_patches_of_a_scale_do_not_get_in_each_others_way(tmp_path: Path) -> None:
+    server = ApiServer(ServerConfig(store="sqlite", data_dir=tmp_path))
+    await server.start()
+    client = server.client(server.clusters["default"])
+    await deployed(client)
+    await asyncio.gather(*(client.merge(SCALE, {"spec": {"replicas": n}}) for n in range(2, 12)))
+    await server.stop(grace=0.1)

@@ -81,9 +81,9 @@ class BootstrapTokenExpiry:
             return None
         try:
             expires = datetime.fromisoformat(decoded_data(secret).get("expiration", ""))
-        except ValueError:
+            left = (expires - cluster.clock()).total_seconds()
+        except (ValueError, TypeError):  # no time, or one without a zone
             return None
-        left = (expires - cluster.clock()).total_seconds()
         if left > 0:
             return left
         namespace, _, name = key.partition("/")

@@ -1,8 +1,9 @@
-"""Runs the built-in controllers of all clusters in one process: one store subscription, one queue, a few workers.
+"""Runs the built-in controllers of all clusters in one process: one store subscription, and per cluster with work a few workers.
 
 A controller names the resources it cares about, turns an event into keys, and reconciles a key from the current state. Keys wait in
 a set while they are queued or running, so a burst of events is one reconcile, and the same key never runs twice at once. A
-failing key is tried again with growing delay; it holds up nobody else. Idle clusters cost nothing here.
+failing key is tried again with growing delay; it holds up nobody else. Workers belong to one cluster and live as long as it has
+work: a cluster whose webhooks hang waits alone, and idle clusters cost nothing here.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 WORKERS = 8
+"""Keys of one cluster that are reconciled at a time."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.05, 60.0
 
 
@@ -57,18 +59,17 @@ class ControllerManager:
         for index, controller in enumerate(self._controllers):
             for resource in controller.resources or ():
                 self._by_resource.setdefault(resource, []).append(index)
-        self._queue: deque[Item] = deque()
+        self._queues: dict[str, deque[Item]] = {}
+        self._workers: dict[str, int] = {}
         self._waiting: set[Item] = set()
         self._running: set[Item] = set()
         self._again: set[Item] = set()
         self._failures: dict[Item, int] = {}
         self._timers: dict[Item, asyncio.TimerHandle] = {}
-        self._wake = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         self._subscribe()
-        self._tasks = [asyncio.create_task(self._work(), name=f"controller worker {i}") for i in range(WORKERS)]
 
     def _subscribe(self) -> None:
         self._subscription = self._server.store.subscribe(None, None, None, self._on_events, self._on_lost)
@@ -99,7 +100,7 @@ class ControllerManager:
 
     @property
     def backlog(self) -> int:
-        return len(self._queue) + len(self._running)
+        return len(self._waiting) + len(self._running)
 
     def _on_events(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -119,24 +120,36 @@ class ControllerManager:
             self._again.add(item)
         elif item not in self._waiting:
             self._waiting.add(item)
-            self._queue.append(item)
-            self._wake.set()
+            cluster = item[1]
+            self._queues.setdefault(cluster, deque()).append(item)
+            if self._workers.get(cluster, 0) < WORKERS:
+                self._workers[cluster] = self._workers.get(cluster, 0) + 1
+                task = asyncio.create_task(self._work(cluster), name=f"controllers of {cluster}")
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
 
-    async def _work(self) -> None:
-        while True:
-            while not self._queue:
-                self._wake.clear()
-                await self._wake.wait()
-            item = self._queue.popleft()
-            self._waiting.discard(item)
-            self._running.add(item)
-            try:
-                await self._run(item)
-            finally:
-                self._running.discard(item)
-                if item in self._again:
-                    self._again.discard(item)
-                    self._add(item)
+    async def _work(self, cluster: str) -> None:
+        try:
+            while queue := self._queues.get(cluster):
+                item = queue.popleft()
+                if not queue:
+                    del self._queues[cluster]
+                await self._reconcile_once(item)
+        finally:
+            self._workers[cluster] -= 1
+            if not self._workers[cluster]:
+                del self._workers[cluster]
+
+    async def _reconcile_once(self, item: Item) -> None:
+        self._waiting.discard(item)
+        self._running.add(item)
+        try:
+            await self._run(item)
+        finally:
+            self._running.discard(item)
+            if item in self._again:
+                self._again.discard(item)
+                self._add(item)
 
     async def _run(self, item: Item) -> None:
         index, name, key = item
