@@ -34,6 +34,8 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 _FINALIZER = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 UNDELETABLE_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 _DEFAULT_GRACE = 30
+_LEAST_GRACE = 1
+"""What a negative grace period means."""
 _GRACEFUL = "/pods"
 """The one kind that is asked to end before it goes."""
 
@@ -135,7 +137,7 @@ async def _remove_visibly(ctx: Context, resource: Resource, last: Object, old: O
     if last is not old and last != old:
         head = await commit(ctx, resource, last, head.revision)
         last = await from_stored(resource, head)
-    await remove(ctx, resource, last, head.revision)
+    await remove(ctx, resource, {**last, "metadata": dict(last["metadata"])}, head.revision)
     return last
 
 
@@ -200,7 +202,7 @@ def _grace(resource: Resource, old: Object, options: DeleteOptions) -> int:
     if old.get("status", {}).get("phase") in ("Succeeded", "Failed"):
         return 0
     if options.grace is not None:
-        return max(options.grace, 0)
+        return options.grace if options.grace >= 0 else _LEAST_GRACE
     return int(old["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE))
 
 

@@ -81,12 +81,13 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def conflict(resource: Resource, name: str, text: str = MODIFIED) -> ApiError:
-    return ApiError(
-        409,
-        "Conflict",
-        f'Operation cannot be fulfilled on {resource.group_resource} "{name}": {text}',
-        _named(name, resource.group, resource.plural),
-    )
+    return conflict_named(resource.group, resource.plural, name, text)
+
+
+def conflict_named(group: str, plural: str, name: str, text: str) -> ApiError:
+    qualified = f"{plural}.{group}" if group else plural
+    message = f'Operation cannot be fulfilled on {qualified} "{name}": {text}'
+    return ApiError(409, "Conflict", message, _named(name, group, plural))
 
 
 def storage_conflict(resource: Resource, namespace: str, name: str, text: str) -> ApiError:

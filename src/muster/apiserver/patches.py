@@ -16,6 +16,7 @@ from muster.apiserver.bodies import decode_yaml, finish_patched
 from muster.apiserver.context import Context
 from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, patch_may_deepen, too_deep
 from muster.apiserver.decode.jsonsyntax import syntax_problem
+from muster.apiserver.decode.restoring import restore_problem
 from muster.apiserver.decode.strict import json_kind
 from muster.apiserver.negotiation import media_type, negotiate
 from muster.apiserver.objects import object_key
@@ -115,7 +116,9 @@ def _plain_change(
         try:
             new = finish_patched(ctx, resource, result, options)
         except errors.CannotDecode as error:
-            raise errors.unusable_patch(shown_result(media, orjson.loads(before), body), error.problem) from None
+            document = orjson.loads(before)
+            problem = restore_problem(document, resource.schema) if media == STRATEGIC_PATCH else ""
+            raise errors.unusable_patch(shown_result(media, document, body), problem or error.problem) from None
         check_name(new["metadata"].get("name"), name)
         return new
 

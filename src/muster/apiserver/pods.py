@@ -14,7 +14,7 @@ from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import write_options
 from muster.apiserver.writes import update_object
 from muster.http import Response
-from muster.kube.fielderrors import required
+from muster.kube.fielderrors import not_supported, required
 
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
@@ -25,20 +25,30 @@ def _row(group: str, version: str, kind: str) -> Resource:
     return Resource(group, version, kind.lower() + "s", kind, True, definitions()[name])
 
 
+_BINDING = "pods/binding"
+_TARGETS = (None, "", "Node")
+
+
 async def bind_pod(ctx: Context, resource: Resource, name: str) -> Response:
     options = write_options(ctx.query, "CreateOptions")
     row = _row("", "v1", "Binding")
     binding = await decode_body(ctx, row, options)
     binding = await ctx.cluster.admission.admit_request(ctx, resource, binding, options.dry_run)
-    node = (binding.get("target") or {}).get("name", "")
-    if not node:
-        raise errors.invalid_object(row, name, [required("target.name")])
+    if binding["metadata"].get("name", "") != name:
+        raise errors.bad_request("name in URL does not match name in Binding object")
+    target = binding.get("target") or {}
+    node = target.get("name", "")
+    problems = [not_supported("target.kind", target["kind"], ["Node", "<empty>"])] if target.get("kind") not in _TARGETS else []
+    problems += [] if node else [required("target.name")]
+    if problems:
+        # Upstream loses the reason here: the problem arrives as the server's own.
+        raise errors.ApiError(500, "", errors.aggregated(str(problem) for problem in problems))
 
     def bind(pod: Object) -> Object:
         if pod["metadata"].get("deletionTimestamp"):
-            raise errors.conflict(resource, name, f"pod {name} is being deleted, cannot be assigned to a host")
+            raise errors.conflict_named("", _BINDING, name, f"pod {name} is being deleted, cannot be assigned to a host")
         if pod["spec"].get("nodeName"):
-            raise errors.conflict(resource, name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"')
+            raise errors.conflict_named("", _BINDING, name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"')
         pod["spec"]["nodeName"] = node
         conditions = [c for c in pod.setdefault("status", {}).get("conditions") or () if c.get("type") != "PodScheduled"]
         conditions.append({"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": ctx.now()})

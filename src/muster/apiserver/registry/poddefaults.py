@@ -172,6 +172,16 @@ def default_pod(pod: Object) -> None:
                     fill(port, {"hostPort": port.get("containerPort", 0)})
     fill(spec, {"enableServiceLinks": True})
     default_pod_spec(spec)
+    _agree_on_address(pod.get("status") or {})
+
+
+def _agree_on_address(status: Object) -> None:
+    """`podIP` and the first of `podIPs` are one address in two places; the older field wins."""
+    address, addresses = status.get("podIP"), status.get("podIPs") or []
+    if address and (not addresses or addresses[0].get("ip") != address):
+        status["podIPs"] = [{"ip": address}]
+    elif addresses and not address:
+        status["podIP"] = addresses[0].get("ip", "")
 
 
 def _requests_from_limits(container: Object) -> None:

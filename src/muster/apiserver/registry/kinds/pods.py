@@ -145,13 +145,48 @@ def _container(container: Object, volumes: set[str], path: str) -> Errors:
     return errors + _resources(container.get("resources") or {}, f"{path}.resources")
 
 
+_VOLUME_SOURCES = (
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+)
+"""In the order they are checked: all but the first found are too many."""
+
+
 def _volumes(volumes: Iterable[Object], path: str) -> tuple[set[str], Errors]:
     seen: set[str] = set()
     errors: Errors = []
     for index, volume in enumerate(volumes):
         here = f"{path}[{index}]"
         name = volume.get("name", "")
-        sources = [key for key, value in volume.items() if key != "name" and value is not None]
+        sources = [key for key in _VOLUME_SOURCES if volume.get(key) is not None]
         errors += [forbidden(f"{here}.{key}", "may not specify more than 1 volume type") for key in sources[1:]]
         errors += _volume_source(volume, here)
         if not name:
