@@ -24,8 +24,12 @@ def manager_name(ctx: Context, options: WriteOptions) -> str:
     """The manager a plain write is booked to: the one it names, or the program in its User-Agent."""
     if options.field_manager:
         return options.field_manager
-    agent = (ctx.request.headers.get("user-agent") or "").partition("/")[0]
-    printable = "".join(char for char in agent if char.isprintable())
+    return _manager_of(ctx.request.headers.get("user-agent") or "")
+
+
+@lru_cache(maxsize=1024)
+def _manager_of(agent: str) -> str:
+    printable = "".join(char for char in agent.partition("/")[0] if char.isprintable())
     return printable.encode()[:_MANAGER_BYTES].decode(errors="ignore") or "unknown"
 
 

@@ -263,8 +263,10 @@ async def _update_once(
 ) -> Written:
     booking(ctx, resource, old, new, options)
     keep_on_update(resource, ctx.subresource, new, old)
-    new = await ctx.cluster.admission.mutate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
-    keep_on_update(resource, ctx.subresource, new, old)
+    admitted = await ctx.cluster.admission.mutate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
+    if admitted is not new:
+        new = admitted
+        keep_on_update(resource, ctx.subresource, new, old)
     if resource.prepare is not None:
         resource.prepare(ctx, new, old)
     _count_generation(resource, new, old)
