@@ -1,7 +1,8 @@
 """OpenAPI documents: v3 per group version (what kubectl reads) and one v2 document (for older tools), made from the resource table.
 
 Built-in schemas come from the generated catalogue, those of custom resources from their definitions. A document is built when it is
-first asked for and kept by content hash; its URL carries the hash, so clients may cache it forever.
+first asked for and kept by content hash; its URL carries the hash, so clients may cache it forever. What has no custom resource in it
+is shared by all clusters.
 """
 
 from __future__ import annotations
@@ -98,13 +99,23 @@ class OpenApi:
     def _document(self, name: str) -> tuple[bytes, str]:
         found = self._documents.get(name)
         if found is None:
-            if name.startswith("v2"):
-                document = swagger(list(self._cluster.resources))
+            resources = list(self._cluster.resources) if name.startswith("v2") else self._group_versions()[name]
+            if any(resource.custom is not None for resource in resources):
+                found = _rendered(name, resources)
             else:
-                document = group_document(self._group_versions()[name])
-            body = encode_document(document) if name == "v2 protobuf" else orjson.dumps(document)
-            found = self._documents[name] = (body, hashlib.sha256(body).hexdigest().upper())
+                found = _BUILTIN.get(name) or _BUILTIN.setdefault(name, _rendered(name, resources))
+            self._documents[name] = found
         return found
+
+
+_BUILTIN: dict[str, tuple[bytes, str]] = {}
+"""Documents without custom resources: they are the same in all clusters and made once."""
+
+
+def _rendered(name: str, resources: list[Resource]) -> tuple[bytes, str]:
+    document = swagger(resources) if name.startswith("v2") else group_document(resources)
+    body = encode_document(document) if name == "v2 protobuf" else orjson.dumps(document)
+    return body, hashlib.sha256(body).hexdigest().upper()
 
 
 def _document_name(resource: Resource) -> str:

@@ -14,6 +14,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.errors import ApiError
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.http import Response
 from tests.unit.apiserver.conftest import eventually
 
 NAMESPACES = object_path("v1", "namespaces")
@@ -242,3 +243,21 @@ async def test_concurrent_patches_of_a_scale_do_not_get_in_each_others_way(tmp_p
     await deployed(client)
     await asyncio.gather(*(client.merge(SCALE, {"spec": {"replicas": n}}) for n in range(2, 12)))
     await server.stop(grace=0.1)
+
+
+async def test_descriptions_of_what_all_clusters_serve_are_made_and_kept_once(server: ApiServer) -> None:
+    bodies = []
+    for name in ("default", "other"):
+        answer = await server.client(server.clusters[name]).send("GET", "/openapi/v3/apis/apps/v1")
+        assert isinstance(answer, Response)
+        bodies.append(answer.body)
+    assert bodies[0] is bodies[1]
+
+
+async def test_a_custom_resource_shows_in_the_description_of_its_own_cluster_only(server: ApiServer, client: DirectClient) -> None:
+    await serve_things(server, client)
+    assert "/openapi/v3/apis/example.com/v1" in str(await client.get("/openapi/v3"))
+    other = server.client(server.clusters["other"])
+    assert "example.com/v1" not in str(await other.get("/openapi/v3"))
+    assert "com.example.v1.Thing" in (await client.get("/openapi/v2"))["definitions"]
+    assert "com.example.v1.Thing" not in (await other.get("/openapi/v2"))["definitions"]
