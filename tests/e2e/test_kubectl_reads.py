@@ -41,7 +41,7 @@ def test_get_prints_tables(kc: Kubectl) -> None:
 def test_get_selects_and_sorts(kc: Kubectl) -> None:
     three_maps(kc)
     assert kc.out("get", "cm", "-l", "tier in (back)", "-o", "name").split() == ["configmap/a", "configmap/c"]
-    assert kc.out("get", "cm", "-l", "tier!=back", "-l", "tier", "-o", "name").split()[-1] != "configmap/zz"
+    assert kc.out("get", "cm", "-l", "tier,tier!=back", "-o", "name") == "configmap/b"
     assert kc.out("get", "cm", "--field-selector", "metadata.name=b", "-o", "name") == "configmap/b"
     names = kc.out("get", "cm", "-l", "tier", "--sort-by={.data.k}", "-o", "custom-columns=N:.metadata.name", "--no-headers")
     assert names.split() == ["a", "b", "c"]
@@ -127,9 +127,7 @@ def test_describe_cluster_things(kc: Kubectl) -> None:
     group = f"{kc.namespace}.example.com"
     kc.remove_later(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.{group}")
     kc("apply", "-f", "-", input=text(definition(group)))
-    assert "Kind:                   Gadget" in kc.out("describe", "crd", f"gadgets.{group}") or "Gadget" in kc.out(
-        "describe", "crd", f"gadgets.{group}"
-    )
+    assert "Gadget" in kc.out("describe", "crd", f"gadgets.{group}")
 
 
 def test_explain(kc: Kubectl) -> None:

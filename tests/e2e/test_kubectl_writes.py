@@ -84,9 +84,7 @@ def test_apply_by_the_client(kc: Kubectl) -> None:
     assert kc.out("apply", *FILE, input=text(deployment("w", 1))) == "deployment.apps/w created"
     kc("apply", *FILE, input=text(deployment("w", 3, "example/main:2")))
     assert replicas(kc, "w") == 3
-    assert 'k: "2"' in kc.out("apply", "view-last-applied", "configmap/a") or "k:" in kc.out(
-        "apply", "view-last-applied", "configmap/a"
-    )
+    assert "k:" in kc.out("apply", "view-last-applied", "configmap/a")
 
 
 def test_apply_by_the_server(kc: Kubectl) -> None:
