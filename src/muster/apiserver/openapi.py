@@ -1,8 +1,8 @@
 """OpenAPI documents: v3 per group version (what kubectl reads) and one v2 document (for older tools), made from the resource table.
 
 Built-in schemas come from the generated catalogue, those of custom resources from their definitions. A document is built when it is
-first asked for and kept by content hash; its URL carries the hash, so clients may cache it forever. Those without custom resources are
-shared by all clusters.
+first asked for and kept by content hash; its URL carries the hash, so clients may cache it forever. Those without custom
+resources are shared by all clusters.
 """
 
 from __future__ import annotations

@@ -49,10 +49,12 @@ async def await_revision(ctx: Context, revision: int) -> None:
     """Wait until this server has seen `revision`; with one server that is already so or never will be."""
     store = ctx.cluster.store
     deadline = asyncio.get_running_loop().time() + CATCH_UP_SECONDS
+    delay = 0.005
     while store.revision < revision:
         if asyncio.get_running_loop().time() >= deadline:
             raise errors.too_large_resource_version(revision, store.revision)
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(delay)
+        delay *= 1.5  # Many who wait for what never comes must not keep the loop busy.
 
 
 async def list_objects(ctx: Context, resource: Resource) -> Response:
