@@ -123,6 +123,12 @@ def test_a_printed_selector_reads_back_and_means_the_conjunction(parts: list[Req
     assert selector.matches(found) == all(holds(part, found) for part in parts)
 
 
+@given(st.lists(requirements, max_size=3), st.booleans(), labels)
+def test_a_compiled_selector_picks_what_the_selector_picks(parts: list[Requirement], nothing: bool, found: dict[str, str]) -> None:
+    selector = Selector(tuple(parts), nothing)
+    assert selector.compiled()(found) == selector.matches(found)
+
+
 @given(labels)
 def test_a_selector_made_from_labels_matches_them(found: dict[str, str]) -> None:
     assert from_labels(found).matches({**found, "more": "1"})
