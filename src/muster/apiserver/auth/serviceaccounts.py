@@ -28,6 +28,8 @@ USER_PREFIX = "system:serviceaccount:"
 _CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 _LEEWAY_SECONDS = 10
 _BOUND = {"pod": ("/pods", "pod"), "secret": ("/secrets", "secret"), "node": ("/nodes", "node")}
+_SHOWN_BOUND = ("pod", "node")
+"""What an identity tells about the object its token is bound to; a secret stays out of it."""
 
 
 def implicit_audiences(wanted: Sequence[str]) -> list[str] | None:
@@ -161,8 +163,9 @@ class TokenIssuer:
             if bound:
                 key = bound["name"] if field == "node" else f"{namespace}/{bound['name']}"
                 self._check_alive(storage, key, bound["uid"], shown)
-                extra[f"authentication.kubernetes.io/{field}-name"] = (bound["name"],)
-                extra[f"authentication.kubernetes.io/{field}-uid"] = (bound["uid"],)
+                if field in _SHOWN_BOUND:
+                    extra[f"authentication.kubernetes.io/{field}-name"] = (bound["name"],)
+                    extra[f"authentication.kubernetes.io/{field}-uid"] = (bound["uid"],)
         if claims.get("jti"):
             extra[_CREDENTIAL_ID] = (f"JTI={claims['jti']}",)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")

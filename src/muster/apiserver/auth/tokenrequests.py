@@ -41,6 +41,12 @@ async def create_token(ctx: Context, resource: Resource, name: str) -> Response:
     account = ctx.cluster.read("/serviceaccounts", object_key(namespace, name))
     if account is None:
         raise errors.not_found(resource, name)
+    given = request["metadata"]
+    if given.get("namespace", namespace) != namespace:
+        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if given.get("name", name) != name:
+        problem = invalid("metadata.name", given["name"], "must match the service account name if specified")
+        raise errors.invalid_object(row, name, [problem])
     spec = request.setdefault("spec", {})
     if spec.get("expirationSeconds") is None:
         spec["expirationSeconds"] = _DEFAULT_SECONDS
@@ -81,9 +87,8 @@ def _bound_object(ctx: Context, reference: Object | None, namespace: str, accoun
     kind, name, uid = reference.get("kind", ""), reference.get("name", ""), reference.get("uid", "")
     storage = _BOUND_KINDS.get(kind)
     if storage is None or reference.get("apiVersion") not in ("v1", ""):
-        raise errors.bad_request(
-            f"cannot bind token for serviceaccount to an object of type {reference.get('apiVersion')}, Kind={kind}"
-        )
+        group, _, version = str(reference.get("apiVersion") or "").rpartition("/")
+        raise errors.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     found = ctx.cluster.read(storage, name if kind == "Node" else object_key(namespace, name))
     if found is None:
         raise errors.not_found_named("", storage[1:], name)
@@ -92,8 +97,7 @@ def _bound_object(ctx: Context, reference: Object | None, namespace: str, accoun
             f"the UID in the bound object reference ({uid}) does not match the UID in record. "
             "The object might have been deleted and then recreated"
         )
-        message = f'Operation cannot be fulfilled on {storage[1:]} "{name}": {text}'
-        raise errors.ApiError(409, "Conflict", message, {"name": name, "kind": storage[1:]})
+        raise errors.conflict_named("", kind, name, text)
     if kind == "Pod" and found.get("spec", {}).get("serviceAccountName") != account["metadata"]["name"]:
         raise errors.bad_request(f"cannot bind token to pod {name} running with different service account name.")
     return BoundObject(kind, name, found["metadata"]["uid"])
