@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
 from muster.runtime.credentials import CredentialError, Credentials
-from muster.runtime.errors import KubeError, StatusError, Unauthorized, Unreachable, status_error
+from muster.runtime.errors import KubeError, NoCredential, StatusError, Unauthorized, Unreachable, status_error
 from muster.runtime.kubeconfig import ClientConfig
 from muster.runtime.verbs import JSON, Query, Verbs
 
@@ -86,6 +86,8 @@ class HttpClient(Verbs):
                 if error.retry_after is None or error.code not in (429, 503) or attempt >= THROTTLED_ATTEMPTS:
                     raise
                 await sleep(self._clock, min(error.retry_after, LONGEST_PAUSE) + backoff.next())
+            except NoCredential:
+                raise
             except Unreachable as error:
                 if attempt >= ATTEMPTS or not (idempotent or not error.sent):
                     raise
@@ -141,7 +143,7 @@ class HttpClient(Verbs):
             headers = [("Accept", JSON), ("User-Agent", self._agent), ("Accept-Encoding", "identity")]
             headers += await self._credentials.headers()
         except CredentialError as error:
-            raise Unreachable(self.server, str(error), sent=False) from error
+            raise NoCredential(self.server, str(error)) from error
         if body is not None:
             headers.append(("Content-Type", media))
         options: dict[str, Any] = {}

@@ -26,6 +26,13 @@ class Unreachable(KubeError):
         self.sent = sent
 
 
+class NoCredential(Unreachable):
+    """Nothing was sent, for want of a usable certificate, token or plugin; the message says which."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(server, reason, sent=False)
+
+
 class StatusError(KubeError):
     """The server answered with a failure. `reason` is Kubernetes' machine-readable word, e.g. `AlreadyExists`."""
 

@@ -1,0 +1,127 @@
+"""How to reach a cluster, and complaints that name file, context and field."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.kube import yaml
+from muster.runtime.kubeconfig import KubeconfigError, in_cluster_config, load_kubeconfig, parse_kubeconfig
+
+PLUGIN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "get-token"}
+
+
+def kubeconfig(cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None, **changes: Any) -> str:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "https://host:6443/", **(cluster or {})}}],
+        "users": [{"name": "u", "user": user or {}}],
+        "contexts": [
+            {"name": "one", "context": {"cluster": "c", "user": "u", "namespace": "ns"}},
+            {"name": "nobody", "context": {"cluster": "c"}},
+        ],
+        "current-context": "one",
+    }
+    return yaml.dump({**document, **changes})
+
+
+def test_the_current_context_is_read_with_everything_in_it() -> None:
+    pem = base64.b64encode(b"PEM").decode()
+    config = parse_kubeconfig(
+        kubeconfig(
+            {"certificate-authority-data": pem, "tls-server-name": "kubernetes", "proxy-url": "http://proxy:3128"},
+            {"client-certificate-data": pem, "client-key-data": pem, "token": "t", "as": "root", "as-groups": ["g1", "g2"]},
+        )
+    )
+    assert (config.server, config.ca, config.namespace) == ("https://host:6443", b"PEM", "ns")
+    assert (config.tls_server_name, config.proxy_url, config.insecure) == ("kubernetes", "http://proxy:3128", False)
+    assert (config.identity.cert, config.identity.key, config.identity.token) == (b"PEM", b"PEM", "t")
+    assert config.identity.impersonate == (("Impersonate-User", "root"), ("Impersonate-Group", "g1"), ("Impersonate-Group", "g2"))
+
+
+def test_another_context_may_be_asked_for_and_may_be_of_nobody() -> None:
+    config = parse_kubeconfig(kubeconfig(user={"token": "secret"}), "nobody")
+    assert config.identity.token == ""
+
+
+def test_no_secret_shows_in_a_description() -> None:
+    config = parse_kubeconfig(kubeconfig(user={"token": "sesame", "username": "u", "password": "hush"}))
+    assert "sesame" not in repr(config)
+    assert "hush" not in repr(config)
+
+
+def test_files_are_relative_to_the_kubeconfig_and_stay_files(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("CA")
+    path = tmp_path / "config"
+    path.write_text(kubeconfig({"certificate-authority": "ca.crt"}, {"tokenFile": "token", "exec": {**PLUGIN, "command": "./get"}}))
+    config = load_kubeconfig(path)
+    assert config.ca == tmp_path / "ca.crt"
+    assert config.identity.token_file == tmp_path / "token"
+    assert config.identity.exec_plugin is not None
+    assert config.identity.exec_plugin.command == str(tmp_path / "get")
+
+
+def test_several_files_are_merged_and_the_first_one_counts(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    first.write_text(yaml.dump({"current-context": "one", "users": [{"name": "u", "user": {"token": "first"}}]}))
+    second.write_text(kubeconfig(user={"token": "second"}))
+    config = load_kubeconfig(environ={"KUBECONFIG": f"{first}:{tmp_path / 'missing'}:{second}"})
+    assert config.identity.token == "first"
+    assert config.server == "https://host:6443"
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "expected"),
+    [
+        (kubeconfig(), "two", "f: context: 'two' does not exist; there are nobody, one"),
+        (kubeconfig(**{"current-context": ""}), "", "f: current-context: not set, and no context was asked for"),
+        (kubeconfig(clusters=[]), "", "f: context 'one': cluster: 'c' does not exist; there are none"),
+        (kubeconfig({"server": "host:6443"}), "", "f: cluster 'c': server: 'host:6443' is not an http or https URL"),
+        (kubeconfig({"certificate-authority-data": "%"}), "", "f: cluster 'c': certificate-authority-data: not valid base64"),
+        (kubeconfig({"certificate-authority": "/nowhere"}), "", "f: cluster 'c': certificate-authority: /nowhere: no such file"),
+        (
+            kubeconfig({"insecure-skip-tls-verify": True, "certificate-authority-data": "QQ=="}),
+            "",
+            "f: cluster 'c': insecure-skip-tls-verify: may not be combined with a certificate authority",
+        ),
+        (
+            kubeconfig({"proxy-url": "socks5://p:1"}),
+            "",
+            "f: cluster 'c': proxy-url: only http and https proxies are supported",
+        ),
+        (
+            kubeconfig(user={"client-certificate-data": "QQ=="}),
+            "",
+            "f: user 'u': client-key: client-certificate and client-key must be given together",
+        ),
+        (kubeconfig(user={"token": 5}), "", "f: user 'u': token: must be a string"),
+        (kubeconfig(user={"exec": {**PLUGIN, "command": ""}}), "", "f: user 'u': exec: command: not set"),
+        (
+            kubeconfig(user={"exec": {**PLUGIN, "apiVersion": "v9"}}),
+            "",
+            "f: user 'u': exec: apiVersion: 'v9' is not supported; expected client.authentication.k8s.io/v1 or "
+            "client.authentication.k8s.io/v1beta1",
+        ),
+        (kubeconfig(user={"auth-provider": {}}), "", "f: user 'u': auth-provider: was removed from Kubernetes; use exec"),
+        ("[]", "", "f: not a kubeconfig: expected a map"),
+        ("a: [", "", "f: yaml: line 2: did not find expected node content"),
+    ],
+)
+def test_a_complaint_names_the_place(text: str, context: str, expected: str) -> None:
+    with pytest.raises(KubeconfigError) as refused:
+        parse_kubeconfig(text, context, source="f")
+    assert str(refused.value) == expected
+
+
+def test_a_pod_finds_its_cluster(tmp_path: Path) -> None:
+    for name, content in (("token", "t"), ("ca.crt", "CA"), ("namespace", "mine\n")):
+        (tmp_path / name).write_text(content)
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    config = in_cluster_config(tmp_path, environ)
+    assert (config.server, config.namespace, config.identity.token_file) == ("https://[fd00::1]:443", "mine", tmp_path / "token")
+    with pytest.raises(KubeconfigError, match="KUBERNETES_SERVICE_HOST"):
+        in_cluster_config(tmp_path, {})
+    with pytest.raises(KubeconfigError, match="is the service account's token mounted"):
+        in_cluster_config(tmp_path / "empty", environ)
