@@ -4,15 +4,19 @@ Given an object as it was read and the same object with fields replaced, the dif
 received document, and the merge patch between the two documents is what gets sent. A merge patch replaces lists whole, so list
 elements are paired first, keyed lists by their keys and others by equality and then by place, and each pair is laid over the
 element as received. Invariant: applying the patch to what was received gives a document that decodes to the changed object and in
-which every unknown field of every surviving object and element is still there.
+which every unknown field of every surviving object and element is still there. Merge patches cannot say `null`: a change that
+puts one into a free-form part has to be written by update or server-side apply.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
-from muster.api.resource import Document, Resource, known_fields
+import msgspec
+
+from muster.api.resource import Document, Record, Resource, default_of, known_fields
 from muster.api.structural import object_schema
 
 _R = TypeVar("_R", bound=Resource)
@@ -26,45 +30,58 @@ def merge_patch(before: _R, after: _R) -> Document:
 
 def changed_document(before: _R, after: _R) -> Document:
     """What `before` was read from, with the known fields of `after`."""
-    schema = object_schema(type(before))
-    document: Document = _overlay(before.document(), known_fields(before), known_fields(after), schema)
-    return document
+    return _overlay_record(before.document(), before, after)
 
 
-def _overlay(received: Any, old: Any, new: Any, schema: Mapping[str, Any]) -> Any:
-    if old == new:
-        return received
-    if isinstance(received, dict) and isinstance(old, dict) and isinstance(new, dict):
-        return _overlay_object(received, old, new, schema)
-    if isinstance(received, list) and isinstance(old, list) and isinstance(new, list) and len(received) == len(old):
-        return _overlay_list(received, old, new, schema)
-    return new
+def _overlay(received: Any, old: Any, new: Any, keys: tuple[str, ...]) -> Any:
+    if isinstance(new, Record) and type(old) is type(new) and isinstance(received, dict):
+        return _overlay_record(received, old, new)
+    if isinstance(new, Mapping) and isinstance(old, Mapping) and isinstance(received, dict):
+        return {name: _overlay(received.get(name), old.get(name), value, ()) for name, value in new.items()}
+    if isinstance(new, tuple) and isinstance(old, tuple) and isinstance(received, list) and len(received) == len(old):
+        return _overlay_list(received, old, new, keys)
+    return known_fields(new)
 
 
-def _overlay_object(received: Document, old: Document, new: Document, schema: Mapping[str, Any]) -> Document:
-    result = {name: value for name, value in received.items() if name in new or name not in old}
-    properties = schema.get("properties") or {}
-    for name, value in new.items():
-        below = properties.get(name) or schema.get("additionalProperties") or {}
-        result[name] = _overlay(received.get(name), old.get(name, _ABSENT), value, below) if name in received else value
+def _overlay_record(received: Document, old: Record, new: Record) -> Document:
+    result = dict(received)
+    lists = _keys_of_lists(type(new))
+    for field in msgspec.structs.fields(type(new)):
+        name, before, after = field.encode_name, getattr(old, field.name), getattr(new, field.name)
+        if before == after:
+            continue
+        to_default = not field.required and after == default_of(field)
+        if to_default and not isinstance(after, Record):
+            result.pop(name, None)
+            continue
+        result[name] = _overlay(received.get(name), before, after, lists.get(name, ()))
+        if to_default and not result[name]:
+            del result[name]
     return result
 
 
-def _overlay_list(received: list[Any], old: list[Any], new: list[Any], schema: Mapping[str, Any]) -> list[Any]:
-    below = schema.get("items") or {}
-    partners = _partners(old, new, schema.get("x-kubernetes-list-map-keys"), below)
+@cache
+def _keys_of_lists(cls: type[Record]) -> Mapping[str, tuple[str, ...]]:
+    properties: Mapping[str, Any] = object_schema(cls).get("properties", {})
+    return {name: tuple(below.get("x-kubernetes-list-map-keys", ())) for name, below in properties.items()}
+
+
+def _overlay_list(received: list[Any], old: tuple[Any, ...], new: tuple[Any, ...], keys: tuple[str, ...]) -> list[Any]:
     return [
-        value if index is None else _overlay(received[index], old[index], value, below)
-        for value, index in zip(new, partners, strict=True)
+        known_fields(value) if index is None else _overlay_element(received[index], old[index], value)
+        for value, index in zip(new, _partners(old, new, keys), strict=True)
     ]
 
 
-def _partners(old: list[Any], new: list[Any], keys: list[str] | None, below: Mapping[str, Any]) -> list[int | None]:
+def _overlay_element(received: Any, old: Any, new: Any) -> Any:
+    return received if old == new else _overlay(received, old, new, ())
+
+
+def _partners(old: tuple[Any, ...], new: tuple[Any, ...], keys: tuple[str, ...]) -> list[int | None]:
     """For each new element the index of the old one it continues."""
     if keys:
-        defaults = {key: (below["properties"].get(key) or {}).get("default") for key in keys}
-        places = {_identity(element, defaults): index for index, element in enumerate(old)}
-        return [places.get(_identity(element, defaults)) for element in new]
+        places = {_identity(element, keys): index for index, element in enumerate(old)}
+        return [places.get(_identity(element, keys)) for element in new]
     free = list(range(len(old)))
     partners: list[int | None] = []
     for element in new:
@@ -78,8 +95,9 @@ def _partners(old: list[Any], new: list[Any], keys: list[str] | None, below: Map
     return partners
 
 
-def _identity(element: Any, defaults: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(element.get(key, value) for key, value in defaults.items())
+def _identity(element: Record, keys: tuple[str, ...]) -> tuple[Any, ...]:
+    wire_names = {field.encode_name: field.name for field in msgspec.structs.fields(type(element))}
+    return tuple(getattr(element, wire_names[key]) for key in keys)
 
 
 def _difference(old: Document, new: Document) -> Document:

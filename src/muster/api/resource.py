@@ -187,7 +187,8 @@ def _name_in(wire: bytes) -> tuple[str, str]:
         return "", ""
 
 
-def _default_of(field: msgspec.structs.FieldInfo) -> Any:
+def default_of(field: msgspec.structs.FieldInfo) -> Any:
+    """The default of a field that has one."""
     factory = field.default_factory
     return field.default if factory is msgspec.NODEFAULT else factory()
 
@@ -198,7 +199,7 @@ def known_fields(value: Any) -> Any:
         document: Document = {}
         for field in msgspec.structs.fields(type(value)):
             item = getattr(value, field.name)
-            if field.required or item != _default_of(field):
+            if field.required or item != default_of(field):
                 document[field.encode_name] = known_fields(item)
         return document
     if isinstance(value, tuple):

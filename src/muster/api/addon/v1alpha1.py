@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 
 from muster.api.cluster.v1alpha1 import RolloutStrategy
-from muster.api.markers import LABEL, Base64, Int64, NonEmpty, default, keyed_by, length, one_of, pattern
+from muster.api.markers import LABEL, REQUIRED, Base64, Int64, NonEmpty, default, keyed_by, length, one_of, pattern
 from muster.api.meta import Conditions, NodePlacement, ResourceRequirements
 from muster.api.resource import Column, Record, Resource, ResourceType, condition_column
 from muster.api.work.v1 import ManifestWorkSpec
@@ -173,9 +173,9 @@ class RegistrationConfig(Record):
 
 
 class ConfigReference(ConfigGroupResource):
-    """A configuration, as wanted and as applied on the cluster."""
+    """A configuration, as wanted and as applied on the cluster; objects converted from v1beta1 may lack the name."""
 
-    name: NonEmpty
+    name: Annotated[NonEmpty, REQUIRED] = ""
     namespace: str = ""
     last_observed_generation: Int64 = 0
     desired_config: ConfigSpecHash | None = None
