@@ -25,7 +25,7 @@ from muster.apiserver.presentation import list_metadata, present_all, respond_li
 from muster.apiserver.reads import read_page
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import Query, list_options
-from muster.apiserver.writes import Written, commit, is_finished, remove, respond_written
+from muster.apiserver.writes import Written, commit, is_finished, may_be_behind, remove, respond_written
 from muster.http import Response
 from muster.kube import fielderrors
 from muster.store.api import Conflict, Entry
@@ -108,12 +108,19 @@ async def delete_object(ctx: Context, resource: Resource, namespace: str, name: 
     if resource.storage == "/namespaces" and name in UNDELETABLE_NAMESPACES:
         raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
     store = ctx.cluster.store
+    newest = False
     for _ in range(32):
         head = store.head(ctx.cluster.name, resource.storage, object_key(namespace, name))
-        if head is None:
-            raise errors.not_found(resource, name)
-        old = await from_stored(resource, head)
-        _check_preconditions(resource, old, options)
+        try:
+            if head is None:
+                raise errors.not_found(resource, name)
+            old = await from_stored(resource, head)
+            _check_preconditions(resource, old, options)
+        except errors.ApiError as problem:
+            if newest or not await may_be_behind(ctx, problem):
+                raise
+            newest = True
+            continue
         operation = Operation("DELETE", None, old, options.dry_run, options.raw)
         await ctx.cluster.admission.mutate(ctx, resource, operation)
         await ctx.cluster.admission.validate(ctx, resource, operation)

@@ -212,6 +212,17 @@ def _head(ctx: Context, resource: Resource, name: str) -> Entry | None:
     return ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(namespace, name))
 
 
+async def may_be_behind(ctx: Context, problem: errors.ApiError) -> bool:
+    """Whether a refusal may come from not having seen yet what another server on the same database did; if so, it has been seen
+    when this returns, and the question is worth asking again."""
+    store = ctx.cluster.store
+    if problem.code not in (404, 409):
+        return False
+    before = store.revision
+    await store.synced()
+    return store.revision > before
+
+
 async def update_object(
     ctx: Context,
     resource: Resource,
@@ -223,13 +234,20 @@ async def update_object(
 ) -> Written:
     """Change an existing object: `change` gets the current one (with `check_pin` to look at, else as a private copy) and returns
     the wanted one."""
+    newest = False
     for _ in range(_UPDATE_TRIES):
         head = _head(ctx, resource, name)
-        if head is None:
-            raise errors.not_found(resource, name)
-        old = await from_stored(resource, head)
-        new = change(old if check_pin else orjson.loads(orjson.dumps(old)))
-        pinned = _check_preconditions(resource, name, new, old, check_pin)
+        try:
+            if head is None:
+                raise errors.not_found(resource, name)
+            old = await from_stored(resource, head)
+            new = change(old if check_pin else orjson.loads(orjson.dumps(old)))
+            pinned = _check_preconditions(resource, name, new, old, check_pin)
+        except errors.ApiError as problem:
+            if newest or not await may_be_behind(ctx, problem):
+                raise
+            newest = True
+            continue
         try:
             return await _update_once(ctx, resource, head, old, new, options, booking)
         except Conflict:

@@ -20,7 +20,12 @@ _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 class NamespaceLifecycle:
     async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object | None:
         if operation.name == "CREATE" and resource.storage not in _ALLOWED_WITHOUT_NAMESPACE:
-            check_place(ctx, resource, operation.new["metadata"].get("name", "") if operation.new else "")
+            name = operation.new["metadata"].get("name", "") if operation.new else ""
+            try:
+                check_place(ctx, resource, name)
+            except errors.ApiError:  # another server on the same database may have made the namespace a moment ago
+                await ctx.cluster.store.synced()
+                check_place(ctx, resource, name)
         return operation.new
 
 
