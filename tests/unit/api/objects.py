@@ -23,7 +23,7 @@ POOL = (
     *("arn:aws:eks:us-west-2:123456789012:cluster/hub", "arn:aws:eks:eu-north-1:210987654321:cluster/spoke-1"),
 )
 _TIMES = ("2024-02-29T12:00:00Z", "2031-01-01T00:00:00.123456789Z", "1999-12-31T23:59:59+02:00")
-_BYTES = ("", "aGVsbG8=", "AAECAw==")
+_BYTES = ("aGVsbG8=", "AAECAw==")
 _FORMATS = {"date-time": _TIMES, "byte": _BYTES}
 _BITS = {"int32": 31, "int64": 63}
 _ALPHABET = 'abcXYZ019 -_./:{}"\\äß語😀'

@@ -99,8 +99,8 @@ def _read(text: str) -> Document | None:
 
 
 def _to_default_config(config: Document) -> Document:
-    config = dict(config)
-    return {**config, **(config.pop("defaultConfig", None) or {"name": NO_DEFAULT_CONFIG})}
+    rest = {field: value for field, value in config.items() if field != "defaultConfig"}
+    return {**rest, **(config.get("defaultConfig") or {"name": NO_DEFAULT_CONFIG})}
 
 
 def _to_supported_config(config: Document) -> Document:
