@@ -1,6 +1,6 @@
 """What the server acknowledged survives `kill -9` and a full disk, and watchers miss nothing.
 
-MUSTER_KILLS says how often the server is killed (5 unless told; the recorded run of docs/embedded.md used 50).
+MUSTER_KILLS says how often the server is killed (5 unless told; 50 in the long run).
 """
 
 from __future__ import annotations
