@@ -15,7 +15,16 @@ import orjson
 import pytest
 
 from muster.runtime.client import HttpClient
-from muster.runtime.errors import AlreadyExists, KubeError, NoCredential, NotFound, ServerFailure, TooManyRequests, Unreachable
+from muster.runtime.errors import (
+    AlreadyExists,
+    Expired,
+    KubeError,
+    NoCredential,
+    NotFound,
+    ServerFailure,
+    TooManyRequests,
+    Unreachable,
+)
 from muster.runtime.kubeconfig import ClientConfig, ExecPlugin, Identity
 from muster.runtime.resource import CONFIG_MAPS, SECRETS
 from tests.support.fake_clock import FakeClock
@@ -377,3 +386,10 @@ async def test_a_watch_raises_the_error_that_the_server_sends_in_it() -> None:
                 await follow()
             assert seen == ["ADDED"]
     assert server.received[0].path.endswith("watch=true&allowWatchBookmarks=true&resourceVersion=5&timeoutSeconds=60")
+
+
+async def test_a_watch_from_a_revision_that_is_gone_is_refused_as_expired() -> None:
+    with HttpsServer(lambda request: status(410, "Expired", "too old resource version: 1 (9)")) as server:
+        async with client_of(config(server)) as client:
+            with pytest.raises(Expired):
+                await anext(client.watch(CONFIG_MAPS, "default", resource_version="1"))

@@ -31,6 +31,10 @@ async def running(*informers: Informer[Any] | Informers) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def value_of(snapshot: Snapshot | None, key: str) -> str | None:
+    return snapshot.data["data"].get(key) if snapshot else None
+
+
 class Log:
     """Collects what an informer writes."""
 
@@ -61,7 +65,7 @@ async def test_the_cache_holds_what_was_there_and_follows_what_happens(client: I
     await client.create(CONFIG_MAPS, config_map("before", k="1"))
     informer: Informer[Snapshot] = Informer(client, CONFIG_MAPS, "default")
     seen: list[tuple[str | None, str | None]] = []
-    informer.on_change(lambda old, new: seen.append((old and old.data["data"].get("k"), new and new.data["data"].get("k"))))
+    informer.on_change(lambda old, new: seen.append((value_of(old, "k"), value_of(new, "k"))))
     async with running(informer):
         await informer.synced()
         before = informer.cache.named("before", "default")
@@ -211,7 +215,7 @@ async def test_a_slow_handler_skips_versions_but_never_the_last_and_delays_nobod
 
     async def take_time(old: Snapshot | None, new: Snapshot | None) -> None:
         await gate.wait()
-        slow.append((old and old.data["data"]["n"], new and new.data["data"]["n"]))
+        slow.append((value_of(old, "n"), value_of(new, "n")))
 
     subscription = informer.subscribe(take_time)
     informer.on_change(lambda old, new: quick.append(new.data["data"]["n"] if new else "-"))
