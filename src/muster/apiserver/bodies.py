@@ -121,7 +121,8 @@ def _check_type(ctx: Context, resource: Resource, obj: Object) -> None:
             raise errors.cannot_decode(resource, f"Object 'apiVersion' is missing in '{text}'")
     version, kind = version or resource.api_version, kind or resource.kind
     if (version, kind) != (resource.api_version, resource.kind):
-        name = str((obj.get("metadata") or {}).get("name") or "")
+        meta = obj.get("metadata")
+        name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
         raise _other_type(ctx, resource, version, kind, name)
 
 
