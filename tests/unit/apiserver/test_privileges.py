@@ -1,9 +1,14 @@
 """Nobody gets further than their permissions reach: detours an attacker would try, each answered as kube-apiserver answers it."""
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from muster.apiserver.aggregation.remote import identity_fields
 from muster.apiserver.auth.access import Access
@@ -11,9 +16,10 @@ from muster.apiserver.auth.identity import AUTHENTICATED, User
 from muster.apiserver.auth.impersonation import impersonated
 from muster.apiserver.auth.rbac import Decision
 from muster.apiserver.client import DirectClient, object_path
+from muster.apiserver.controllers.certificates import signing_problem
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer
-from muster.http import Headers, Request
+from muster.http import Headers, Request, Response
 from muster.http.message import Connection
 
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -142,3 +148,70 @@ def test_names_in_headers_are_utf8_both_ways() -> None:
     asking = Headers([(b"impersonate-user", "Łukasz".encode()), (b"impersonate-group", "grupa ł".encode())])
     acting = impersonated(MALLORY, Request("GET", "/", asking, request.connection, received=0.0), lambda user, what: Decision(True))
     assert (acting.name, acting.groups) == ("Łukasz", ("grupa ł", AUTHENTICATED))
+
+
+async def test_a_path_with_empty_segments_does_not_reach_a_remote_server_as_if_it_were_discovery(
+    server: ApiServer, mallory: DirectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Remote:
+        group, version, name, available = "far.example.com", "v1", "v1.far.example.com", True
+
+        def address(self) -> tuple[str, int]:
+            raise AssertionError("the remote server was about to be asked")
+
+    aggregator = server.clusters["default"].aggregator
+    monkeypatch.setitem(aggregator.remotes, ("far.example.com", "v1"), Remote())
+    for path in ("/apis/far.example.com/v1//namespaces/x/secrets", "/apis/far.example.com/v1/namespaces//secrets"):
+        answer = await mallory.send("GET", path)
+        assert isinstance(answer, Response)
+        assert answer.status in (403, 404)
+
+
+def node_request(
+    common_names: Sequence[str], signer: str, usages: Sequence[str], names: Sequence[x509.GeneralName] = ()
+) -> dict[str, Any]:
+    subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes")]
+    subject += [x509.NameAttribute(NameOID.COMMON_NAME, name) for name in common_names]
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    made = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    pem = made.public_bytes(serialization.Encoding.PEM)
+    return {"signerName": f"kubernetes.io/{signer}", "usages": list(usages), "request": base64.b64encode(pem).decode()}
+
+
+CLIENT_USAGES = ("digital signature", "client auth")
+SERVING_USAGES = ("digital signature", "key encipherment", "server auth")
+LOCALHOST = x509.DNSName("localhost")
+
+
+@pytest.mark.parametrize(
+    ("request_", "problem"),
+    [
+        (node_request(["system:node:a"], "kube-apiserver-client-kubelet", CLIENT_USAGES), ""),
+        (
+            node_request(["system:node:a", "admin"], "kube-apiserver-client-kubelet", CLIENT_USAGES),
+            "subject common name does not begin with system:node:",
+        ),
+        (
+            node_request(["system:node:a"], "kube-apiserver-client-kubelet", CLIENT_USAGES, [LOCALHOST]),
+            "DNS subjectAltNames are not allowed",
+        ),
+        (
+            node_request(["system:node:a"], "kube-apiserver-client-kubelet", ["client auth"]),
+            "usages did not match [client auth digital signature key encipherment]",
+        ),
+        (node_request(["system:node:a"], "kubelet-serving", SERVING_USAGES, [LOCALHOST]), ""),
+        (node_request(["system:node:a"], "kubelet-serving", SERVING_USAGES), "DNS or IP subjectAltName is required"),
+        (
+            node_request(["kubernetes"], "kubelet-serving", SERVING_USAGES, [LOCALHOST]),
+            "subject common name does not begin with system:node:",
+        ),
+        (
+            node_request(["u"], "kube-apiserver-client", ["client auth", "server auth"]),
+            "invalid usage for client certificate: server auth",
+        ),
+    ],
+)
+def test_the_signers_of_nodes_sign_for_nodes_only(request_: dict[str, Any], problem: str) -> None:
+    assert signing_problem(request_) == problem

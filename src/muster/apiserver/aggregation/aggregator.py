@@ -72,7 +72,7 @@ class Aggregator:
     async def serve(self, ctx: Context) -> Response | StreamResponse | Takeover | None:
         path = split_cluster(ctx.request.raw_path)[1]
         remote = self.covering(path)
-        if remote is None:
+        if remote is None or _is_odd(ctx, path):
             return None
         try:
             if not remote.available:
@@ -98,6 +98,12 @@ class Aggregator:
         if not isinstance(answer, Takeover) and not any(name.lower() == "cache-control" for name, _ in answer.headers):
             answer.headers = [*answer.headers, _NO_CACHE]
         return answer
+
+
+def _is_odd(ctx: Context, path: str) -> bool:
+    """A path below a group version that is no resource's (empty segments) was authorized as if it were discovery; the other
+    server might read it as an object."""
+    return not ctx.attributes.is_resource and path.rstrip("/").count("/") > 3
 
 
 def sent_on(headers: Headers) -> Fields:

@@ -186,8 +186,9 @@ _ALLOWED = Decision(True)
 
 
 def _common_name(certificate: x509.Certificate) -> str:
+    """Of several the last, as Go reads it: servers behind this one must not see somebody else."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if names else ""
+    return str(names[-1].value) if names else ""
 
 
 def _issued_by(authority: CertificateAuthority, certificate: x509.Certificate) -> bool:

@@ -29,8 +29,12 @@ KUBELET_SERVING = "kubernetes.io/kubelet-serving"
 LEGACY = "kubernetes.io/legacy-unknown"
 _CLIENT_USAGES = frozenset({"client auth", "digital signature", "key encipherment"})
 _SERVING_USAGES = frozenset({"server auth", "digital signature", "key encipherment"})
-_ALLOWED = {CLIENT: _CLIENT_USAGES, KUBELET_CLIENT: _CLIENT_USAGES, KUBELET_SERVING: _SERVING_USAGES, LEGACY: None}
-_REQUIRED = {CLIENT: "client auth", KUBELET_CLIENT: "client auth", KUBELET_SERVING: "server auth", LEGACY: None}
+_NODE_USAGES = {KUBELET_CLIENT: _CLIENT_USAGES, KUBELET_SERVING: _SERVING_USAGES}
+_SIGNERS = frozenset({CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY})
+_NAMES_REFUSED: dict[str, dict[type[x509.GeneralName], str]] = {
+    KUBELET_CLIENT: {x509.DNSName: "DNS", x509.RFC822Name: "Email", x509.IPAddress: "IP", x509.UniformResourceIdentifier: "URI"},
+    KUBELET_SERVING: {x509.RFC822Name: "Email", x509.UniformResourceIdentifier: "URI"},
+}
 _EXTENDED = {"client auth": CLIENT_AUTH, "server auth": SERVER_AUTH}
 _LIFETIME = timedelta(days=365)
 _PENDING_FOR, _SETTLED_FOR = timedelta(hours=24), timedelta(hours=1)
@@ -68,9 +72,9 @@ class CertificateController:
     async def _approve(self, cluster: Cluster, csr: Object) -> None:
         """Nodes may get their client certificate without a person, if RBAC says so."""
         spec = csr["spec"]
-        if spec["signerName"] != KUBELET_CLIENT or not _is_node_request(spec):
+        if spec["signerName"] != KUBELET_CLIENT or _node_problem(_request(spec), spec):
             return
-        subresource = "selfnodeclient" if _subject(spec) == spec.get("username") else "nodeclient"
+        subresource = "selfnodeclient" if _subject(_request(spec)) == spec.get("username") else "nodeclient"
         attributes = Attributes("create", "certificates.k8s.io", "*", "certificatesigningrequests", subresource)
         user = User(spec.get("username", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()))
         if not cluster.access.authorize(user, attributes).allowed:
@@ -81,7 +85,7 @@ class CertificateController:
     async def _sign(self, cluster: Cluster, csr: Object, now: datetime) -> None:
         spec = csr["spec"]
         signer = spec["signerName"]
-        if signer not in _ALLOWED:
+        if signer not in _SIGNERS:
             return
         problem = signing_problem(spec)
         if problem:
@@ -135,43 +139,52 @@ def _request(spec: Object) -> x509.CertificateSigningRequest:
     return x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
 
 
-def _subject(spec: Object) -> str:
-    names = _request(spec).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if names else ""
+def _subject(request: x509.CertificateSigningRequest) -> str:
+    """The common name; of several the last, as Go reads it."""
+    names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[-1].value) if names else ""
 
 
 def _organizations(request: x509.CertificateSigningRequest) -> list[str]:
     return [str(part.value) for part in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
 
 
-def _is_node_request(spec: Object) -> bool:
-    request = _request(spec)
-    return (
-        _organizations(request) == ["system:nodes"]
-        and _subject(spec).startswith("system:node:")
-        and not list(_alternative_names(request))
-        and set(spec.get("usages") or ()) <= _CLIENT_USAGES
-    )
+def _node_problem(request: x509.CertificateSigningRequest, spec: Object) -> str:
+    """Why this is no request of a node for its client or serving certificate, or ""."""
+    signer, usages = spec["signerName"], set(spec.get("usages") or ())
+    names = list(_alternative_names(request))
+    if _organizations(request) != ["system:nodes"]:
+        return "subject organization is not system:nodes"
+    if signer == KUBELET_SERVING and not any(isinstance(name, x509.DNSName | x509.IPAddress) for name in names):
+        return "DNS or IP subjectAltName is required"
+    for kind, shown in _NAMES_REFUSED[signer].items():
+        if any(isinstance(name, kind) for name in names):
+            return f"{shown} subjectAltNames are not allowed"
+    if not _subject(request).startswith("system:node:"):
+        return "subject common name does not begin with system:node:"
+    wanted = _NODE_USAGES[signer]
+    if usages not in (wanted, wanted - {"key encipherment"}):
+        return f"usages did not match [{' '.join(sorted(wanted))}]"
+    return ""
 
 
 def signing_problem(spec: Object) -> str:
     """Why the signer must refuse an approved request, or ""."""
-    signer, usages = spec["signerName"], set(spec.get("usages") or ())
-    allowed, needed = _ALLOWED[signer], _REQUIRED[signer]
+    signer, usages = spec["signerName"], spec.get("usages") or ()
     try:
         request = _request(spec)
     except ValueError as error:
         return f"unable to parse csr: {error}"
     if not request.is_signature_valid:
         return "the request's signature does not match its key"
-    if allowed is not None and not usages <= allowed:
-        return f"invalid usage for client certificate: {', '.join(sorted(usages - allowed))}"
-    if needed is not None and needed not in usages:
-        return f'usages did not contain "{needed}"'
-    if signer == KUBELET_CLIENT and not _is_node_request(spec):
-        return "subject organization is not system:nodes"
-    if signer == KUBELET_SERVING and _organizations(request) != ["system:nodes"]:
-        return "subject organization is not system:nodes"
+    if signer in _NODE_USAGES:
+        return _node_problem(request, spec)
+    if signer == CLIENT:
+        odd = next((usage for usage in usages if usage not in _CLIENT_USAGES), None)
+        if odd is not None:
+            return f"invalid usage for client certificate: {odd}"
+        if "client auth" not in usages:
+            return "missing required usage for client certificate: client auth"
     return ""
 
 
