@@ -26,6 +26,9 @@ HEADERS = ("content-type", "warning", "retry-after", "cache-control", "location"
 _VARIABLE = re.compile(r"\$\{([\w.]+)\}")
 _SHORT = re.compile(r"^(?:(?P<group>[\w.${}-]+/\w+):)?(?P<rest>.*)$")
 
+_CLIENT_LOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ ")
+"""Lines kubectl's client library logs for itself, with times and process numbers; whether they come is a race."""
+
 
 class CaseFailed(AssertionError):
     """A step could not be carried out at all."""
@@ -210,7 +213,8 @@ class Run:
 
     def _kubectl_text(self, text: str) -> list[str]:
         directory = str(self.cluster.kubeconfig.parent)
-        lines = self.mask.prose(text.replace(directory, "<dir>")).splitlines()
+        said = "".join(line for line in text.splitlines(keepends=True) if not _CLIENT_LOG.match(line))
+        lines = self.mask.prose(said.replace(directory, "<dir>")).splitlines()
         return [_GAP.sub("  ", _AGE.sub("<age>", line)).rstrip() for line in lines]
 
     def _arrived(self, step: Arrived) -> None:

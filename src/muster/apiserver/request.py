@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.errors import bad_request, bad_revision, invalid_options
 from muster.kube import fielderrors
+from muster.kube.fielderrors import FieldError
 
 CLUSTER_PREFIX = "/clusters/"
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
@@ -161,37 +162,48 @@ def list_options(query: Query, watch: bool) -> ListOptions:
     return options
 
 
+_MATCH = "resourceVersionMatch"
+_NEWER = "NotOlderThan"
+
+
 def _check_list_options(options: ListOptions, watch: bool) -> None:
     """The rules on resourceVersionMatch and sendInitialEvents, in the order and words clients know."""
+    problems = _watch_problems(options) if watch else _list_problems(options)
+    if problems:
+        raise invalid_options("ListOptions", problems)
+
+
+def _watch_problems(options: ListOptions) -> list[FieldError]:
+    match, initial = options.match, options.send_initial_events
+    if initial is None and not match and options.resource_version in ("", "0"):
+        match, initial = _NEWER, True  # What a watch from the current state amounts to.
+    problems = []
+    if initial is not None and match != _NEWER:
+        problems.append(fielderrors.forbidden(_MATCH, f"sendInitialEvents requires setting resourceVersionMatch to {_NEWER}"))
+    if match and initial is None:
+        text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        problems.append(fielderrors.forbidden(_MATCH, text))
+    if match and match != _NEWER:
+        problems.append(fielderrors.not_supported(_MATCH, match, [_NEWER]))
+    if match and options.continuation:
+        problems.append(fielderrors.forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+    return problems
+
+
+def _list_problems(options: ListOptions) -> list[FieldError]:
     match, version = options.match, options.resource_version
-    field = "resourceVersionMatch"
-    errors = []
-    if watch:
-        if options.send_initial_events is None:
-            if match:
-                errors.append(
-                    fielderrors.forbidden(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-                )
-        elif match != "NotOlderThan":
-            errors.append(fielderrors.forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
-            if match:
-                errors.append(fielderrors.not_supported(field, match, ["NotOlderThan"]))
-        if options.continuation:
-            errors.append(fielderrors.forbidden("continue", "continue is forbidden for watch"))
-    else:
-        if options.send_initial_events is not None:
-            errors.append(fielderrors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-        if match:
-            if options.continuation:
-                errors.append(fielderrors.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
-            if not version:
-                errors.append(fielderrors.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
-            if match not in ("Exact", "NotOlderThan"):
-                errors.append(fielderrors.not_supported(field, match, ["Exact", "NotOlderThan", ""]))
-            elif match == "Exact" and version == "0":
-                errors.append(fielderrors.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
-    if errors:
-        raise invalid_options("ListOptions", errors)
+    problems = []
+    if match and not version:
+        problems.append(fielderrors.forbidden(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+    if match and options.continuation:
+        problems.append(fielderrors.forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+    if match not in ("", "Exact", _NEWER):
+        problems.append(fielderrors.not_supported(_MATCH, match, ["Exact", _NEWER, ""]))
+    if match == "Exact" and version == "0":
+        problems.append(fielderrors.forbidden(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if options.send_initial_events is not None:
+        problems.append(fielderrors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return problems
 
 
 @dataclass(slots=True)

@@ -95,6 +95,11 @@ def _row_cells(columns: Sequence[Column], entry: Entry, value: bytes, now: datet
     return b",".join([piece if isinstance(piece, bytes) else piece.render(now) for piece in cached[1]])
 
 
+def check_inclusion(include: str) -> None:
+    if include not in ("", "None", "Metadata", "Object"):
+        raise unknown_inclusion(include)
+
+
 def table_bytes(
     resource: Resource,
     entries: Sequence[Entry],
@@ -106,8 +111,7 @@ def table_bytes(
     headers: bool = True,
 ) -> bytes:
     """A Table of these entries; `include` is None, Metadata (default) or Object."""
-    if include not in ("", "None", "Metadata", "Object"):
-        raise unknown_inclusion(include)
+    check_inclusion(include)
     columns = resource.columns
     partial = b'"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":' % version.encode()
     rows = []

@@ -23,7 +23,7 @@ from muster.apiserver.presentation import partial_metadata, present, present_all
 from muster.apiserver.reads import await_revision
 from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import ListOptions, list_options
-from muster.apiserver.tables import table_bytes
+from muster.apiserver.tables import check_inclusion, table_bytes
 from muster.http import StreamResponse, StreamWriter, frame
 from muster.store.api import Compacted, Entry, Event, Listener, Subscription
 
@@ -41,6 +41,8 @@ async def watch(ctx: Context, resource: Resource) -> StreamResponse:
     format = negotiate(ctx.accept)
     if format.media == YAML:
         raise errors.not_acceptable(WATCHED)
+    if format.transform == "Table":
+        check_inclusion(ctx.query.get("includeObject"))
     options = list_options(ctx.query, watch=True)
     wanted = build_filter(resource, options)
     if options.send_initial_events and options.revision:
