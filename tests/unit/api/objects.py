@@ -30,10 +30,11 @@ _ALPHABET = 'abcXYZ019 -_./:{}"\\äß語😀'
 
 
 class Maker:
-    """Draws objects from one source of randomness; free-form parts hold nulls unless told otherwise."""
+    """Draws objects from one source of randomness; free-form parts hold nulls, and strings may be empty, unless told otherwise."""
 
-    def __init__(self, seed: int, nulls: bool = True) -> None:
+    def __init__(self, seed: int, nulls: bool = True, empty: bool = True) -> None:
         self.random = Random(seed)
+        self.least = 0 if empty else 1
         self.free: list[Any] = [1.5, "text", [1, {}], {"deep": []}, *([None] if nulls else [])]
 
     def object(self, raw: Raw, api_version: str, kind: str) -> dict[str, Any]:
@@ -82,7 +83,7 @@ class Maker:
     def _text(self, raw: Raw) -> str:
         if raw.get("format") in _FORMATS:
             return self.random.choice(_FORMATS[raw["format"]])
-        shortest, longest = raw.get("minLength", 0), raw.get("maxLength", 1000)
+        shortest, longest = raw.get("minLength", self.least), raw.get("maxLength", 1000)
         if "pattern" in raw:
             return self.random.choice(_matching(raw["pattern"], shortest, longest))
         return "".join(self.random.choices(_ALPHABET, k=self.random.randint(shortest, min(longest, shortest + 8))))

@@ -1,0 +1,59 @@
+"""Our definitions and upstream's take the same objects, default them alike and keep the same fields."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from tools.upstream_crds import compare
+
+from muster.api.crds import definitions
+from muster.kube.defaulting import default
+from muster.kube.prune import prune
+from muster.kube.schema import Schema
+from muster.kube.validation import validate
+from tests.interop.ocm import manifests
+from tests.unit.api.objects import Maker
+
+OURS = {document["metadata"]["name"]: document for document in definitions()}
+NOT_OURS = {"clusterprofiles.multicluster.x-k8s.io", "clusterproperties.about.k8s.io"}
+DRAWS = 40
+
+
+@pytest.fixture(scope="module")
+def theirs() -> dict[str, Any]:
+    documents = [*manifests("hub"), *manifests("agent")]
+    return {
+        document["metadata"]["name"]: document
+        for document in documents
+        if document["kind"] == "CustomResourceDefinition" and document["metadata"]["name"] not in NOT_OURS
+    }
+
+
+def schemas(definition: dict[str, Any]) -> dict[str, Schema]:
+    return {version["name"]: Schema(version["schema"]["openAPIV3Schema"]) for version in definition["spec"]["versions"]}
+
+
+def seen(document: dict[str, Any], schema: Schema) -> tuple[dict[str, Any], bool]:
+    """The object as a server with this schema stores it, and whether it takes it."""
+    stored = copy.deepcopy(document)
+    prune(stored, schema)
+    default(stored, schema)
+    return stored, not validate(stored, schema)
+
+
+def test_upstream_defines_nothing_that_ours_lacks_or_narrows(theirs: dict[str, Any]) -> None:
+    assert len(theirs) >= 14
+    assert [problem for name, definition in theirs.items() for problem in compare(definition, OURS[name])] == []
+
+
+def test_random_objects_of_either_schema_mean_the_same_to_both(theirs: dict[str, Any]) -> None:
+    for name, definition in theirs.items():
+        our_schemas = schemas(OURS[name])
+        for version, their_schema in schemas(definition).items():
+            for source in (their_schema, our_schemas[version]):
+                for seed in range(DRAWS):
+                    spec = definition["spec"]
+                    document = Maker(seed).object(source.raw, f"{spec['group']}/{version}", spec["names"]["kind"])
+                    assert seen(document, our_schemas[version]) == seen(document, their_schema), (name, version, seed)
