@@ -162,6 +162,10 @@ def concat(*lists: Any) -> Any:
 
 @LISTS.add("sortAlpha", "any", "[]string")
 def sort_alpha(value: Any) -> Slice:
+    """A []string is sorted in place, as in Go; any other list is copied first."""
+    if isinstance(value, Slice) and value.go_type == "[]string":
+        value.sort(key=sort_key)
+        return value
     if isinstance(value, (list, tuple, bytes)):
         return Slice(sorted(strslice(value), key=sort_key), "[]string")
     return Slice([strval(value)], "[]string")

@@ -221,6 +221,8 @@ def split_list(separator: str, text: str) -> Slice:
 
 @TEXT.add("toStrings", "any", "[]string")
 def to_strings(value: Any) -> Slice:
+    if isinstance(value, Slice) and value.go_type == "[]string":
+        return value
     return Slice(strslice(value), "[]string")
 
 
