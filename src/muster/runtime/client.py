@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +100,9 @@ class HttpClient(Verbs):
                 raise status_error(response.status, content, response.headers.get("Retry-After"))
             return content
 
-    async def lines(self, path: str, query: Query, timeout: float | None) -> AsyncGenerator[bytes, None]:
+    async def lines(
+        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
+    ) -> AsyncGenerator[bytes, None]:
         # A server that forgets the end it was asked for is left half a minute later.
         total = None if timeout is None else timeout + 30
         async with self._request("GET", path, query, None, JSON, total=total, idle=self._idle) as response:
@@ -109,6 +111,8 @@ class HttpClient(Verbs):
                 if isinstance(error, Unauthorized):
                     self._credentials.forget()
                 raise error
+            if opened is not None:
+                opened()
             rest = bytearray()
             async for chunk in response.content.iter_any():
                 if b"\n" not in chunk:

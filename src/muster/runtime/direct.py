@@ -6,7 +6,7 @@ keep up is cut off by the server's bounded queue, as it would be over a socket.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from muster.apiserver.client import DirectClient
 from muster.apiserver.errors import ApiError
@@ -35,7 +35,10 @@ class InProcessClient(Verbs):
             raise status_error(answer.status, content)
         return content
 
-    async def lines(self, path: str, query: Query, timeout: float | None) -> AsyncGenerator[bytes, None]:
+    async def lines(
+        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
+    ) -> AsyncGenerator[bytes, None]:
+        # A server in the same process is never away: the first event is early enough to learn that it answers.
         lines = self._client.lines(path, query)
         try:
             async for line in lines:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import random as chance
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, overload
 
 import msgspec
 
@@ -36,6 +36,8 @@ Handler = Callable[[T | None, T | None], None]
 AsyncHandler = Callable[[T | None, T | None], Awaitable[None]]
 WATCH_SECONDS = 300.0
 """A watch is asked to end after this long, or up to twice as long, as client-go does."""
+EXPIRY_PEACE = 60.0
+"""Seconds without a 410 after which the next one is taken for the first."""
 
 
 class _Bookmark(msgspec.Struct):
@@ -87,6 +89,8 @@ class Informer(Generic[T]):
         self._subscriptions: list[Subscription[T]] = []
         self._synced = asyncio.Event()
         self._backoff = Backoff(0.8, 30.0, random=random)
+        self._relists = Backoff(0.8, 30.0, random=random)
+        self._expired_at = float("-inf")
         self._outage = ""
         self._running = False
 
@@ -133,18 +137,24 @@ class Informer(Generic[T]):
     async def _after(self, error: KubeError) -> None:
         """What to do after a stream or list failed."""
         if isinstance(error, Expired):
-            self.resource_version = ""
-            if self._backoff.failures == 0:
-                # The first time at once: an old revision is no outage.
-                self._backoff.failures = 1
-                return
-        elif self._watch_list and not self.resource_version and isinstance(error, BadRequest | Invalid):
+            await sleep(self._clock, self._before_relisting())
+            return
+        if self._watch_list and not self.resource_version and isinstance(error, BadRequest | Invalid):
             self._watch_list = False
             log.debug("server offers no WatchList; listing", resource=str(self.resource), server=self.client.server)
             return
-        if not isinstance(error, Expired):
-            self._report(error)
+        self._report(error)
         await sleep(self._clock, self._backoff.next())
+
+    def _before_relisting(self) -> float:
+        """At once: an old revision is no outage. Later and later when that happens again and again."""
+        self.resource_version = ""
+        now = self._clock.monotonic()
+        if now - self._expired_at > EXPIRY_PEACE:
+            self._relists.reset()
+        self._expired_at = now
+        pause = self._relists.next()
+        return pause if self._relists.failures > 1 else 0.0
 
     def _report(self, error: KubeError) -> None:
         # A broken stream alone is no news: the next attempt tells whether the server is away.
@@ -188,6 +198,7 @@ class Informer(Generic[T]):
             resource_version=self.resource_version,
             initial_events=initial,
             timeout=WATCH_SECONDS * (1 + self._random()),
+            opened=None if initial else self._recovered,
         )
         began, count = self._clock.monotonic(), 0
         try:
@@ -327,13 +338,36 @@ class Informers:
         self.client = client
         self._clock = clock
         self._random = random
-        self._shared: dict[tuple[object, ...], Informer[Snapshot]] = {}
+        self._shared: dict[tuple[object, ...], Informer[Any]] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
+    @overload
     def of(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
-    ) -> Informer[Snapshot]:
-        wanted = (resource, namespace, label_selector, field_selector)
+    ) -> Informer[Snapshot]: ...
+
+    @overload
+    def of(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        decode: Callable[[bytes], T],
+    ) -> Informer[T]: ...
+
+    def of(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        decode: Callable[[bytes], Any] | None = None,
+    ) -> Informer[Any]:
+        """The informer of a selection; those who decode it differently have one each."""
+        wanted = (resource, namespace, label_selector, field_selector, decode)
         informer = self._shared.get(wanted)
         if informer is None:
             informer = self._shared[wanted] = Informer(
@@ -342,6 +376,7 @@ class Informers:
                 namespace,
                 label_selector=label_selector,
                 field_selector=field_selector,
+                decode=decode,
                 clock=self._clock,
                 random=self._random,
             )

@@ -8,7 +8,7 @@ process. Lists and watches also come undecoded (`pages`, `watch`), because infor
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import msgspec
@@ -160,6 +160,7 @@ class KubeClient(Protocol):
         resource_version: str = "",
         initial_events: bool = False,
         timeout: float | None = None,
+        opened: Callable[[], None] | None = None,
     ) -> AsyncGenerator[WatchEvent, None]: ...
 
     async def raw(self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None) -> bytes: ...
@@ -182,8 +183,10 @@ class Verbs(abc.ABC):
         """The body of a successful answer; raises KubeError for every other end."""
 
     @abc.abstractmethod
-    def lines(self, path: str, query: Query, timeout: float | None) -> AsyncGenerator[bytes, None]:
-        """The lines of a streamed answer until the server ends it."""
+    def lines(
+        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
+    ) -> AsyncGenerator[bytes, None]:
+        """The lines of a streamed answer until the server ends it; `opened` is called when it has begun to answer."""
 
     @abc.abstractmethod
     async def close(self) -> None: ...
@@ -327,10 +330,12 @@ class Verbs(abc.ABC):
         resource_version: str = "",
         initial_events: bool = False,
         timeout: float | None = None,
+        opened: Callable[[], None] | None = None,
     ) -> AsyncGenerator[WatchEvent, None]:
         """Events until the server ends the watch; an ERROR event is raised as the error it carries.
 
-        With `initial_events` the present state comes first, then a bookmark that says so (a WatchList).
+        With `initial_events` the present state comes first, then a bookmark that says so (a WatchList). `opened` is called when
+        the server has accepted the watch, which may be long before the first event.
         """
         query = {**_selection(label_selector, field_selector), "watch": "true", "allowWatchBookmarks": "true"}
         if resource_version:
@@ -339,7 +344,7 @@ class Verbs(abc.ABC):
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         if timeout is not None:
             query["timeoutSeconds"] = str(max(1, round(timeout)))
-        lines = self.lines(resource.path(namespace), query, timeout)
+        lines = self.lines(resource.path(namespace), query, timeout, opened)
         try:
             async for line in lines:
                 event = _decode_event(line)

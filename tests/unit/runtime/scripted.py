@@ -1,7 +1,7 @@
 """A client whose lists and watches are written by the test: what a server may do that ours does not do on request."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import orjson
@@ -10,7 +10,8 @@ from muster.runtime.verbs import JSON, Query, Verbs
 
 
 class ScriptedClient(Verbs):
-    """Each stream takes the next of `streams`, a list of lines and errors; when a list ends with `...` the stream stays open."""
+    """Each stream takes the next of `streams`, a list of lines and errors; `"opened"` is the moment
+    the server accepts the watch, and `...` keeps the stream open."""
 
     def __init__(self) -> None:
         self.streams: list[list[Any]] = []
@@ -30,11 +31,17 @@ class ScriptedClient(Verbs):
             raise answer
         return orjson.dumps(answer)
 
-    async def lines(self, path: str, query: Query, timeout: float | None) -> AsyncGenerator[bytes, None]:
+    async def lines(
+        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
+    ) -> AsyncGenerator[bytes, None]:
         self.asked.append(query)
         if not self.streams:
             await asyncio.Event().wait()
         for line in self.streams.pop(0):
+            if line == "opened":
+                if opened is not None:
+                    opened()
+                continue
             if line is ...:
                 await asyncio.Event().wait()
             if isinstance(line, Exception):

@@ -159,6 +159,29 @@ async def test_an_outage_costs_one_line_and_its_end_another(clock: FakeClock, wr
     assert written == [("warning", "cannot follow"), ("info", "following again")]
 
 
+async def test_a_quiet_collection_is_known_to_be_followed_again_as_soon_as_the_server_answers(
+    clock: FakeClock, written: list[tuple[str, str]]
+) -> None:
+    client = ScriptedClient()
+    away = [Unreachable("scripted", "connection refused")]
+    client.streams = [[bookmark(1, end=True)], away, away, ["opened", ...]]
+    informer: Informer[Snapshot] = Informer(client, CONFIG_MAPS, clock=clock)
+    async with running(informer):
+        await settle()
+        await clock.advance(10)
+    assert written == [("warning", "cannot follow"), ("info", "following again")]
+
+
+async def test_a_server_that_has_no_history_at_all_is_not_asked_without_pause(clock: FakeClock) -> None:
+    client = ScriptedClient()
+    gone = [Expired(410, "Expired", "gone")]
+    client.streams = [[bookmark(1, end=True)], gone] * 200
+    informer: Informer[Snapshot] = Informer(client, CONFIG_MAPS, clock=clock, random=lambda: 0.0)
+    async with running(informer):
+        await clock.advance(60)
+        assert 4 <= informer.lists <= 10
+
+
 async def test_the_pauses_of_an_outage_grow_and_are_jittered(clock: FakeClock) -> None:
     client = ScriptedClient()
     client.streams = [[Unreachable("scripted", "refused")]] * 8
@@ -297,5 +320,9 @@ async def test_whoever_asks_for_the_same_collection_shares_its_informer(client: 
     async with running(informers):
         await informers.synced()
         assert informers.has_synced
+        sizes = informers.of(CONFIG_MAPS, "default", decode=len)
+        assert informers.of(CONFIG_MAPS, "default", decode=len) is sizes
+        await asyncio.wait_for(sizes.synced(), 5)
+        assert list(sizes.cache) == [len(snapshot.raw) for snapshot in first.cache]
         late = informers.of(CONFIG_MAPS, "kube-system")
         await asyncio.wait_for(late.synced(), 5)
