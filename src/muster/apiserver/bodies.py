@@ -148,14 +148,16 @@ def _same_type(named: Resource | None, resource: Resource) -> bool:
 
 def decode_yaml(body: bytes) -> Object:
     """The body of an apply patch (JSON is YAML)."""
+    is_json = True
     try:
         obj: Any = orjson.loads(body)
     except orjson.JSONDecodeError:
+        is_json = False
         try:
             obj = load(body)
         except YAMLError as error:
             raise errors.bad_request(f"error decoding YAML: {error}") from None
-    if too_deep(obj):
+    if (not is_json or may_be_deep(body)) and too_deep(obj):
         raise errors.bad_request(f"error decoding YAML: {EXCEEDED}")
     if not isinstance(obj, dict):
         raise errors.bad_request("error decoding YAML: the patch is not an object")

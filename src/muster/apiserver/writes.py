@@ -241,7 +241,7 @@ async def update_object(
             if head is None:
                 raise errors.not_found(resource, name)
             old = await from_stored(resource, head)
-            new = change(old if check_pin else orjson.loads(orjson.dumps(old)))
+            new = change(old if check_pin else await from_stored(resource, head))
             pinned = _check_preconditions(resource, name, new, old, check_pin)
         except errors.ApiError as problem:
             if newest or not await may_be_behind(ctx, problem):
