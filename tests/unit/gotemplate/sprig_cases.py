@@ -52,7 +52,8 @@ SPRIG = r"""
 {{sortAlpha .strings}}
 {{sortAlpha (list 3 "b" 1)}}
 {{sortAlpha 5}}
-{{sortAlpha .strings}} {{.strings}} {{$l := splitList "," "c,b,a"}}{{$s := toStrings $l | sortAlpha}}{{$l}} {{sortAlpha .list}} {{.list}}
+{{sortAlpha .strings}} {{.strings}} {{$l := splitList "," "c,b,a"}}{{$s := toStrings $l | sortAlpha}}{{$l}}
+{{sortAlpha .list}} {{.list}}
 {{toString .list}} {{toString 1.5}} {{toString nil}} {{toString true}}
 {{atoi "42"}} {{atoi "x"}} {{atoi "99999999999999999999"}} {{atoi "0x1F"}} {{atoi "-7"}}
 {{int "42"}}
