@@ -114,7 +114,7 @@ class Pipeline:
         if not attributes.is_resource:
             return _uncached(await self._non_resource(ctx) or _unrouted(ctx))
         resource = ctx.cluster.resources.get(attributes.group, attributes.version, attributes.resource)
-        if resource is None:
+        if resource is None or ctx.tail:  # nothing served here takes a path below a subresource
             return _unrouted(ctx)
         if resource.deprecation:
             ctx.warn(resource.deprecation)

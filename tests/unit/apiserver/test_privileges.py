@@ -167,6 +167,13 @@ async def test_a_path_with_empty_segments_does_not_reach_a_remote_server_as_if_i
         assert answer.status in (403, 404)
 
 
+@pytest.mark.parametrize("path", ["/api/v1/namespaces/default/status/x", "/apis/apps/v1/namespaces/default/deployments/x/scale/y"])
+async def test_a_path_beyond_a_subresource_is_not_taken_for_the_subresource(client: DirectClient, path: str) -> None:
+    with pytest.raises(ApiError) as missing:
+        await client.get(path)
+    assert (missing.value.code, missing.value.message) == (404, "the server could not find the requested resource")
+
+
 def node_request(
     common_names: Sequence[str], signer: str, usages: Sequence[str], names: Sequence[x509.GeneralName] = ()
 ) -> dict[str, Any]:
