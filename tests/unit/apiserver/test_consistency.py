@@ -15,6 +15,7 @@ from muster.apiserver.errors import ApiError
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.http import Response
+from muster.store.datafile import DataFile
 from tests.unit.apiserver.conftest import eventually
 
 NAMESPACES = object_path("v1", "namespaces")
@@ -261,3 +262,25 @@ async def test_a_custom_resource_shows_in_the_description_of_its_own_cluster_onl
     assert "example.com/v1" not in str(await other.get("/openapi/v3"))
     assert "com.example.v1.Thing" in (await client.get("/openapi/v2"))["definitions"]
     assert "com.example.v1.Thing" not in (await other.get("/openapi/v2"))["definitions"]
+
+
+async def test_a_write_that_changes_nothing_is_not_answered_with_a_version_that_never_came_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ApiServer(ServerConfig(store="sqlite", data_dir=tmp_path))
+    await server.start()
+    client = server.client(server.clusters["default"])
+    path = object_path("v1", "configmaps", "default")
+    await client.create(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+    await eventually(lambda: server.controllers.backlog == 0, "the server comes to rest")
+
+    def full(self: DataFile, writes: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(DataFile, "write", full)
+    patch = {"data": {"k": "v"}}
+    outcomes = await asyncio.gather(*(client.merge(f"{path}/a", patch) for _ in range(2)), return_exceptions=True)
+    assert [outcome.code for outcome in outcomes if isinstance(outcome, ApiError)] == [500, 500]
+    monkeypatch.undo()
+    assert "data" not in await client.get(f"{path}/a")
+    await server.stop(grace=0.1)
