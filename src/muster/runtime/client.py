@@ -15,11 +15,13 @@ import random as chance
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
 from muster.runtime.credentials import CredentialError, Credentials
 from muster.runtime.errors import KubeError, NoCredential, StatusError, Unauthorized, Unreachable, status_error
 from muster.runtime.kubeconfig import ClientConfig
+from muster.runtime.metrics import Counter, Metrics
 from muster.runtime.verbs import JSON, Query, Verbs
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class HttpClient(Verbs):
         agent: str = "muster",
         timeout: float = 30.0,
         idle: float = 180.0,
+        metrics: Metrics | None = None,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
@@ -56,6 +59,8 @@ class HttpClient(Verbs):
         self._idle = idle
         self._clock = clock
         self._random = random
+        self._metrics = metrics or Metrics()
+        self._answers: dict[tuple[str, str], Counter] = {}
         self._credentials = Credentials(config, clock)
         self._session: _Session | None = None
         self._closed = False
@@ -168,6 +173,7 @@ class HttpClient(Verbs):
                 allow_redirects=False,
                 **options,
             ) as response:
+                self._count(method, str(response.status))
                 yield response
         except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError) as error:
             raise Unreachable(self.server, _reason(error), sent=False) from error
@@ -176,6 +182,18 @@ class HttpClient(Verbs):
         finally:
             session.users -= 1
             await self._retire()
+
+    def _count(self, method: str, code: str) -> None:
+        counter = self._answers.get((method, code))
+        if counter is None:
+            counter = self._answers[method, code] = self._metrics.counter(
+                "rest_client_requests_total",
+                "Number of HTTP requests, partitioned by status code, method, and host",
+                host=urlsplit(self.server).netloc,
+                method=method,
+                code=code,
+            )
+        counter.inc()
 
     async def _current(self) -> _Session:
         import aiohttp

@@ -189,11 +189,11 @@ class EventRecorder:
             await self._news.wait()
             self._news.clear()
             while self._waiting:
-                sort = next(iter(self._waiting))
+                # Taken out first: an occurrence during the write asks for another one.
+                sort, _ = self._waiting.popitem(last=False)
                 series = self._series.get(sort)
                 if series is not None:
                     await self._write(sort, series)
-                self._waiting.pop(sort, None)
             self._written.set()
 
     async def _write(self, sort: _Sort, series: _Series) -> None:

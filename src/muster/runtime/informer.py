@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, cast, overload
 
 import msgspec
@@ -27,13 +27,13 @@ from muster.runtime.cache import Cache, Entry, IndexFunction, Snapshot, Trees
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
 from muster.runtime.errors import BadRequest, Expired, Invalid, KubeError, Unreachable
 from muster.runtime.resource import Key, Resource
+from muster.runtime.subscription import AsyncHandler, Subscription
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.runtime.informer")
 
 T = TypeVar("T")
 Handler = Callable[[T | None, T | None], None]
-AsyncHandler = Callable[[T | None, T | None], Awaitable[None]]
 WATCH_SECONDS = 300.0
 """A watch is asked to end after this long, or up to twice as long, as client-go does."""
 EXPIRY_PEACE = 60.0
@@ -294,41 +294,6 @@ class Informer(Generic[T]):
             handler(old, new)
         except Exception as error:
             log.error("handler failed", resource=str(self.resource), error=f"{type(error).__name__}: {error}")
-
-
-class Subscription(Generic[T]):
-    """What one slow handler has not seen yet: at most one change per object, from what it saw last to what is now."""
-
-    def __init__(self, handler: AsyncHandler[T], name: str) -> None:
-        self._handler = handler
-        self._name = name
-        self._pending: dict[Key, tuple[T | None, T | None]] = {}
-        self._news = asyncio.Event()
-
-    @property
-    def behind(self) -> int:
-        return len(self._pending)
-
-    def offer(self, key: Key, old: T | None, new: T | None) -> None:
-        if key in self._pending:
-            old = self._pending[key][0]
-        if old is None and new is None:
-            self._pending.pop(key, None)
-            return
-        self._pending[key] = (old, new)
-        self._news.set()
-
-    async def run(self) -> None:
-        while True:
-            await self._news.wait()
-            while self._pending:
-                key = next(iter(self._pending))
-                old, new = self._pending.pop(key)
-                try:
-                    await self._handler(old, new)
-                except Exception as error:
-                    log.error("handler failed", resource=self._name, key=str(key), error=f"{type(error).__name__}: {error}")
-            self._news.clear()
 
 
 class Informers:

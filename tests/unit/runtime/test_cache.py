@@ -79,9 +79,8 @@ def test_a_cached_object_costs_its_bytes_and_less_than_a_quarter_more_even_when_
             "uid": f"7f3c9d1e-0000-4000-8000-{number:012d}",
             "labels": {"team": "platform", "app": "demo"},
         }
-        manifests = [
-            {"kind": "ConfigMap", "metadata": {"name": f"c{i}"}, "data": {f"k{j}": "v" * 40 for j in range(6)}} for i in range(9)
-        ]
+        data = {f"k{part}": "v" * 45 for part in range(6)}
+        manifests = [{"kind": "ConfigMap", "metadata": {"name": f"c{part}"}, "data": data} for part in range(10)]
         return orjson.dumps({"metadata": metadata, "spec": {"workload": {"manifests": manifests}}})
 
     trees, cache = Trees(limit=32), Cache[Snapshot]()
@@ -89,7 +88,8 @@ def test_a_cached_object_costs_its_bytes_and_less_than_a_quarter_more_even_when_
     try:
         size = 0
         for number in range(2000):
-            content = raw(number)
+            # As from a list or a watch: a copy of exactly that length (orjson's own results keep room to grow).
+            content = bytes(memoryview(raw(number)))
             size += len(content)
             snapshot = Snapshot(content, WORKS, trees)
             cache.put(Entry(snapshot, snapshot))

@@ -137,3 +137,18 @@ async def test_an_event_about_a_cluster_scoped_object_lies_in_default(client: In
     recorder.event({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n" * 253}}, "Normal", "Seen", "x")
     await recorder.flushed()
     assert len(await events(client)) == 1
+
+
+async def test_what_happens_during_a_write_is_written_after_it(client: InProcessClient, flaky: Flaky, clock: FakeClock) -> None:
+    recorder = EventRecorder(flaky, "muster.io/test", "pod-1", clock=clock)
+    recorder.event(config_map("a"), "Normal", "Tried", "again")
+    flaky.failing = True
+    task = asyncio.create_task(recorder.run())
+    await settle()
+    recorder.event(config_map("a"), "Normal", "Tried", "again")
+    flaky.failing = False
+    await clock.advance(2)
+    await recorder.flushed()
+    (event,) = await events(client)
+    assert event["series"]["count"] == 2
+    task.cancel()

@@ -26,6 +26,7 @@ from muster.runtime.errors import (
     Unreachable,
 )
 from muster.runtime.kubeconfig import ClientConfig, ExecPlugin, Identity
+from muster.runtime.metrics import Metrics
 from muster.runtime.resource import CONFIG_MAPS, SECRETS
 from tests.support.fake_clock import FakeClock
 from tests.support.https_server import Answer, HttpsServer, Received
@@ -84,8 +85,9 @@ async def test_an_error_carries_the_servers_status() -> None:
         "POST": status(409, "AlreadyExists", "there is one", name="a"),
         "DELETE": Answer("a proxy's page", 502),
     }
+    metrics = Metrics()
     with HttpsServer(lambda request: answers[request.method]) as server:
-        async with client_of(config(server)) as client:
+        async with client_of(config(server), metrics=metrics) as client:
             with pytest.raises(NotFound) as missing:
                 await client.get(CONFIG_MAPS, "a", "default")
             assert (missing.value.code, missing.value.reason, missing.value.details["name"]) == (404, "NotFound", "a")
@@ -93,6 +95,8 @@ async def test_an_error_carries_the_servers_status() -> None:
                 await client.create(CONFIG_MAPS, config_map("a"))
             with pytest.raises(ServerFailure, match="a proxy's page"):
                 await client.delete(CONFIG_MAPS, "a", "default")
+    host = f'code="404",host="127.0.0.1:{server.port}",method="GET"'
+    assert f"rest_client_requests_total{{{host}}} 1" in metrics.render().decode()
 
 
 async def test_what_the_server_puts_off_is_sent_again_when_it_says(clock: FakeClock) -> None:
