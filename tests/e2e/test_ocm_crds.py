@@ -10,14 +10,17 @@ import msgspec
 import pytest
 
 from muster.api import ObjectMeta, Resource, merge_patch
+from muster.api.addon.conversion import INSTALL_NAMESPACE_ANNOTATION, answer_review
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn, ManagedClusterAddOnSpec
 from muster.api.authentication.v1alpha1 import ManagedServiceAccountBinding
 from muster.api.cluster.v1 import ManagedCluster, ManagedClusterSpec, Taint
-from muster.api.crds import ALL, Definition, definitions
+from muster.api.crds import ALL, ConversionWebhook, Definition, definitions
 from muster.api.structural import object_schema
 from muster.api.work.v1 import ManifestWork
 from muster.apiserver.crd.rules import rule_tree
 from muster.kube.validation import SchemaValidator
 from tests.support.client import Client
+from tests.support.https_server import Answer, HttpsServer
 from tests.support.planes import ControlPlane
 from tests.unit.api.objects import Maker
 
@@ -156,3 +159,34 @@ def test_only_service_accounts_in_bindings_have_a_namespace(hub: Client, subject
     binding = some_object(ManagedServiceAccountBinding, 1)
     binding["spec"]["subjects"] = [subject]
     hub.post(collection(ManagedServiceAccountBinding), binding, query=STRICT_DRY_RUN).expect(status)
+
+
+def test_addons_are_read_and_written_in_both_versions_through_the_conversion_webhook(hub: Client) -> None:
+    kind = next(kind for kind in ALL if kind.resource.plural == "managedclusteraddons")
+    alpha, beta = kind.versions
+    with HttpsServer(lambda received: Answer(answer_review(received.json))) as server:
+        webhook = ConversionWebhook(ca_bundle=server.ca_bundle, url=f"{server.url}/convert")
+        [document] = definitions([kind], webhook)
+        hub.patch(f"{CRDS}/{kind.name}", {"spec": {"conversion": document["spec"]["conversion"]}}).expect(200)
+        made = ManagedClusterAddOn(metadata=ObjectMeta(name="addon"), spec=ManagedClusterAddOnSpec(install_namespace="here"))
+        hub.post(collection(alpha), made.document()).expect(201)
+        path = alpha.resource.path("addon", NAMESPACE)
+
+        wait_for_webhook(hub, server, beta)
+        as_beta = hub.get(beta.resource.path("addon", NAMESPACE)).expect(200)
+        assert as_beta["metadata"]["annotations"] == {INSTALL_NAMESPACE_ANNOTATION: "here"}
+        config = {"group": "", "resource": "configmaps", "name": "c"}
+        hub.patch(beta.resource.path("addon", NAMESPACE), {"spec": {"configs": [config]}}).expect(200)
+
+        assert hub.get(path).expect(200)["spec"] == {"installNamespace": "here", "configs": [config]}
+        hub.delete(path).expect(200)
+        hub.patch(f"{CRDS}/{kind.name}", {"spec": {"conversion": {"strategy": "None", "webhook": None}}}).expect(200)
+
+
+def wait_for_webhook(client: Client, server: HttpsServer, version: type[Resource]) -> None:
+    """The server takes a moment to serve the changed definition."""
+    deadline = time.monotonic() + 30
+    while not server.received:
+        client.get(version.resource.path("addon", NAMESPACE))
+        assert time.monotonic() < deadline, "the webhook is never asked"
+        time.sleep(0.05)

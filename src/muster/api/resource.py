@@ -25,10 +25,15 @@ Document = dict[str, Any]
 
 
 class RecordMeta(msgspec.StructMeta):
-    """Makes every record frozen and its fields keywords; said here because msgspec has each class say it anew."""
+    """Makes every record frozen and its fields keywords; said here because msgspec has each class say it anew.
+
+    Frozen records are trees, so the collector of cycles need not look at them: caches hold very many. Whole objects, which
+    have room for the bytes they came from, msgspec cannot exempt.
+    """
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> RecordMeta:
-        options |= {"frozen": True, "kw_only": True, "rename": "camel"}
+        whole = "dict" in options or any(base.__dictoffset__ for base in bases)
+        options |= {"frozen": True, "kw_only": True, "rename": "camel", "gc": whole}
         return super().__new__(mcls, name, bases, namespace, **options)
 
 

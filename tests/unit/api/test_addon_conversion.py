@@ -17,6 +17,7 @@ from muster.api.addon.conversion import (
     KUBE_CLIENT_SIGNER,
     NO_DEFAULT_CONFIG,
     ConversionError,
+    answer_review,
     convert,
 )
 from muster.api.structural import object_schema
@@ -110,6 +111,20 @@ def test_an_annotation_that_somebody_spoiled_is_dropped() -> None:
 def test_other_kinds_and_versions_are_refused() -> None:
     with pytest.raises(ConversionError, match="ConfigMap of v1 cannot be converted"):
         convert({"apiVersion": "v1", "kind": "ConfigMap"}, BETA)
+
+
+def test_a_review_is_answered_for_all_its_objects_or_not_at_all() -> None:
+    objects = [addon("AddOnDeploymentConfig", spec={}), addon("ManagedClusterAddOn", BETA, spec={})]
+    review = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
+    answer = answer_review({**review, "request": {"uid": "1", "desiredAPIVersion": BETA, "objects": objects}})
+    assert answer["response"]["uid"] == "1"
+    assert answer["response"]["result"] == {"status": "Success"}
+    assert [document["apiVersion"] for document in answer["response"]["convertedObjects"]] == [BETA, BETA]
+    objects.append({"apiVersion": "v1", "kind": "Secret"})
+    refused = answer_review({**review, "request": {"uid": "2", "desiredAPIVersion": BETA, "objects": objects}})
+    assert refused["response"]["result"]["status"] == "Failure"
+    assert "Secret" in refused["response"]["result"]["message"]
+    assert refused["response"]["convertedObjects"] == []
 
 
 @each_pair

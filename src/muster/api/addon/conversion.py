@@ -43,6 +43,20 @@ def convert(document: Document, api_version: str) -> Document:
     return converted
 
 
+def answer_review(review: Document) -> Document:
+    """The answer to a ConversionReview: all objects in the wanted version, or which of them there is no way for."""
+    request = _part(review, "request")
+    response: Document = {"uid": request.get("uid", "")}
+    try:
+        wanted = str(request.get("desiredAPIVersion"))
+        response["convertedObjects"] = [convert(document, wanted) for document in _items(request, "objects")]
+        response["result"] = {"status": "Success"}
+    except ConversionError as error:
+        response["convertedObjects"] = []
+        response["result"] = {"status": "Failure", "message": str(error)}
+    return {"apiVersion": review.get("apiVersion"), "kind": "ConversionReview", "response": response}
+
+
 def _part(document: Document, name: str) -> Document:
     part = document.get(name)
     return part if isinstance(part, dict) else {}
