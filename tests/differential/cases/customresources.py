@@ -27,6 +27,8 @@ from tests.support.https_server import Answer, Received
 Body = dict[str, Any]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAME = "things.${slug}.io"
+OWNERS = {"owners-across-webhooks": ["body.metadata.managedFields"]}
+WATCHED_OWNERS = {"owners-across-webhooks": ["events.object.metadata.managedFields"]}
 THINGS = "${slug}.io/v1:things"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 S: Body = {"type": "string"}
@@ -548,9 +550,9 @@ CASES: list[Case] = [
         post("${slug}.io/v2:things", thing("b", {"c": "y"}, "v2")),
         get(THINGS + "/b"),
         get("${slug}.io/v2:things", pick=lambda body: [item["spec"] for item in body["items"]]),
-        merge("${slug}.io/v2:things/a", {"spec": {"c": "z"}}),
-        get(THINGS + "/a"),
-        watch("${slug}.io/v2:things", take=2, query={"timeoutSeconds": 2}),
+        merge("${slug}.io/v2:things/a", {"spec": {"c": "z"}}, differs=OWNERS),
+        get(THINGS + "/a", differs=OWNERS),
+        watch("${slug}.io/v2:things", take=2, query={"timeoutSeconds": 2}, differs=WATCHED_OWNERS),
         servers={"hook": answering(renaming)},
     ),
     kinds(

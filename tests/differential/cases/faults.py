@@ -47,6 +47,15 @@ CASES = [
     ),
     case("a body beyond the limit", post("configmaps", configmap("a", {"k": "x" * (3 * 1024 * 1024 + 10)}))),
     case("an object beyond its own limit", post("configmaps", configmap("a", {"k": "x" * (1024 * 1024 + 10)}))),
+    case(
+        "a body that nests deep",
+        post(
+            "configmaps",
+            '{"metadata":{"name":"a"},"x":' + "[" * 300 + "]" * 300 + "}",
+            content_type="application/json",
+            differs={"nesting": ["status", "headers", "body"]},
+        ),
+    ),
     case("too long annotations", post("configmaps", configmap("a", annotations={"k": "x" * (256 * 1024 + 10)}))),
     case(
         "conflict in another group",

@@ -183,14 +183,18 @@ _SCALAR: dict[str, Converter] = {
 _SLICES = frozenset({"ExtraValue", "Verbs"})
 
 
-def _list(convert: Converter) -> Converter:
+_STORED_AS_JSON = "io.k8s.apiextensions-apiserver."
+"""Types that never pass through protobuf, in which an empty list is none."""
+
+
+def _list(convert: Converter, keeps_empty: bool) -> Converter:
     def convert_list(value: Any) -> Any:
         if type(value) is not list:
             if value is None:
                 return None
             raise WrongType
         if not value:
-            return None
+            return value if keeps_empty else None
         for index, item in enumerate(value):
             made = convert(item)
             if made is not item:
@@ -234,7 +238,9 @@ def converter(expr: TypeExpr) -> Converter:
         return _SPECIAL[expr.name.rsplit(".", 1)[-1]]
     if expr.item is not None:
         if expr.kind == "list":
-            return _string_list if expr.item.kind == "string" else _list(converter(expr.item))
+            if expr.item.kind == "string":
+                return _string_list
+            return _list(converter(expr.item), keeps_empty=expr.item.name.startswith(_STORED_AS_JSON))
         return _string_map if expr.item.kind == "string" else _map(converter(expr.item))
     return _SCALAR[expr.kind]
 
