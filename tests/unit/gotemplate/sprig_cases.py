@@ -175,6 +175,12 @@ SPRIG = r"""
 {{concat "x"}}
 {{chunk 2 .list}} {{chunk 3 .ints}} {{chunk 9 .ints}} {{mustChunk 1 .strings}} {{chunk 2 list}}
 {{chunk 2 "x"}}
+{{chunk 0 .ints}}
+{{chunk 0 (list 1)}}
+{{chunk -1 .ints}}
+{{chunk -5 .ints}}
+{{chunk -1 list}}
+{{chunk -5 list}}
 {{dict "a" 1 "b"}} {{dict 1 2}} {{dict}} {{dict "x" nil}}
 {{get .map "one"}} {{get .map "absent"}}| {{get (dict "a" nil) "a"}} {{hasKey .map "one"}} {{hasKey .map "x"}}
 {{set (dict "a" 1) "b" 2}} {{unset (dict "a" 1 "b" 2) "a"}} {{unset .nilmap "x"}}
