@@ -5,18 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from muster.api.markers import ATOMIC_LIST, Int64, QualifiedName, Quantity, Time, keyed_by, length, one_of, pattern, schema
+from muster.api.markers import (
+    ATOMIC_LIST,
+    REQUIRED,
+    Int64,
+    QualifiedName,
+    Quantity,
+    Time,
+    keyed_by,
+    length,
+    one_of,
+    pattern,
+    schema,
+)
 from muster.api.resource import Record
 
 
 class Condition(Record):
-    """One observation about an object, with the time its status last changed."""
+    """One observation about an object, with the time its status last changed.
+
+    Agents that report without an API server in between may leave parts out, as Go's zero values.
+    """
 
     type: QualifiedName
     status: Annotated[str, one_of("True", "False", "Unknown")]
-    reason: Annotated[str, pattern(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", 1024, 1)]
-    message: Annotated[str, length(maximum=32768)]
-    last_transition_time: Time
+    reason: Annotated[str, pattern(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", 1024, 1), REQUIRED] = ""
+    message: Annotated[str, length(maximum=32768), REQUIRED] = ""
+    last_transition_time: Annotated[Time, REQUIRED] = ""
     observed_generation: Annotated[Int64, schema(minimum=0)] = 0
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from muster.api.resource import Document, Record, Resource, default_of, known_fields
+from muster.api.resource import Document, Record, Resource, default_of, known_fields, required_fields
 from muster.api.structural import object_schema
 
 _R = TypeVar("_R", bound=Resource)
@@ -45,12 +45,12 @@ def _overlay(received: Any, old: Any, new: Any, keys: tuple[str, ...]) -> Any:
 
 def _overlay_record(received: Document, old: Record, new: Record) -> Document:
     result = dict(received)
-    lists = _keys_of_lists(type(new))
+    lists, required = _keys_of_lists(type(new)), required_fields(type(new))
     for field in msgspec.structs.fields(type(new)):
         name, before, after = field.encode_name, getattr(old, field.name), getattr(new, field.name)
         if before == after:
             continue
-        to_default = not field.required and after == default_of(field)
+        to_default = field.name not in required and after == default_of(field)
         if to_default and not isinstance(after, Record):
             result.pop(name, None)
             continue

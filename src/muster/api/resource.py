@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_type_hints
 
 import msgspec
 import orjson
 
-from muster.api.markers import Int64, Time
+from muster.api.markers import Int64, Required, Time
 
 Document = dict[str, Any]
 
@@ -192,6 +192,17 @@ def _name_in(wire: bytes) -> tuple[str, str]:
         return "", ""
 
 
+@cache
+def required_fields(cls: type[Record]) -> frozenset[str]:
+    """The fields, by their names here, that an object must have on the wire: those without a default, and those marked so."""
+    hints = get_type_hints(cls, include_extras=True)
+    return frozenset(
+        field.name
+        for field in msgspec.structs.fields(cls)
+        if field.required or any(isinstance(mark, Required) for mark in getattr(hints[field.name], "__metadata__", ()))
+    )
+
+
 def default_of(field: msgspec.structs.FieldInfo) -> Any:
     """The default of a field that has one."""
     factory = field.default_factory
@@ -199,12 +210,16 @@ def default_of(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def known_fields(value: Any) -> Any:
-    """A struct as a document of the fields that differ from their defaults; equal structs give equal documents."""
+    """A struct as a document of its required fields and those that differ from their defaults.
+
+    Equal structs give equal documents.
+    """
     if isinstance(value, Record):
         document: Document = {}
+        required = required_fields(type(value))
         for field in msgspec.structs.fields(type(value)):
             item = getattr(value, field.name)
-            if field.required or item != default_of(field):
+            if field.name in required or item != default_of(field):
                 document[field.encode_name] = known_fields(item)
         return document
     if isinstance(value, tuple):

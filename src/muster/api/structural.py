@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_
 
 import msgspec
 
-from muster.api.markers import Keywords, Required
-from muster.api.resource import ObjectMeta, Record, Resource
+from muster.api.markers import Keywords
+from muster.api.resource import ObjectMeta, Record, Resource, required_fields
 
 Schema = dict[str, Any]
 _SCALARS: Final[Mapping[Any, Schema]] = {
@@ -35,9 +35,8 @@ def object_schema(cls: type[Record]) -> Mapping[str, Any]:
     properties: Schema = {}
     required = []
     for field in msgspec.structs.fields(cls):
-        annotation = hints[field.name]
-        properties[field.encode_name] = _with_default(_schema(annotation), field.default)
-        if field.required or _is_marked_required(annotation):
+        properties[field.encode_name] = _with_default(_schema(hints[field.name]), field.default)
+        if field.name in required_fields(cls):
             required.append(field.encode_name)
     if issubclass(cls, Resource):
         properties |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
@@ -49,10 +48,6 @@ def object_schema(cls: type[Record]) -> Mapping[str, Any]:
     if required:
         schema["required"] = sorted(required)
     return schema
-
-
-def _is_marked_required(annotation: Any) -> bool:
-    return get_origin(annotation) is Annotated and any(isinstance(mark, Required) for mark in annotation.__metadata__)
 
 
 def _with_default(schema: Schema, default: Any) -> Schema:

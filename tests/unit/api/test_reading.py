@@ -10,7 +10,8 @@ import pytest
 
 from muster.api import Condition, MalformedObject, condition_of, is_true, merge_patch
 from muster.api.cluster.v1 import AVAILABLE, JOINED, ManagedCluster, ManagedClusterSpec, ManagedClusterStatus, Taint
-from muster.api.resource import ObjectMeta
+from muster.api.cluster.v1beta1 import ClusterDecision, PlacementDecision, PlacementDecisionStatus
+from muster.api.resource import ObjectMeta, known_fields
 from muster.api.work.v1 import ManifestWork
 
 CLUSTER = {
@@ -92,6 +93,21 @@ def test_objects_made_here_say_what_they_are() -> None:
         "spec": {"hubAcceptsClient": True},
     }
     assert orjson.loads(made.wire) == made.document()
+
+
+def test_what_the_schema_requires_is_written_even_when_it_is_empty() -> None:
+    status = PlacementDecisionStatus(decisions=(ClusterDecision(cluster_name="c", reason=""),))
+    before = PlacementDecision.decode(PlacementDecision(status=status).document())
+    assert before.document()["status"] == {"decisions": [{"clusterName": "c", "reason": ""}]}
+    after = msgspec.structs.replace(before, status=PlacementDecisionStatus())
+    assert merge_patch(before, after) == {"status": {"decisions": []}}
+    assert known_fields(condition(JOINED, "True"))["message"] == ""
+
+
+def test_a_condition_with_gos_zero_time_can_be_read() -> None:
+    reported = {"type": JOINED, "status": "True", "lastTransitionTime": None}
+    cluster = ManagedCluster.decode({"status": {"conditions": [reported]}})
+    assert is_true(cluster.status.conditions, JOINED)
 
 
 def test_structs_cannot_be_changed_in_place() -> None:
