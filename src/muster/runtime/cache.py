@@ -1,9 +1,9 @@
 """An indexed, read-only picture of a collection, kept small: the bytes of each object, and what was asked of it.
 
-Per object the cache holds its JSON and the few words of metadata that everybody needs; the rest is decoded by the first reader
-and then shared by all. Untyped readers (`Snapshot.data`) share one tree per object; the most recently read trees stay, the
-others are made again when needed, so that a cache costs its bytes and not the tenfold of them that Python's dicts would. Typed
-caches (`decode`) keep what `decode` gave, decoded once on arrival.
+Per object the cache holds its JSON and the few words of metadata that everybody needs. What readers get (an untyped tree, or
+what `decode` makes of the bytes) is decoded once and shared by all of them, for as long as it is among the recently used: `KEPT`
+bytes of JSON stay decoded. A collection smaller than that is decoded once per version; of a larger one, what nobody looks at
+costs its bytes, and not the several times of them that Python's objects would.
 
 Nobody may change what the cache hands out: there is one copy for all. `Snapshot.altered` finds an offender in a test.
 An index is a function from object to values; it is kept in step by every change.
@@ -23,8 +23,8 @@ from muster.kube.selectors import Selector
 from muster.runtime.resource import Key, Object, Resource
 
 T = TypeVar("T")
-TREES = 512
-"""How many decoded trees of one cache stay."""
+KEPT = 2 * 1024 * 1024
+"""How many bytes of JSON one cache keeps decoded."""
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -43,28 +43,33 @@ _decode_head = msgspec.json.Decoder(_Head).decode
 _NO_LABELS: Mapping[str, str] = {}
 
 
-class Trees:
-    """The most recently read object trees of a cache."""
+class Recent(Generic[T]):
+    """The most recently used decoded forms of a cache's objects, up to `kept` bytes of JSON."""
 
-    def __init__(self, limit: int = TREES) -> None:
-        self._limit = limit
-        self._recent: OrderedDict[int, tuple[Snapshot, Object]] = OrderedDict()
+    def __init__(self, decode: Callable[[Snapshot], T], kept: int = KEPT) -> None:
+        self._decode = decode
+        self._kept = kept
+        self._size = 0
+        self._forms: OrderedDict[int, tuple[Snapshot, T]] = OrderedDict()
 
-    def get(self, snapshot: Snapshot) -> Object:
+    def get(self, snapshot: Snapshot) -> T:
         marker = id(snapshot)
-        found = self._recent.get(marker)
+        found = self._forms.get(marker)
         if found is not None:
-            self._recent.move_to_end(marker)
+            self._forms.move_to_end(marker)
             return found[1]
-        tree = snapshot.decode()
-        # The snapshot is kept beside its tree: as long as it lives its id is nobody else's.
-        self._recent[marker] = (snapshot, tree)
-        if len(self._recent) > self._limit:
-            self._recent.popitem(last=False)
-        return tree
+        form = self._decode(snapshot)
+        # The snapshot is kept beside its form: as long as it lives its id is nobody else's.
+        self._forms[marker] = (snapshot, form)
+        self._size += len(snapshot.raw)
+        while self._size > self._kept and len(self._forms) > 1:
+            _, (oldest, _) = self._forms.popitem(last=False)
+            self._size -= len(oldest.raw)
+        return form
 
     def drop(self, snapshot: Snapshot) -> None:
-        self._recent.pop(id(snapshot), None)
+        if self._forms.pop(id(snapshot), None) is not None:
+            self._size -= len(snapshot.raw)
 
 
 class Snapshot:
@@ -72,7 +77,7 @@ class Snapshot:
 
     __slots__ = ("_trees", "key", "labels", "raw", "resource", "resource_version", "uid")
 
-    def __init__(self, raw: bytes, resource: Resource, trees: Trees) -> None:
+    def __init__(self, raw: bytes, resource: Resource, trees: Recent[Object]) -> None:
         metadata = _decode_head(raw).metadata
         self.raw = raw
         self.resource = resource
@@ -115,15 +120,12 @@ class Snapshot:
         return f"<{self.resource} {self.key} at {self.resource_version}>"
 
 
-class Entry(Generic[T]):
-    """What the cache has of one object: the snapshot, and the value readers get."""
+class _Entry:
+    __slots__ = ("indexed", "snapshot")
 
-    __slots__ = ("indexed", "snapshot", "value")
-
-    def __init__(self, snapshot: Snapshot, value: T) -> None:
+    def __init__(self, snapshot: Snapshot, indexed: tuple[tuple[str, ...], ...]) -> None:
         self.snapshot = snapshot
-        self.value = value
-        self.indexed: tuple[tuple[str, ...], ...] = ()
+        self.indexed = indexed
 
 
 IndexFunction = Callable[[T], Iterable[str]]
@@ -132,8 +134,17 @@ IndexFunction = Callable[[T], Iterable[str]]
 class Cache(Generic[T]):
     """Objects by key, by namespace, by label and by the indexes it was given. Reads never wait and never copy objects."""
 
-    def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
-        self._entries: dict[Key, Entry[T]] = {}
+    def __init__(
+        self,
+        resource: Resource,
+        decode: Callable[[bytes], T] | None = None,
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+        kept: int = KEPT,
+    ) -> None:
+        self._resource = resource
+        self._trees: Recent[Object] = Recent(Snapshot.decode, kept)
+        self._values: Recent[T] | None = None if decode is None else Recent(lambda snapshot: decode(snapshot.raw), kept)
+        self._entries: dict[Key, _Entry] = {}
         self._functions: dict[str, IndexFunction[T]] = dict(indexes or {})
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._functions}
         self._namespaces: dict[str, dict[Key, None]] = {}
@@ -145,14 +156,15 @@ class Cache(Generic[T]):
         return key in self._entries
 
     def __iter__(self) -> Iterator[T]:
-        return iter([entry.value for entry in self._entries.values()])
+        """Every object there was when the iteration began."""
+        return (self.value_of(entry.snapshot) for entry in list(self._entries.values()))
 
     def all_keys(self) -> list[Key]:
         return list(self._entries)
 
     def get(self, key: Key) -> T | None:
         entry = self._entries.get(key)
-        return None if entry is None else entry.value
+        return None if entry is None else self.value_of(entry.snapshot)
 
     def named(self, name: str, namespace: str = "") -> T | None:
         return self.get(Key(namespace, name))
@@ -162,10 +174,10 @@ class Cache(Generic[T]):
         return None if entry is None else entry.snapshot
 
     def in_namespace(self, namespace: str) -> list[T]:
-        return self._values(self._namespaces.get(namespace, ()))
+        return self._all(self._namespaces.get(namespace, ()))
 
     def by_index(self, index: str, value: str) -> list[T]:
-        return self._values(self._indexes[index].get(value, ()))
+        return self._all(self._indexes[index].get(value, ()))
 
     def index_values(self, index: str) -> list[str]:
         return list(self._indexes[index])
@@ -173,28 +185,35 @@ class Cache(Generic[T]):
     def select(self, selector: Selector, namespace: str | None = None) -> list[T]:
         """Objects whose labels match, of one namespace or of all."""
         keys: Iterable[Key] = self._entries if namespace is None else self._namespaces.get(namespace, ())
-        return [self._entries[key].value for key in keys if selector.matches(self._entries[key].snapshot.labels)]
+        return self._all([key for key in keys if selector.matches(self._entries[key].snapshot.labels)])
 
-    def _values(self, keys: Iterable[Key]) -> list[T]:
-        return [self._entries[key].value for key in keys]
+    def _all(self, keys: Iterable[Key]) -> list[T]:
+        return [self.value_of(self._entries[key].snapshot) for key in keys]
+
+    def value_of(self, snapshot: Snapshot) -> T:
+        """What readers get of a version: decoded, or the snapshot itself where nothing decodes."""
+        return cast(T, snapshot) if self._values is None else self._values.get(snapshot)
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         """One more index, also over what is here already."""
         if name in self._functions:
             raise ValueError(f"there is an index {name!r} already")
+        values = {key: tuple(function(self.value_of(entry.snapshot))) for key, entry in self._entries.items()}
         self._functions[name] = function
         self._indexes[name] = {}
         for key, entry in self._entries.items():
-            values = tuple(function(entry.value))
-            entry.indexed = (*entry.indexed, values)
-            _enter(self._indexes[name], values, key)
+            entry.indexed = (*entry.indexed, values[key])
+            _enter(self._indexes[name], values[key], key)
 
     # Writing is the informer's business alone.
 
-    def put(self, entry: Entry[T]) -> Entry[T] | None:
-        """Take in an object; gives the entry that it replaces. An index function that fails leaves everything as it was."""
-        key = entry.snapshot.key
-        entry.indexed = tuple(tuple(function(entry.value)) for function in self._functions.values())
+    def read(self, raw: bytes) -> Snapshot:
+        return Snapshot(raw, self._resource, self._trees)
+
+    def put(self, snapshot: Snapshot) -> Snapshot | None:
+        """Take in a version; gives the one that it replaces. A decoder or index that fails leaves everything as it was."""
+        key, value = snapshot.key, self.value_of(snapshot)
+        entry = _Entry(snapshot, tuple(tuple(function(value)) for function in self._functions.values()))
         old = self._entries.get(key)
         if old is not None:
             self._unindex(key, old)
@@ -203,16 +222,25 @@ class Cache(Generic[T]):
         self._entries[key] = entry
         for index, values in zip(self._indexes.values(), entry.indexed, strict=True):
             _enter(index, values, key)
-        return old
+        return None if old is None else old.snapshot
 
-    def remove(self, key: Key) -> Entry[T] | None:
+    def remove(self, key: Key) -> Snapshot | None:
         entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._unindex(key, entry)
-            _discard(self._namespaces, key.namespace, key)
-        return entry
+        if entry is None:
+            return None
+        self._unindex(key, entry)
+        _discard(self._namespaces, key.namespace, key)
+        return entry.snapshot
 
-    def _unindex(self, key: Key, entry: Entry[T]) -> None:
+    def retire(self, snapshot: Snapshot) -> T:
+        """The value of a version that is no longer here, which need not stay decoded."""
+        value = self.value_of(snapshot)
+        self._trees.drop(snapshot)
+        if self._values is not None:
+            self._values.drop(snapshot)
+        return value
+
+    def _unindex(self, key: Key, entry: _Entry) -> None:
         for index, values in zip(self._indexes.values(), entry.indexed, strict=True):
             for one in values:
                 _discard(index, one, key)

@@ -81,6 +81,7 @@ class EventRecorder:
         self._series: OrderedDict[_Sort, _Series] = OrderedDict()
         self._budgets: OrderedDict[tuple[str, str, str, str], tuple[float, float]] = OrderedDict()
         self._waiting: OrderedDict[_Sort, None] = OrderedDict()
+        self._stamp = 0
         self._news = asyncio.Event()
         self._written = asyncio.Event()
         self._written.set()
@@ -162,8 +163,9 @@ class EventRecorder:
         return allowed
 
     def _event(self, sort: _Sort, reference: Object, moment: str) -> Object:
-        # The suffix is client-go's: the time in nanoseconds, in hexadecimal; names of long objects are cut to fit.
-        suffix = f"{int(self._clock.now().timestamp() * 1_000_000_000) + int(self._random() * 1000):x}"
+        # The suffix is client-go's, the time in nanoseconds in hexadecimal, but never twice the same; long names are cut to fit.
+        self._stamp = max(self._stamp + 1, int(self._clock.now().timestamp() * 1_000_000_000))
+        suffix = f"{self._stamp:x}"
         namespace = sort.namespace or "default"
         return {
             "apiVersion": EVENTS.api_version,

@@ -18,12 +18,12 @@ from __future__ import annotations
 import asyncio
 import random as chance
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
 from muster.apiserver.logs import get_logger
-from muster.runtime.cache import Cache, Entry, IndexFunction, Snapshot, Trees
+from muster.runtime.cache import Cache, IndexFunction, Snapshot
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
 from muster.runtime.errors import BadRequest, Expired, Invalid, KubeError, Unreachable
 from muster.runtime.resource import Key, Resource
@@ -72,7 +72,7 @@ class Informer(Generic[T]):
         self.client = client
         self.resource = resource
         self.namespace = namespace
-        self.cache: Cache[T] = Cache(indexes)
+        self.cache: Cache[T] = Cache(resource, decode, indexes)
         self.malformed: dict[Key | str, str] = {}
         """Why objects are missing from the cache, by key."""
         self.resource_version = ""
@@ -80,11 +80,9 @@ class Informer(Generic[T]):
         """How often the whole state was taken in."""
         self._label_selector = label_selector
         self._field_selector = field_selector
-        self._decode = decode
         self._watch_list = watch_list
         self._clock = clock
         self._random = random
-        self._trees = Trees()
         self._handlers: list[Handler[T]] = []
         self._subscriptions: list[Subscription[T]] = []
         self._synced = asyncio.Event()
@@ -226,7 +224,7 @@ class Informer(Generic[T]):
     def _take(self, raw: bytes, found: set[Key] | None) -> None:
         """An object as it is now. While the state is being taken in, `found` collects what there is."""
         try:
-            snapshot = Snapshot(raw, self.resource, self._trees)
+            snapshot = self.cache.read(raw)
         except (msgspec.DecodeError, ValueError) as error:
             self._refuse(raw[:200].decode(errors="replace"), f"not an object with a name: {error}")
             return
@@ -239,17 +237,17 @@ class Informer(Generic[T]):
         if known is not None and known.resource_version == snapshot.resource_version and known.uid == snapshot.uid:
             return
         try:
-            value = cast(T, snapshot) if self._decode is None else self._decode(raw)
-            replaced = self.cache.put(Entry(snapshot, value))
+            replaced = self.cache.put(snapshot)
         except Exception as error:
             # A decoder or an index function that fails on one object must not stop the others.
             self._refuse(key, f"{type(error).__name__}: {error}")
             return
         self.malformed.pop(key, None)
-        self._tell(key, self._retired(replaced), value)
+        old = None if replaced is None else self.cache.retire(replaced)
+        self._tell(key, old, self.cache.value_of(snapshot))
 
     def _drop(self, raw: bytes, found: set[Key] | None) -> None:
-        snapshot = Snapshot(raw, self.resource, self._trees)
+        snapshot = self.cache.read(raw)
         if found is not None:
             found.discard(snapshot.key)
         else:
@@ -258,15 +256,9 @@ class Informer(Generic[T]):
 
     def _remove(self, key: Key) -> None:
         self.malformed.pop(key, None)
-        old = self._retired(self.cache.remove(key))
-        if old is not None:
-            self._tell(key, old, None)
-
-    def _retired(self, entry: Entry[T] | None) -> T | None:
-        if entry is None:
-            return None
-        self._trees.drop(entry.snapshot)
-        return entry.value
+        removed = self.cache.remove(key)
+        if removed is not None:
+            self._tell(key, self.cache.retire(removed), None)
 
     def _complete(self, found: set[Key], version: str) -> None:
         """The whole state was seen: what was not in it is gone."""

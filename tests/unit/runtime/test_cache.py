@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import orjson
 import pytest
@@ -11,16 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.kube.selectors import parse_label_selector
-from muster.runtime.cache import Cache, Entry, Snapshot, Trees, label_index
+from muster.runtime.cache import Cache, Snapshot, label_index
 from muster.runtime.resource import Key, Resource
 
 WORKS = Resource("work.example.io/v1", "works", "Work")
 
 
-def entry(trees: Trees, name: str, namespace: str, colour: str, version: int = 1) -> Entry[Snapshot]:
-    metadata = {"name": name, "namespace": namespace, "resourceVersion": str(version), "labels": {"colour": colour}}
-    snapshot = Snapshot(orjson.dumps({"metadata": metadata}), WORKS, trees)
-    return Entry(snapshot, snapshot)
+def put(cache: Cache[Any], name: str, namespace: str, colour: str) -> None:
+    metadata = {"name": name, "namespace": namespace, "resourceVersion": "1", "labels": {"colour": colour}}
+    cache.put(cache.read(orjson.dumps({"metadata": metadata})))
 
 
 changes = st.lists(
@@ -30,11 +30,11 @@ changes = st.lists(
 
 @given(changes)
 def test_indexes_never_disagree_with_the_objects(steps: list[tuple[bool, str, str, str]]) -> None:
-    cache: Cache[Snapshot] = Cache({"colour": label_index("colour")})
+    cache: Cache[Snapshot] = Cache(WORKS, indexes={"colour": label_index("colour")})
     model: dict[Key, str] = {}
-    for put, name, namespace, colour in steps:
-        if put:
-            cache.put(entry(Trees(), name, namespace, colour))
+    for added, name, namespace, colour in steps:
+        if added:
+            put(cache, name, namespace, colour)
             model[Key(namespace, name)] = colour
         else:
             cache.remove(Key(namespace, name))
@@ -63,14 +63,17 @@ def test_an_index_function_that_fails_leaves_the_cache_as_it_was() -> None:
             raise ValueError("bad")
         return [snapshot.labels["colour"]]
 
-    cache: Cache[Snapshot] = Cache({"colour": picky})
-    cache.put(entry(Trees(), "a", "n", "red"))
+    cache: Cache[Snapshot] = Cache(WORKS, indexes={"colour": picky})
+    put(cache, "a", "n", "red")
     with pytest.raises(ValueError, match="bad"):
-        cache.put(entry(Trees(), "a", "n", "bad"))
+        put(cache, "a", "n", "bad")
     assert [snapshot.labels["colour"] for snapshot in cache.by_index("colour", "red")] == ["red"]
 
 
-def test_a_cached_object_costs_its_bytes_and_less_than_a_quarter_more_even_when_all_are_read() -> None:
+@pytest.mark.parametrize("decode", [None, orjson.loads], ids=["untyped", "decoded"])
+def test_a_cached_object_costs_its_bytes_and_less_than_a_quarter_more_even_when_all_are_read(
+    decode: Callable[[bytes], Any] | None,
+) -> None:
     def raw(number: int) -> bytes:
         metadata = {
             "name": f"work-{number}",
@@ -83,7 +86,7 @@ def test_a_cached_object_costs_its_bytes_and_less_than_a_quarter_more_even_when_
         manifests = [{"kind": "ConfigMap", "metadata": {"name": f"c{part}"}, "data": data} for part in range(10)]
         return orjson.dumps({"metadata": metadata, "spec": {"workload": {"manifests": manifests}}})
 
-    trees, cache = Trees(limit=32), Cache[Snapshot]()
+    cache: Cache[Any] = Cache(WORKS, decode, kept=20_000)
     tracemalloc.start()
     try:
         size = 0
@@ -91,14 +94,31 @@ def test_a_cached_object_costs_its_bytes_and_less_than_a_quarter_more_even_when_
             # As from a list or a watch: a copy of exactly that length (orjson's own results keep room to grow).
             content = bytes(memoryview(raw(number)))
             size += len(content)
-            snapshot = Snapshot(content, WORKS, trees)
-            cache.put(Entry(snapshot, snapshot))
-        assert all(snapshot.data["spec"] for snapshot in cache)
+            cache.put(cache.read(content))
+        assert len(list(cache)) == 2000
+        assert all(snapshot.data["spec"] for snapshot in map(cache.snapshot, cache.all_keys()) if snapshot)
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert 3500 < size / 2000 < 4500
     assert held < size * 1.25
+
+
+def test_a_small_collection_is_decoded_once_per_version() -> None:
+    decoded: list[bytes] = []
+
+    def decode(raw: bytes) -> dict[str, Any]:
+        decoded.append(raw)
+        return {"raw": raw}
+
+    cache: Cache[dict[str, Any]] = Cache(WORKS, decode, {"all": lambda value: ["x"]})
+    for name in "abc":
+        put(cache, name, "n", "red")
+    first = cache.named("a", "n")
+    for _ in range(5):
+        assert len(cache.by_index("all", "x")) == len(list(cache)) == 3
+    assert cache.named("a", "n") is first
+    assert len(decoded) == 3
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed() -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.kube.jsonpatch import apply_json_patch
-from muster.kube.mergepatch import apply_merge_patch
+from muster.kube.patching.jsonpatch import apply_json_patch
+from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import Conflict
 from muster.runtime.patching import (
