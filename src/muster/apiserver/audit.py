@@ -18,7 +18,7 @@ from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.logs import get_logger
-from muster.apiserver.metadata import new_uid
+from muster.apiserver.verbs.metadata import new_uid
 from muster.http import Request, Response, StreamResponse, Takeover
 
 log = get_logger(__name__)

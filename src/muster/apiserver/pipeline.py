@@ -13,20 +13,21 @@ from typing import Protocol
 
 import orjson
 
-from muster.apiserver import deletion, errors, patches, reads, watches, writes
+from muster.apiserver import errors
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.audit import FAILED, HUNG_UP, Audit
 from muster.apiserver.auth.access import refusal
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
+from muster.apiserver.documents.metrics import Metrics
+from muster.apiserver.documents.negotiation import ACCEPTED, JSON, LISTED, check_produced, error_media
+from muster.apiserver.documents.presentation import NO_CACHE, warning_fields
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.logs import get_logger
-from muster.apiserver.metrics import Metrics
-from muster.apiserver.negotiation import ACCEPTED, JSON, LISTED, check_produced, error_media
-from muster.apiserver.presentation import NO_CACHE, warning_fields
 from muster.apiserver.registry.resource import Resource, Subresource
 from muster.apiserver.request import Query, parse_target
+from muster.apiserver.verbs import deletion, patches, reads, watches, writes
 from muster.http import Request, Response, StreamResponse, Takeover
 from muster.kube.yaml import dump
 

@@ -25,9 +25,9 @@ from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
 from muster.apiserver.client import DirectClient
 from muster.apiserver.cluster import Clock, Cluster, StoreHealth, utc_now
 from muster.apiserver.controllers import builtin_controllers
+from muster.apiserver.documents.metrics import Metrics
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.logs import get_logger
-from muster.apiserver.metrics import Metrics
 from muster.apiserver.pipeline import Answer, Pipeline, status_response
 from muster.apiserver.request import split_cluster
 from muster.apiserver.wiring import build_pipeline, equip

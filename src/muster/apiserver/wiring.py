@@ -17,15 +17,15 @@ from muster.apiserver.auth.tokenrequests import create_token
 from muster.apiserver.auth.vault import Vault
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.discovery import Discovery
-from muster.apiserver.health import Health
-from muster.apiserver.metrics import CONTENT_TYPE
-from muster.apiserver.negotiation import JSON, check_produced
-from muster.apiserver.openapi import OpenApi
+from muster.apiserver.documents.discovery import Discovery
+from muster.apiserver.documents.health import Health
+from muster.apiserver.documents.metrics import CONTENT_TYPE
+from muster.apiserver.documents.negotiation import JSON, check_produced
+from muster.apiserver.documents.openapi import OpenApi
 from muster.apiserver.pipeline import Answer, Pipeline, SubresourceHandler
-from muster.apiserver.pods import bind_pod, evict_pod
-from muster.apiserver.scale import serve_scale
 from muster.apiserver.services import ServiceResolver
+from muster.apiserver.verbs.pods import bind_pod, evict_pod
+from muster.apiserver.verbs.scale import serve_scale
 from muster.http import Response
 
 if TYPE_CHECKING:

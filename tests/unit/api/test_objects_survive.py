@@ -14,8 +14,8 @@ from muster.api.crds import ALL
 from muster.api.proxy.v1alpha1 import ClusterGateway
 from muster.api.resource import known_fields
 from muster.api.structural import object_schema
-from muster.kube.mergepatch import apply_merge_patch
-from muster.kube.validation import SchemaValidator
+from muster.kube.patching.mergepatch import apply_merge_patch
+from muster.kube.schemas.validation import SchemaValidator
 from tests.unit.api.objects import Maker
 
 KINDS: list[type[Resource]] = [*(version for kind in ALL for version in kind.versions), ClusterGateway]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver import watches
 from muster.apiserver.client import DirectClient, _Sink
 from muster.apiserver.errors import internal
 from muster.apiserver.server import ApiServer
+from muster.apiserver.verbs import watches
 from tests.unit.apiserver.conftest import eventually
 from tests.unit.apiserver.test_consistency import DEFINITIONS, THINGS, definition, serve_things, thing
 

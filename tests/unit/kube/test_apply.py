@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.kube.apply import LAST_APPLIED, ApplyConflict, ApplyFailed, InvalidApply, apply
-from muster.kube.atoms import atom_of
-from muster.kube.fieldset import FieldSet, paths
-from muster.kube.managedfields import decode, only_times_differ, track
+from muster.kube.ownership.apply import LAST_APPLIED, ApplyConflict, ApplyFailed, InvalidApply, apply
+from muster.kube.ownership.atoms import atom_of
+from muster.kube.ownership.fieldset import FieldSet, paths
+from muster.kube.ownership.managedfields import decode, only_times_differ, track
+from muster.kube.ownership.typed import compare
 from muster.kube.schema import Schema
-from muster.kube.typed import compare
 from tests.unit.kube.strategies import SCHEMA, gadget, gadgets, specs
 
 VERSION = "example.com/v1"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.kube.jsonpatch import MAX_COPIED_BYTES, MAX_OPERATIONS, PatchError, TooManyOperations, apply_json_patch
+from muster.kube.patching.jsonpatch import MAX_COPIED_BYTES, MAX_OPERATIONS, PatchError, TooManyOperations, apply_json_patch
 from tests.unit.kube.strategies import documents, values
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from muster.kube.mergepatch import apply_merge_patch
+from muster.kube.patching.mergepatch import apply_merge_patch
 from tests.unit.kube.strategies import documents, values
 
 

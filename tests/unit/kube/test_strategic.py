@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.kube.patching.strategic import StrategicPatchError, apply_strategic_merge
 from muster.kube.schema import Definitions
-from muster.kube.strategic import StrategicPatchError, apply_strategic_merge
 
 TEXT = {"type": "string"}
 DEFINITIONS = Definitions(

@@ -8,18 +8,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.kube.accept import accept
-from muster.kube.constraints import Constraints
-from muster.kube.defaulting import default
-from muster.kube.embedded import check_embedded, coerce
-from muster.kube.formats import FORMATS
-from muster.kube.keywords import check_keywords
-from muster.kube.listtypes import duplicates
-from muster.kube.openapi import Walk
-from muster.kube.prune import prune
 from muster.kube.schema import Schema
-from muster.kube.structural import check_structural
-from muster.kube.validation import validate
+from muster.kube.schemas.accept import accept
+from muster.kube.schemas.constraints import Constraints
+from muster.kube.schemas.defaulting import default
+from muster.kube.schemas.embedded import check_embedded, coerce
+from muster.kube.schemas.formats import FORMATS
+from muster.kube.schemas.keywords import check_keywords
+from muster.kube.schemas.listtypes import duplicates
+from muster.kube.schemas.openapi import Walk
+from muster.kube.schemas.prune import prune
+from muster.kube.schemas.structural import check_structural
+from muster.kube.schemas.validation import validate
 
 NAMES = ["a", "b", "metadata", "kind"]
 TEXTS = ["", "a", "ab", "abc", "x.y", "1.2.3.4", "2024-01-01T00:00:00Z", "é"]

@@ -8,14 +8,14 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.kube.defaulting import default
-from muster.kube.embedded import check_embedded, coerce
 from muster.kube.fielderrors import FieldError
-from muster.kube.formats import format_check
-from muster.kube.listtypes import duplicates
-from muster.kube.prune import prune, unknown_field
 from muster.kube.schema import Schema
-from muster.kube.validation import validate
+from muster.kube.schemas.defaulting import default
+from muster.kube.schemas.embedded import check_embedded, coerce
+from muster.kube.schemas.formats import format_check
+from muster.kube.schemas.listtypes import duplicates
+from muster.kube.schemas.prune import prune, unknown_field
+from muster.kube.schemas.validation import validate
 from tests.unit.kube_schema.recorder import RECORDED, TEXTS
 
 ANSWERS = orjson.loads(RECORDED.read_bytes())

@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any
 
 from muster.apiserver.decode import strict
-from muster.apiserver.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update
 from muster.apiserver.registry.builtin import builtin_resources
 from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.verbs.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update
 from muster.kube.fielderrors import FieldError
 
 NAMESPACE = "registry-verdicts"

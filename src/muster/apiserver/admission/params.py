@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.apiserver.admission.subject import Subject
-from muster.apiserver.conversion import from_stored
 from muster.apiserver.objects import labels, object_key
 from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.verbs.conversion import from_stored
 from muster.kube.selectors import from_label_selector_object
 
 

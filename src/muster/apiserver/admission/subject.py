@@ -15,11 +15,11 @@ import orjson
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
-from muster.apiserver.conversion import to_stored
 from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import Object, Resource, Subresource
-from muster.apiserver.scale import scale_of, set_replicas
+from muster.apiserver.verbs.conversion import to_stored
+from muster.apiserver.verbs.scale import scale_of, set_replicas
 
 _REQUESTS: Final = frozenset({"binding", "eviction", "token"})
 _GROUP: Final = "admissionregistration.k8s.io"

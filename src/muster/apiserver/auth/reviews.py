@@ -11,14 +11,14 @@ from muster.apiserver import errors
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.access import TokenRefused
 from muster.apiserver.auth.identity import User
-from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
-from muster.apiserver.metadata import in_type_order
-from muster.apiserver.negotiation import negotiate
-from muster.apiserver.ownership import book_create
-from muster.apiserver.presentation import respond_object
+from muster.apiserver.documents.negotiation import negotiate
+from muster.apiserver.documents.presentation import respond_object
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import write_options
+from muster.apiserver.verbs.bodies import decode_body
+from muster.apiserver.verbs.metadata import in_type_order
+from muster.apiserver.verbs.ownership import book_create
 from muster.http import Response
 from muster.kube.fielderrors import FieldError, Rendered, invalid
 

@@ -27,8 +27,6 @@ from muster.apiserver.registry import catalog
 from muster.apiserver.registry.resource import Object, Resource, Scale, Subresource
 from muster.apiserver.webhooks import ResolveService
 from muster.kube import gotext
-from muster.kube.defaulting import defaulter
-from muster.kube.embedded import check_embedded, clean_metadata, coerce, malformed_metadata
 from muster.kube.fielderrors import (
     NOT_SUPPORTED,
     REQUIRED,
@@ -39,12 +37,14 @@ from muster.kube.fielderrors import (
     invalid,
 )
 from muster.kube.jsonpath import compile_path
-from muster.kube.listtypes import duplicates
-from muster.kube.openapi import NOWHERE
-from muster.kube.prune import pruner
-from muster.kube.ratchet import Correlation
 from muster.kube.schema import Schema
-from muster.kube.validation import SchemaValidator
+from muster.kube.schemas.defaulting import defaulter
+from muster.kube.schemas.embedded import check_embedded, clean_metadata, coerce, malformed_metadata
+from muster.kube.schemas.listtypes import duplicates
+from muster.kube.schemas.openapi import NOWHERE
+from muster.kube.schemas.prune import pruner
+from muster.kube.schemas.ratchet import Correlation
+from muster.kube.schemas.validation import SchemaValidator
 
 SHARED_SCHEMAS: Final = 1024
 _BLOCKING: Final = frozenset({NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID})

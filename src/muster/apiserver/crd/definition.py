@@ -15,9 +15,9 @@ from muster.apiserver.crd.goshape import rendered_versions
 from muster.apiserver.crd.schemas import check_schema, check_selectable_fields
 from muster.kube import names
 from muster.kube.fielderrors import FieldError, invalid, not_supported, required
-from muster.kube.formats import format_check
-from muster.kube.structural import subschemas
-from muster.kube.uris import is_request_uri
+from muster.kube.schemas.formats import format_check
+from muster.kube.schemas.structural import subschemas
+from muster.kube.schemas.uris import is_request_uri
 
 Raw = Mapping[str, Any]
 Object = dict[str, Any]

@@ -1,6 +1,6 @@
 """Rules of a definition before it is stored: do they compile, may `oldSelf` be used where they stand, and can they cost too much?
 
-The checker follows the walk of `muster.kube.keywords` over the schema. Per node it knows how many values of that place one object
+The checker follows the walk of `schemas.keywords` over the schema. Per node it knows how many values of that place one object
 can hold at most (the product of `maxItems` and `maxProperties` above it, unknown under an unbounded list or map), because a rule
 costs its worst case once per value. The costs of all rules of a schema are added up.
 """

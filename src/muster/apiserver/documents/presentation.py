@@ -1,0 +1,167 @@
+"""How stored entries are shown: in the requested API version, as JSON, YAML, Table or metadata only.
+
+`present` is the synchronous path for everything whose conversion needs no webhook; `present_all` also handles those that do.
+A custom resource stored before its schema gained a default shows the default when read; the re-rendered bytes are kept on the
+entry for as long as the same compiled version is served.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from muster.apiserver.context import Context
+from muster.apiserver.documents.negotiation import JSON, YAML, Format
+from muster.apiserver.documents.tables import table_bytes
+from muster.apiserver.errors import wrong_number
+from muster.apiserver.objects import raw_metadata, view
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.table import ResourceTable
+from muster.http import Response
+from muster.kube.yaml import dump
+from muster.store.api import Entry
+
+NO_CACHE = ("Cache-Control", "no-cache, private")
+WARNING_TOTAL = 4096
+"""Characters of warnings in one answer; beyond it each is cut to WARNING_ITEM."""
+WARNING_ITEM = 256
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+def present(resource: Resource, entry: Entry) -> bytes | None:
+    """The entry's bytes in this resource's version, or None if that takes a conversion webhook."""
+    custom = resource.custom
+    if custom is None and resource.from_storage is None:
+        return entry.value
+    seen = view(entry)
+    marker = custom or resource
+    if seen.rendered_for is marker:
+        return seen.rendered or entry.value
+    if custom is None:
+        assert resource.from_storage is not None
+        rendered: bytes | None = orjson.dumps(resource.from_storage(orjson.loads(entry.value)))
+    else:
+        rendered = custom.present(entry.value)
+        if rendered is None:
+            return None
+    seen.rendered_for = marker
+    seen.rendered = rendered if rendered != entry.value else None
+    return rendered
+
+
+async def present_all(resource: Resource, entries: Sequence[Entry]) -> list[bytes]:
+    shown = [present(resource, entry) for entry in entries]
+    waiting = [index for index, value in enumerate(shown) if value is None]
+    if waiting:
+        objects = [orjson.loads(entries[index].value) for index in waiting]
+        for index, converted in zip(waiting, await resource.custom.convert_stored(objects), strict=True):
+            value = orjson.dumps(converted)
+            seen = view(entries[index])
+            seen.rendered_for, seen.rendered = resource.custom, value
+            shown[index] = value
+    return [value for value in shown if value is not None]
+
+
+def partial_metadata(value: bytes, version: str = "v1") -> bytes:
+    return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":%s}' % (version.encode(), raw_metadata(value))
+
+
+def list_metadata(revision: int, continuation: str = "", remaining: int | None = None, say_continue: bool = False) -> bytes:
+    """`say_continue`: the list says where it continues even if it does not, as lists of custom resources do."""
+    meta: dict[str, Any] = {"resourceVersion": str(revision)}
+    if continuation or say_continue:
+        meta["continue"] = continuation
+    if remaining is not None:
+        meta["remainingItemCount"] = remaining
+    return orjson.dumps(meta)
+
+
+def list_body(resource: Resource, values: Sequence[bytes], meta: bytes) -> bytes:
+    """A typed list: items of built-in kinds carry no type of their own."""
+    if resource.custom is None and resource.from_storage is None:
+        skip = len(resource.type_prefix)
+        items = b",".join([b"{" + value[skip:] for value in values])
+    else:
+        items = b",".join(values)
+    return b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[%s]}' % (
+        resource.list_kind.encode(),
+        resource.api_version.encode(),
+        meta,
+        items,
+    )
+
+
+def respond_list(
+    ctx: Context, resource: Resource, entries: Sequence[Entry], values: Sequence[bytes], meta: bytes, format: Format
+) -> Response:
+    if format.transform == "Table":
+        include = ctx.query.get("includeObject")
+        body = table_bytes(resource, entries, values, meta, ctx.cluster.clock(), include, format.version)
+    elif format.transform:
+        if format.transform != "PartialObjectMetadataList":
+            raise wrong_number(format.transform, resource.go_type + "List", is_list=True)
+        items = b",".join([partial_metadata(value, format.version) for value in values])
+        body = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":%s,"items":[%s]}' % (
+            format.version.encode(),
+            meta,
+            items,
+        )
+    else:
+        body = list_body(resource, values, meta)
+    return respond(ctx, 200, body, format)
+
+
+def respond_entry(ctx: Context, resource: Resource, entry: Entry, value: bytes, code: int, format: Format) -> Response:
+    """One object in the requested shape."""
+    if format.transform == "Table":
+        meta = b'{"resourceVersion":"%d"}' % entry.revision
+        include = ctx.query.get("includeObject")
+        value = table_bytes(resource, (entry,), (value,), meta, ctx.cluster.clock(), include, format.version)
+    elif format.transform:
+        if format.transform != "PartialObjectMetadata":
+            raise wrong_number(format.transform, resource.go_type, is_list=False)
+        value = partial_metadata(value, format.version)
+    return respond(ctx, code, value, format)
+
+
+def respond_object(ctx: Context, resource: Resource | None, obj: Object, code: int, format: Format) -> Response:
+    """An object that is not in the store: a dry run's result, a review, a Status."""
+    if resource is None or not format.transform or "metadata" not in obj:
+        return respond(ctx, code, orjson.dumps(obj), format)
+    value = orjson.dumps(obj)
+    entry = Entry("", int(obj["metadata"].get("resourceVersion") or 0), value)
+    return respond_entry(ctx, resource, entry, value, code, format)
+
+
+def respond(ctx: Context, code: int, body: bytes, format: Format) -> Response:
+    media = JSON
+    if format.media == YAML:
+        body, media = dump(orjson.loads(body)).encode(), YAML
+    elif ctx.query.values and ctx.query.flag("pretty"):
+        body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2)
+    return Response(code, body, [NO_CACHE, *warning_fields(ctx.warnings)], media)
+
+
+def warning_fields(warnings: Sequence[str]) -> list[tuple[str, str]]:
+    """What fits into headers: texts without control characters, all of them cut when together they are too long."""
+    sendable = [text for text in warnings if not _CONTROL.search(text)]
+    if sum(map(len, sendable)) > WARNING_TOTAL:
+        shorter, sendable = [text[:WARNING_ITEM] for text in sendable], []
+        for text in shorter:
+            if sum(map(len, sendable)) >= WARNING_TOTAL:
+                break
+            sendable.append(text)
+    return [("Warning", f"299 - {_quoted(text)}") for text in sendable]
+
+
+def _quoted(text: str) -> str:
+    quoted = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return quoted.encode("utf-8", "replace").decode("latin-1")  # Header fields are latin-1 here, UTF-8 bytes on the wire.
+
+
+def row_for(table: ResourceTable, resource: Resource) -> Resource:
+    """The row of the storage version of the same resource (itself for most)."""
+    return table.by_storage(resource.storage) or resource

@@ -1,0 +1,1 @@
+"""What the verbs do: reading, watching, writing, patching, deleting, and the steps they share."""

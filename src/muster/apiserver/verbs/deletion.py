@@ -1,0 +1,230 @@
+"""DELETE of one object or a collection: preconditions, propagation, finalizers, graceful deletion.
+
+An object with something left to wait for (finalizers, a running pod's grace period, a namespace's content) is only marked; it
+goes when the last of them is removed. Everything else goes at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import orjson
+
+from muster.apiserver import errors
+from muster.apiserver.admission.chain import Operation
+from muster.apiserver.cluster import rfc3339
+from muster.apiserver.context import Context
+from muster.apiserver.documents.negotiation import PLAIN_JSON, negotiate
+from muster.apiserver.documents.presentation import list_metadata, present_all, respond_list, respond_object
+from muster.apiserver.objects import object_key
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.request import Query, list_options
+from muster.apiserver.verbs.bodies import decode_options
+from muster.apiserver.verbs.conversion import from_stored
+from muster.apiserver.verbs.filters import build_filter
+from muster.apiserver.verbs.reads import read_page
+from muster.apiserver.verbs.writes import Written, commit, is_finished, may_be_behind, remove, respond_written
+from muster.http import Response
+from muster.kube import fielderrors
+from muster.store.api import Conflict, Entry
+
+_POLICIES = ("Foreground", "Background", "Orphan")
+_FINALIZER = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+UNDELETABLE_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
+_DEFAULT_GRACE = 30
+_LEAST_GRACE = 1
+"""What a negative grace period means."""
+_GRACEFUL = "/pods"
+"""The one kind that is asked to end before it goes."""
+
+
+@dataclass(slots=True)
+class DeleteOptions:
+    dry_run: bool = False
+    policy: str = ""
+    grace: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    raw: dict[str, Any] = field(default_factory=dict)
+
+
+def delete_options(ctx: Context) -> DeleteOptions:
+    """Options from the body; the query counts only where there is none."""
+    raw = decode_options(ctx) if ctx.request.body else _options_in_query(ctx.query)
+    dry_run = raw.get("dryRun") or []
+    policy = raw.get("propagationPolicy") or ""
+    orphan = raw.get("orphanDependents")
+    grace = raw.get("gracePeriodSeconds")
+    problems = []
+    if policy and orphan is not None:
+        problems.append(
+            fielderrors.invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+        )
+    elif policy and policy not in _POLICIES:
+        problems.append(fielderrors.not_supported("propagationPolicy", policy, [*_POLICIES, "nil"]))
+    if any(value != "All" for value in dry_run):
+        problems.append(fielderrors.not_supported("dryRun", dry_run, ["All"]))
+    if problems:
+        raise errors.invalid_options("DeleteOptions", problems)
+    if orphan is not None:
+        policy = "Orphan" if orphan else "Background"
+    preconditions = raw.get("preconditions") or {}
+    return DeleteOptions(bool(dry_run), policy, grace, preconditions.get("uid"), preconditions.get("resourceVersion"), raw)
+
+
+def _options_in_query(query: Query) -> dict[str, Any]:
+    found = {
+        "dryRun": query.getall("dryRun"),
+        "propagationPolicy": query.get("propagationPolicy"),
+        "orphanDependents": query.flag("orphanDependents") if "orphanDependents" in query.values else None,
+        "gracePeriodSeconds": query.integer("gracePeriodSeconds"),
+    }
+    return {name: value for name, value in found.items() if value not in (None, "", [])}
+
+
+async def delete(ctx: Context, resource: Resource, name: str) -> Response:
+    format = negotiate(ctx.accept)
+    options = delete_options(ctx)
+    namespace = ctx.namespace_of(resource)
+    outcome = await delete_object(ctx, resource, namespace, name, options)
+    if isinstance(outcome, Entry):
+        return await respond_written(ctx, resource, Written(200, outcome))
+    if resource.returns_deleted_object:
+        return respond_object(ctx, resource, outcome, 200, format)
+    return respond_object(ctx, None, _success(resource, outcome), 200, PLAIN_JSON if format.transform else format)
+
+
+def _success(resource: Resource, obj: Object) -> Object:
+    details = {"name": obj["metadata"]["name"], "kind": resource.plural, "uid": obj["metadata"]["uid"]}
+    if resource.group:
+        details["group"] = resource.group
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+async def delete_object(ctx: Context, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Entry | Object:
+    """The entry if the object only got marked, the last object if it is gone (or would be, in a dry run)."""
+    if resource.storage == "/namespaces" and name in UNDELETABLE_NAMESPACES:
+        raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
+    store = ctx.cluster.store
+    newest = False
+    for _ in range(32):
+        head = store.head(ctx.cluster.name, resource.storage, object_key(namespace, name))
+        try:
+            if head is None:
+                raise errors.not_found(resource, name)
+            old = await from_stored(resource, head)
+            _check_preconditions(resource, old, options)
+        except errors.ApiError as problem:
+            if newest or not await may_be_behind(ctx, problem):
+                raise
+            newest = True
+            continue
+        operation = Operation("DELETE", None, old, options.dry_run, options.raw)
+        await ctx.cluster.admission.mutate(ctx, resource, operation)
+        await ctx.cluster.admission.validate(ctx, resource, operation)
+        marked = _marked(ctx, resource, old, options)
+        try:
+            if is_finished(resource, marked):
+                shown = marked if resource.storage == _GRACEFUL else old
+                if not options.dry_run:
+                    shown = await _remove_visibly(ctx, resource, shown, old, head)
+                return shown
+            if options.dry_run or (marked == old and head.revision <= store.revision):
+                return head
+            return await commit(ctx, resource, marked, head.revision)
+        except Conflict:
+            continue
+    raise errors.conflict(resource, name)
+
+
+async def _remove_visibly(ctx: Context, resource: Resource, last: Object, old: Object, head: Entry) -> Object:
+    """Delete for good what nobody holds back. A kind that ends gracefully shows its mark first, even if only for a moment."""
+    if last is not old and last != old:
+        head = await commit(ctx, resource, last, head.revision)
+        last = await from_stored(resource, head)
+    await remove(ctx, resource, {**last, "metadata": dict(last["metadata"])}, head.revision)
+    return last
+
+
+def _check_preconditions(resource: Resource, old: Object, options: DeleteOptions) -> None:
+    meta = old["metadata"]
+    if options.uid is not None and options.uid != meta["uid"]:
+        text = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise errors.precondition_failed(resource, meta["name"], text)
+    if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
+        text = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion in record "
+            f"({meta['resourceVersion']}). The object might have been modified"
+        )
+        raise errors.precondition_failed(resource, meta["name"], text)
+
+
+def _marked(ctx: Context, resource: Resource, old: Object, options: DeleteOptions) -> Object:
+    """The object as it is after the delete request, with deletionTimestamp and the finalizers its policy asks for."""
+    marked: Object = orjson.loads(orjson.dumps(old))
+    meta = marked["metadata"]
+    _set_policy_finalizer(meta, options.policy or _default_policy(resource, meta))
+    grace = _grace(resource, old, options)
+    if not meta.get("deletionTimestamp"):
+        meta["deletionTimestamp"] = rfc3339(ctx.cluster.clock() + timedelta(seconds=grace))
+        if resource.on_delete is not None:
+            resource.on_delete(ctx, marked)
+            return marked
+        meta["deletionGracePeriodSeconds"] = grace
+        if resource.tracks_generation:
+            meta["generation"] = meta.get("generation", 0) + 1
+    elif grace < meta.get("deletionGracePeriodSeconds", 0):
+        meta["deletionTimestamp"] = rfc3339(ctx.cluster.clock() + timedelta(seconds=grace))
+        meta["deletionGracePeriodSeconds"] = grace
+    return marked
+
+
+def _default_policy(resource: Resource, meta: Object) -> str:
+    decided = set(_FINALIZER.values()) & set(meta.get("finalizers") or ())
+    return "Orphan" if resource.orphans_by_default and not decided else ""
+
+
+def _set_policy_finalizer(meta: Object, policy: str) -> None:
+    if not policy and not meta.get("deletionTimestamp"):
+        return
+    wanted = _FINALIZER.get(policy)
+    kept = [f for f in meta.get("finalizers", ()) if f not in _FINALIZER.values() or f == wanted or (not policy)]
+    if wanted and wanted not in kept:
+        kept.append(wanted)
+    if kept:
+        meta["finalizers"] = kept
+    else:
+        meta.pop("finalizers", None)
+
+
+def _grace(resource: Resource, old: Object, options: DeleteOptions) -> int:
+    """Only pods bound to a node stop gracefully; a pod that runs nowhere has nothing to stop."""
+    if resource.storage != _GRACEFUL or not old.get("spec", {}).get("nodeName"):
+        return 0
+    if old.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if options.grace is not None:
+        return options.grace if options.grace >= 0 else _LEAST_GRACE
+    return int(old["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE))
+
+
+async def delete_collection(ctx: Context, resource: Resource) -> Response:
+    format = negotiate(ctx.accept)
+    options = delete_options(ctx)
+    selection = list_options(ctx.query, watch=False)
+    page = await read_page(ctx, resource, selection, build_filter(resource, selection))
+    for entry in page.entries:
+        namespace, _, name = entry.key.rpartition("/")
+        try:
+            await delete_object(ctx, resource, namespace, name, options)
+        except errors.ApiError as error:
+            if error.reason != "NotFound":
+                raise
+    # The answer is what was selected, as it was then.
+    meta = list_metadata(page.revision, page.continuation, page.remaining, resource.custom is not None and not format.transform)
+    return respond_list(ctx, resource, page.entries, await present_all(resource, page.entries), meta, format)

@@ -1,0 +1,110 @@
+"""Who owns which field: books every write into `metadata.managedFields` (the algorithm is `kube.ownership.managedfields`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from muster.apiserver.context import Context
+from muster.apiserver.decode import strict
+from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.request import WriteOptions
+from muster.kube.ownership.fieldset import FieldSet, from_paths
+from muster.kube.ownership.managedfields import Convert, track
+from muster.kube.schema import Schema
+
+Booking = Callable[[Context, Resource, Object | None, Object, WriteOptions], None]
+"""Sets the new object's managedFields; arguments: context, resource, old object, new object, options."""
+
+_MANAGER_BYTES = 128
+
+
+def manager_name(ctx: Context, options: WriteOptions) -> str:
+    """The manager a plain write is booked to: the one it names, or the program in its User-Agent."""
+    if options.field_manager:
+        return options.field_manager
+    return _manager_of(ctx.request.headers.get("user-agent") or "")
+
+
+@lru_cache(maxsize=1024)
+def _manager_of(agent: str) -> str:
+    printable = "".join(char for char in agent.partition("/")[0] if char.isprintable())
+    return printable.encode()[:_MANAGER_BYTES].decode(errors="ignore") or "unknown"
+
+
+_SPEC: FieldSet = from_paths([("f:spec",)])
+_STATUS: FieldSet = from_paths([("f:status",)])
+_SPEC_AND_METADATA: FieldSet = from_paths([("f:spec",), ("f:metadata",)])
+_RESETS: Mapping[tuple[str, str], FieldSet] = {
+    ("Deployment", "status"): from_paths([("f:spec",), ("f:metadata", "f:labels")]),
+    ("Pod", "status"): from_paths([("f:spec",), ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")]),
+    ("CertificateSigningRequest", ""): from_paths([("f:spec",), ("f:status",)]),
+    ("CertificateSigningRequest", "status"): from_paths([("f:spec",), ("f:status", "f:conditions")]),
+    ("CertificateSigningRequest", "approval"): from_paths([("f:spec",), ("f:status", "f:certificate")]),
+    ("APIService", "status"): _SPEC_AND_METADATA,
+    ("CustomResourceDefinition", "status"): _SPEC_AND_METADATA,
+    ("FlowSchema", "status"): _SPEC_AND_METADATA,
+    ("PriorityLevelConfiguration", "status"): _SPEC_AND_METADATA,
+    ("ValidatingAdmissionPolicy", "status"): _SPEC_AND_METADATA,
+    ("VolumeAttachment", "status"): _SPEC_AND_METADATA,
+}
+"""Endpoints of built-in kinds that restore other fields than usual."""
+
+
+def reset_fields(resource: Resource, subresource: str) -> FieldSet | None:
+    """Fields a write through this endpoint never owns."""
+    special = _RESETS.get((resource.kind, subresource)) if resource.custom is None else None
+    if special is not None:
+        return special
+    if subresource == "status":
+        return _SPEC
+    return _STATUS if resource.has_status else None
+
+
+@lru_cache(maxsize=256)
+def _empty_builtin(definition: str) -> Object:
+    return strict.decode_typed({}, definitions()[definition])[0]
+
+
+def empty_object(resource: Resource) -> Object:
+    """The object before it exists: built-in types have structs that are always there."""
+    return {} if resource.custom is not None else _empty_builtin(resource.schema.name)
+
+
+def other_versions(ctx: Context, resource: Resource) -> Convert:
+    """Objects as owners of other API versions see them; versions nobody serves any more are gone."""
+
+    def convert(obj: Object, api_version: str) -> tuple[Object, Schema] | None:
+        group, _, version = api_version.rpartition("/")
+        row = ctx.cluster.resources.by_kind(group, version, resource.kind)
+        return None if row is None else ({**obj, "apiVersion": api_version}, row.schema)
+
+    return convert
+
+
+def book_create(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+    _book(ctx, resource, None, new, options)
+
+
+def book_update(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+    _book(ctx, resource, old, new, options)
+
+
+def _book(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+    managed = track(
+        old,
+        new,
+        resource.schema,
+        manager=manager_name(ctx, options),
+        api_version=resource.api_version,
+        now=ctx.now(),
+        subresource=ctx.subresource,
+        reset=reset_fields(resource, ctx.subresource),
+        empty=empty_object(resource),
+        convert=other_versions(ctx, resource),
+    )
+    if managed:
+        new["metadata"]["managedFields"] = managed
+    else:
+        new["metadata"].pop("managedFields", None)

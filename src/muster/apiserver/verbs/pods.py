@@ -1,0 +1,77 @@
+"""Pod subresources that are requests rather than objects: binding a pod to a node, and evicting it."""
+
+from __future__ import annotations
+
+from muster.apiserver import errors
+from muster.apiserver.context import Context
+from muster.apiserver.decode.layouts import definition_of
+from muster.apiserver.documents.negotiation import negotiate
+from muster.apiserver.documents.presentation import respond_object
+from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.request import write_options
+from muster.apiserver.verbs.bodies import decode_body
+from muster.apiserver.verbs.deletion import DeleteOptions, delete_object
+from muster.apiserver.verbs.writes import update_object
+from muster.http import Response
+from muster.kube.fielderrors import not_supported, required
+
+_SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def _row(group: str, version: str, kind: str) -> Resource:
+    name = definition_of(group, version, kind)
+    assert name is not None
+    return Resource(group, version, kind.lower() + "s", kind, True, definitions()[name])
+
+
+_BINDING = "pods/binding"
+_TARGETS = (None, "", "Node")
+
+
+async def bind_pod(ctx: Context, resource: Resource, name: str) -> Response:
+    options = write_options(ctx.query, "CreateOptions")
+    row = _row("", "v1", "Binding")
+    binding = await decode_body(ctx, row, options)
+    binding = await ctx.cluster.admission.admit_request(ctx, resource, binding, options.dry_run)
+    if binding["metadata"].get("name", "") != name:
+        raise errors.bad_request("name in URL does not match name in Binding object")
+    target = binding.get("target") or {}
+    node = target.get("name", "")
+    problems = [not_supported("target.kind", target["kind"], ["Node", "<empty>"])] if target.get("kind") not in _TARGETS else []
+    problems += [] if node else [required("target.name")]
+    if problems:
+        # Upstream loses the reason here: the problem arrives as the server's own.
+        raise errors.ApiError(500, "", errors.aggregated(str(problem) for problem in problems))
+
+    def bind(pod: Object) -> Object:
+        if pod["metadata"].get("deletionTimestamp"):
+            raise errors.conflict_named("", _BINDING, name, f"pod {name} is being deleted, cannot be assigned to a host")
+        if pod["spec"].get("nodeName"):
+            raise errors.conflict_named("", _BINDING, name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"')
+        pod["spec"]["nodeName"] = node
+        conditions = [c for c in pod.setdefault("status", {}).get("conditions") or () if c.get("type") != "PodScheduled"]
+        conditions.append({"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": ctx.now()})
+        pod["status"]["conditions"] = conditions
+        return pod
+
+    await update_object(ctx, resource, name, bind, options)
+    return respond_object(ctx, None, _SUCCESS, 201, negotiate(ctx.accept, transforms=False))
+
+
+async def evict_pod(ctx: Context, resource: Resource, name: str) -> Response:
+    """There are no kubelets to wait for and no disruption controller: an eviction is a deletion with its options."""
+    options = write_options(ctx.query, "CreateOptions")
+    eviction = await decode_body(ctx, _row("policy", "v1", "Eviction"), options)
+    eviction = await ctx.cluster.admission.admit_request(ctx, resource, eviction, options.dry_run)
+    wanted = eviction.get("deleteOptions") or {}
+    preconditions = wanted.get("preconditions") or {}
+    request = DeleteOptions(
+        dry_run=options.dry_run or bool(wanted.get("dryRun")),
+        policy=wanted.get("propagationPolicy") or "",
+        grace=wanted.get("gracePeriodSeconds"),
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+    )
+    await delete_object(ctx, resource, ctx.attributes.namespace, name, request)
+    return respond_object(ctx, None, _SUCCESS, 201, negotiate(ctx.accept, transforms=False))

@@ -1,0 +1,154 @@
+"""The scale subresource: one small `autoscaling/v1 Scale` object over `spec.replicas` of anything that can be scaled.
+
+Built-in kinds and custom resources differ only in their JSONPaths. A write to the scale is a write to the parent's replicas, booked
+to the `scale` subresource, so that an autoscaler and an applier can share a workload.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.apiserver import errors
+from muster.apiserver.context import Context
+from muster.apiserver.decode.layouts import definition_of
+from muster.apiserver.documents.negotiation import media_type, negotiate
+from muster.apiserver.documents.presentation import respond_object
+from muster.apiserver.objects import object_key
+from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.resource import Object, Resource, Scale
+from muster.apiserver.request import WriteOptions, write_options
+from muster.apiserver.verbs.bodies import decode_body, finish_patched
+from muster.apiserver.verbs.conversion import from_stored
+from muster.apiserver.verbs.ownership import book_update
+from muster.apiserver.verbs.patches import BUILTIN_PATCHES, decoded_patch, patched
+from muster.apiserver.verbs.writes import update_object
+from muster.http import Response
+from muster.kube.fielderrors import invalid
+from muster.kube.selectors import SelectorError, from_label_selector_object, from_labels
+
+
+def scale_row() -> Resource:
+    name = definition_of("autoscaling", "v1", "Scale")
+    assert name is not None
+    return Resource("autoscaling", "v1", "scales", "Scale", True, definitions()[name])
+
+
+async def serve_scale(ctx: Context, resource: Resource, name: str) -> Response:
+    format = negotiate(ctx.accept, transforms=False)
+    scale = resource.scale
+    if scale is None:
+        raise errors.no_such_resource()
+    head = ctx.cluster.entry(resource.storage, object_key(ctx.namespace_of(resource), name))
+    if head is None:
+        raise errors.not_found(resource, name)
+    parent = await from_stored(resource, head)
+    if ctx.verb != "get":
+        parent = await _write(ctx, resource, scale, name)
+    return respond_object(ctx, None, scale_of(scale, parent), 200, format)
+
+
+async def _write(ctx: Context, resource: Resource, scale: Scale, name: str) -> Object:
+    row = scale_row()
+    if ctx.verb == "update":
+        options = write_options(ctx.query, "UpdateOptions")
+        sent = await decode_body(ctx, row, options)
+    else:
+        options = write_options(ctx.query, "PatchOptions")
+        media = media_type(ctx.request.headers.get("content-type") or "")
+        if media not in BUILTIN_PATCHES:
+            raise errors.unsupported_patch()
+        body = decoded_patch(media, ctx.request.body)
+
+    def change(old: Object) -> Object:
+        if ctx.verb == "update":
+            wanted = sent
+        else:
+            wanted = finish_patched(ctx, row, patched(media, scale_of(scale, old), body, row), options)
+        _check_same(resource, name, wanted["metadata"], old["metadata"])
+        replicas = (wanted.get("spec") or {}).get("replicas", 0)
+        if replicas < 0 and resource.custom is None:
+            problem = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+            raise errors.invalid("autoscaling", "Scale", name, [problem])
+        set_replicas(scale, old, replicas)
+        return old
+
+    written = await update_object(ctx, resource, name, change, options, booking=_book_untimed)
+    if written.entry is not None:
+        return await from_stored(resource, written.entry)
+    assert written.obj is not None
+    return written.obj
+
+
+def _check_same(resource: Resource, name: str, meta: Object, parent: Object) -> None:
+    """A scale speaks for the object it was read from and for no other of that name."""
+    if meta.get("name", name) != name:
+        raise errors.bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    if meta.get("uid") and meta["uid"] != parent["uid"]:
+        text = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {parent['uid']}"
+        raise errors.conflict(resource, name, text)
+    if meta.get("resourceVersion") and meta["resourceVersion"] != parent["resourceVersion"]:
+        raise errors.conflict(resource, name)
+
+
+def _book_untimed(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+    """Owners by scale keep the time they had: upstream books them in the Scale and carries over only the fields."""
+    book_update(ctx, resource, old, new, options)
+    before = (old or {}).get("metadata", {}).get("managedFields") or ()
+    times = {(entry.get("manager"), entry.get("apiVersion")): entry.get("time") for entry in before if _by_scale(entry)}
+    for entry in new["metadata"].get("managedFields") or ():
+        if _by_scale(entry):
+            time = times.get((entry.get("manager"), entry.get("apiVersion")))
+            if time is None:
+                entry.pop("time", None)
+            else:
+                entry["time"] = time
+
+
+def _by_scale(entry: Object) -> bool:
+    return entry.get("subresource") == "scale"
+
+
+def scale_of(scale: Scale, parent: Object) -> Object:
+    meta = parent["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    replicas = _get(parent, scale.replicas) or 0
+    status: Object = {"replicas": _get(parent, scale.status_replicas) or 0}
+    selector = _selector_text(_get(parent, scale.selector)) if scale.selector else ""
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: meta[key] for key in kept if key in meta},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def _selector_text(selector: Any) -> str:
+    if isinstance(selector, str):
+        return selector
+    if not isinstance(selector, dict):
+        return ""
+    try:
+        if "matchLabels" in selector or "matchExpressions" in selector:
+            return str(from_label_selector_object(selector))
+        return str(from_labels(selector))
+    except SelectorError:
+        return ""
+
+
+def _get(obj: Object, path: str) -> Any:
+    value: Any = obj
+    for step in path.strip(".").split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(step)
+    return value
+
+
+def set_replicas(scale: Scale, obj: Object, value: int) -> None:
+    *parents, last = scale.replicas.strip(".").split(".")
+    for step in parents:
+        obj = obj.setdefault(step, {})
+    obj[last] = value

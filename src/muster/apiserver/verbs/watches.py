@@ -1,0 +1,314 @@
+"""WATCH: events of one resource from a revision on, as chunked JSON lines.
+
+A watch is a store subscription that frames each event and hands it to the connection; the framed bytes of an event are made once
+and shared by all watchers that want the same representation. Nothing here waits for a client: one that falls behind is cut off
+and resumes by revision. Only resources whose version takes a conversion webhook go through a queue and a task.
+
+WatchList (`sendInitialEvents`) sends the current state as ADDED events, then a bookmark that says so, then live events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import orjson
+
+from muster.apiserver import errors
+from muster.apiserver.context import Context
+from muster.apiserver.documents.negotiation import JSON, WATCHED, YAML, Format, negotiate
+from muster.apiserver.documents.presentation import partial_metadata, present, present_all
+from muster.apiserver.documents.tables import check_inclusion, table_bytes
+from muster.apiserver.registry.resource import Resource
+from muster.apiserver.request import ListOptions, list_options
+from muster.apiserver.verbs.filters import Filter, build_filter
+from muster.apiserver.verbs.reads import await_revision
+from muster.http import StreamResponse, StreamWriter, frame
+from muster.store.api import Compacted, Entry, Event, Listener, Subscription
+
+BOOKMARK_SECONDS = 60.0
+BOOKMARK_BEFORE_END = 2.0
+MAX_BEHIND = 16 * 1024 * 1024
+"""Bytes a client may be behind before it is cut off, beyond what its first state left it to read."""
+MAX_WAITING = 10_000
+"""Batches that may wait for a conversion webhook."""
+_DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+_DEFAULT_TIMEOUT = (1800, 3600)
+
+
+async def watch(ctx: Context, resource: Resource) -> StreamResponse:
+    format = negotiate(ctx.accept)
+    if format.media == YAML:
+        raise errors.not_acceptable(WATCHED)
+    if format.transform == "Table":
+        check_inclusion(ctx.query.get("includeObject"))
+    options = list_options(ctx.query, watch=True)
+    wanted = build_filter(resource, options)
+    if options.send_initial_events and options.revision:
+        await await_revision(ctx, options.revision)
+    elif options.revision is None:
+        await ctx.cluster.store.synced()
+
+    async def run(writer: StreamWriter) -> None:
+        await _Watch(ctx, resource, options, wanted, format, writer).serve()
+
+    headers = [("Content-Type", JSON), ("Cache-Control", "no-cache, private")]
+    return StreamResponse(200, headers, run)
+
+
+class _Watch:
+    def __init__(
+        self, ctx: Context, resource: Resource, options: ListOptions, wanted: Filter, format: Format, writer: StreamWriter
+    ) -> None:
+        self._cluster = ctx.cluster
+        self._resource = resource
+        self._options = options
+        self._wanted = wanted
+        self._format = format
+        self._writer = writer
+        self._include = ctx.query.get("includeObject")
+        self._prefix = ctx.attributes.namespace + "/" if ctx.attributes.namespace else ""
+        self._start = 0
+        self._held: list[Event] | None = []
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._titled = False
+        """Whether a Table's column definitions were already sent: only the first event carries them."""
+        self._shape = (resource.version, format.transform, format.version, self._include)
+        self._queue: asyncio.Queue[Sequence[Event] | int] | None = None
+        """Events, and revisions of bookmarks between them, that wait for a conversion webhook."""
+        if resource.custom is not None and resource.custom.needs_webhook:
+            self._queue = asyncio.Queue(MAX_WAITING)
+        self._subscriptions: list[Subscription] = []
+        self._most_behind = MAX_BEHIND
+
+    async def serve(self) -> None:
+        pump: asyncio.Task[None] | None = None
+        try:
+            await self._begin()
+            if self._queue is not None:
+                pump = asyncio.create_task(self._pump(self._queue))
+            await self._until_end()
+        except Compacted as gone:
+            self._fail(errors.expired(f"too old resource version: {gone.requested} ({gone.oldest})"))
+        except errors.ApiError as problem:
+            self._fail(problem)
+        finally:
+            for subscription in self._subscriptions:
+                subscription.close()
+            if pump is not None:
+                pump.cancel()
+
+    def _subscribe(self, resource: str, revision: int | None, listener: Listener) -> None:
+        self._subscriptions.append(self._cluster.store.subscribe(self._cluster.name, resource, revision, listener, self._on_lost))
+
+    async def _begin(self) -> None:
+        """Send the initial state if asked for, and subscribe to all that follows, with nothing in between."""
+        store, options = self._cluster.store, self._options
+        revision = options.revision
+        initial = options.send_initial_events
+        if initial is None:
+            initial = not revision
+        if self._resource.custom is not None:
+            self._subscribe(_DEFINITIONS, None, self._on_definitions)
+        if not initial:
+            self._start = revision or store.revision
+            self._subscribe(self._resource.storage, self._start, self._on_events)
+            return
+        snapshot = store.list(self._cluster.name, self._resource.storage, self._prefix)
+        self._start = store.revision
+        self._subscribe(self._resource.storage, None, self._hold_back)
+        entries = [entry for entry in snapshot if self._wanted.matches(entry)]
+        values = [present(self._resource, entry) for entry in entries]
+        if None in values:
+            shown = await present_all(self._resource, entries)
+        else:
+            shown = [value for value in values if value is not None]
+        for entry, value in zip(entries, shown, strict=True):
+            self._writer.write(_event_line("ADDED", self._shaped(entry, value)))
+            self._titled = True
+        if options.send_initial_events and options.bookmarks:
+            self._bookmark(self._start, initial_end=True)
+        self._most_behind += self._writer.buffered
+        self._release()
+
+    def _hold_back(self, events: Sequence[Event]) -> None:
+        """Events that arrive while the initial state is still being converted wait for it."""
+        if self._held is None:
+            self._on_events(events)
+        else:
+            self._held.extend(events)
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held:
+            self._on_events(held)
+
+    async def _until_end(self) -> None:
+        loop = asyncio.get_running_loop()
+        timeout = self._options.timeout or random.uniform(*_DEFAULT_TIMEOUT)
+        end = loop.time() + timeout
+        closed = self._writer.closed
+        bookmarks = self._options.bookmarks
+        next_bookmark = loop.time() + random.uniform(0.9, 1.1) * BOOKMARK_SECONDS
+        last = end - BOOKMARK_BEFORE_END if timeout > 2 * BOOKMARK_BEFORE_END else end
+        while not closed.done() and not self._lost.done():
+            now = loop.time()
+            if now >= end:
+                return
+            wake = min(end, next_bookmark, last if last > now else end) if bookmarks else end
+            await asyncio.wait((closed, self._lost), timeout=wake - now, return_when=asyncio.FIRST_COMPLETED)
+            if bookmarks and not closed.done() and not self._lost.done() and loop.time() < end:
+                self._bookmark_in_turn(self._cluster.store.revision)
+                next_bookmark = loop.time() + BOOKMARK_SECONDS
+
+    def _on_definitions(self, events: Sequence[Event]) -> None:
+        name = f"{self._resource.plural}.{self._resource.group}"
+        if any(event.deleted and event.entry.key == name for event in events):
+            self._end()
+
+    def _on_events(self, events: Sequence[Event]) -> None:
+        if self._resource.custom is not None and not self._follow_definition():
+            return
+        if self._queue is not None:
+            self._enqueue(self._queue, events)
+            return
+        framed = [data for event in events if (data := self._framed(event)) is not None]
+        if framed:
+            self._send(b"".join(framed) if len(framed) > 1 else framed[0])
+
+    def _follow_definition(self) -> bool:
+        """Show events by today's definition; a version that is no longer served ends the watch."""
+        resource = self._resource
+        current = self._cluster.resources.get(resource.group, resource.version, resource.plural)
+        if current is None:
+            self._end()
+            return False
+        self._resource = current
+        return True
+
+    def _enqueue(self, queue: asyncio.Queue[Sequence[Event] | int], item: Sequence[Event] | int) -> None:
+        if queue.full():
+            self._writer.abort()
+            return
+        queue.put_nowait(item)
+
+    def _bookmark_in_turn(self, revision: int) -> None:
+        """A bookmark promises that everything before it was sent, so it waits behind events that are being converted."""
+        if self._queue is None:
+            self._bookmark(revision)
+        else:
+            self._enqueue(self._queue, revision)
+
+    def _on_lost(self) -> None:
+        """History went on without us (the cluster was dropped, or a database server fell behind): the client must list again."""
+        revision = self._cluster.store.revision
+        self._fail(errors.expired(f"too old resource version: {revision} ({revision})"))
+
+    def _fail(self, problem: errors.ApiError) -> None:
+        self._writer.write(_event_line("ERROR", orjson.dumps(problem.status())))
+        self._end()
+
+    def _end(self) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def _send(self, framed: bytes) -> None:
+        if self._writer.buffered > self._most_behind:
+            self._writer.abort()
+            return
+        self._writer.write_framed(framed)
+
+    async def _pump(self, queue: asyncio.Queue[Sequence[Event] | int]) -> None:
+        """Convert and send queued events in order."""
+        while True:
+            item = await queue.get()
+            if isinstance(item, int):
+                self._bookmark(item)
+                continue
+            chosen = [found for event in item if (found := self._choose(event)) is not None]
+            try:
+                values = await present_all(self._resource, [entry for _, entry in chosen])
+            except errors.ApiError as problem:
+                self._fail(problem)
+                return
+            for (kind, entry), value in zip(chosen, values, strict=True):
+                self._send(frame(_event_line(kind, self._shaped(entry, value))))
+                self._titled = True
+
+    def _choose(self, event: Event) -> tuple[str, Entry] | None:
+        """The event's type for this watcher and the entry to show; None if it is none of its business."""
+        entry, previous = event.entry, event.previous
+        if entry.revision <= self._start or not entry.key.startswith(self._prefix):
+            return None
+        if self._wanted.is_open:
+            if event.deleted:
+                return "DELETED", entry
+            return ("ADDED" if previous is None else "MODIFIED"), entry
+        matched = not event.deleted and self._wanted.matches(entry)
+        did_match = previous is not None and self._wanted.matches(previous)
+        if matched:
+            return ("MODIFIED" if did_match else "ADDED"), entry
+        if not did_match:
+            return None
+        if event.deleted:
+            return "DELETED", entry
+        assert previous is not None
+        return "DELETED", Entry(previous.key, entry.revision, with_revision(previous, entry.revision))
+
+    def _framed(self, event: Event) -> bytes | None:
+        chosen = self._choose(event)
+        if chosen is None:
+            return None
+        kind, entry = chosen
+        cache = event.memo
+        if cache is None:
+            cache = event.memo = {}
+        key = (kind, self._shape, self._titled)
+        framed: bytes | None = cache.get(key)
+        if framed is None:
+            value = present(self._resource, entry)
+            if value is None:  # the CRD turned to a conversion webhook under a running watch: the client reconnects
+                self._writer.abort()
+                return None
+            framed = cache[key] = frame(_event_line(kind, self._shaped(entry, value)))
+        self._titled = self._format.transform == "Table"
+        return framed
+
+    def _shaped(self, entry: Entry, value: bytes) -> bytes:
+        if not self._format.transform:
+            return value
+        if self._format.transform == "Table":
+            meta = b'{"resourceVersion":"%d"}' % entry.revision
+            now = self._cluster.clock()
+            titles = not self._titled
+            return table_bytes(self._resource, (entry,), (value,), meta, now, self._include, self._format.version, titles)
+        return partial_metadata(value, self._format.version)
+
+    def _bookmark(self, revision: int, initial_end: bool = False) -> None:
+        meta: dict[str, object] = {"resourceVersion": str(revision)}
+        if initial_end:
+            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+        kind, version = self._resource.kind, self._resource.api_version
+        if self._format.transform == "Table":
+            kind, version = "Table", f"meta.k8s.io/{self._format.version}"
+        elif self._format.transform:
+            kind, version = "PartialObjectMetadata", f"meta.k8s.io/{self._format.version}"
+        obj: dict[str, object] = {"kind": kind, "apiVersion": version, "metadata": meta}
+        if kind == "Table":
+            obj |= {"columnDefinitions": None, "rows": []}
+        self._writer.write(_event_line("BOOKMARK", orjson.dumps(obj)))
+
+
+def _event_line(kind: str, value: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), value)
+
+
+_REVISION_MARK = b'"metadata":{"resourceVersion":"'
+
+
+def with_revision(entry: Entry, revision: int) -> bytes:
+    """The entry's stored bytes with another resourceVersion."""
+    start = entry.value.index(_REVISION_MARK) + len(_REVISION_MARK)
+    end = entry.value.index(b'"', start)
+    return b"%s%d%s" % (entry.value[:start], revision, entry.value[end:])

@@ -1,0 +1,329 @@
+"""Create and update: from a decoded object to a committed one.
+
+Every write goes the same way: default → book managed fields → mutating admission → prepare (server-owned fields, kind hooks) →
+validate → validating admission → store. An update is a loop around a compare-and-swap: it starts from the head of the key and is
+tried again when another write came first, unless the request itself pinned a resourceVersion. A dry run does everything but the
+last step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import orjson
+
+from muster.apiserver import errors
+from muster.apiserver.admission.chain import Operation
+from muster.apiserver.admission.lifecycle import check_place
+from muster.apiserver.auth.access import refusal
+from muster.apiserver.auth.escalation import check_grant
+from muster.apiserver.context import Context
+from muster.apiserver.documents.negotiation import negotiate
+from muster.apiserver.documents.presentation import present, present_all, respond_entry, respond_object
+from muster.apiserver.objects import encoder, metadata, object_key, view
+from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.request import WriteOptions, number_problem, write_options
+from muster.apiserver.verbs.bodies import decode_body
+from muster.apiserver.verbs.conversion import from_stored, to_stored
+from muster.apiserver.verbs.metadata import (
+    check_metadata,
+    check_metadata_update,
+    fill_on_create,
+    keep_on_update,
+    new_uid,
+    wipe_system_fields,
+)
+from muster.apiserver.verbs.ownership import Booking, book_create, book_update
+from muster.http import Response
+from muster.kube.fielderrors import invalid as invalid_field
+from muster.kube.names import generate_name
+from muster.kube.ownership.managedfields import only_times_differ
+from muster.store.api import ABSENT, Conflict, Entry, Unavailable
+
+_NAME_TRIES = 8
+_UPDATE_TRIES = 32
+"""More than upstream's five: here a lost race costs microseconds and no second round trip."""
+
+
+class Written:
+    """A finished write: the committed entry, or the object a dry run would have written."""
+
+    __slots__ = ("code", "entry", "obj")
+
+    def __init__(self, code: int, entry: Entry | None, obj: Object | None = None) -> None:
+        self.code = code
+        self.entry = entry
+        self.obj = obj
+
+
+async def respond_written(ctx: Context, resource: Resource, written: Written) -> Response:
+    format = negotiate(ctx.accept)
+    if written.entry is None:
+        assert written.obj is not None
+        return respond_object(ctx, resource, written.obj, written.code, format)
+    value = present(resource, written.entry) or (await present_all(resource, [written.entry]))[0]
+    return respond_entry(ctx, resource, written.entry, value, written.code, format)
+
+
+async def create(ctx: Context, resource: Resource) -> Response:
+    negotiate(ctx.accept)
+    options = write_options(ctx.query, "CreateOptions")
+    obj = await decode_body(ctx, resource, options)
+    return await respond_written(ctx, resource, await create_object(ctx, resource, obj, options))
+
+
+async def create_object(
+    ctx: Context, resource: Resource, obj: Object, options: WriteOptions, booking: Booking = book_create
+) -> Written:
+    """Store a new object. `booking` decides who owns its fields (an apply that creates brings its own)."""
+    meta = obj.setdefault("metadata", {})
+    _match_namespace(ctx, resource, meta)
+    if meta.get("resourceVersion"):
+        raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
+    generate = meta.get("generateName", "") if not meta.get("name") else ""
+    wipe_system_fields(meta)
+    booking(ctx, resource, None, obj, options)
+    obj = await ctx.cluster.admission.mutate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
+    for attempt in range(_NAME_TRIES):
+        if generate:
+            obj["metadata"]["name"] = generate_name(generate)
+        try:
+            return await _create_once(ctx, resource, obj, options)
+        except Conflict:
+            if not generate or attempt == _NAME_TRIES - 1:
+                raise _taken(ctx, resource, obj["metadata"]["name"]) from None
+    raise AssertionError("unreachable: the last attempt raises")
+
+
+async def _create_once(ctx: Context, resource: Resource, obj: Object, options: WriteOptions) -> Written:
+    meta = obj["metadata"]
+    fill_on_create(resource, meta, ctx.now(), new_uid())
+    if resource.has_status and resource.drops_status_on_create:
+        obj.pop("status", None)
+    if resource.prepare is not None:
+        resource.prepare(ctx, obj, None)
+    await _validate(ctx, resource, obj, None)
+    _require_create(ctx)
+    await ctx.cluster.admission.validate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
+    check_grant(ctx, resource, obj, None)
+    if options.dry_run:
+        if ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(meta.get("namespace", ""), meta["name"])):
+            raise _taken(ctx, resource, meta["name"])
+        return Written(201, None, obj)
+    return Written(201, await commit(ctx, resource, obj, ABSENT))
+
+
+def _taken(ctx: Context, resource: Resource, name: str) -> errors.ApiError:
+    head = _head(ctx, resource, name)
+    return errors.already_exists(resource, name, deleting=head is not None and metadata(head).deletionTimestamp is not None)
+
+
+def _require_create(ctx: Context) -> None:
+    """A PUT or apply that finds nothing creates: being allowed to change an object is not enough for that."""
+    if ctx.verb == "create":
+        return
+    attributes = replace(ctx.attributes, verb="create")
+    decision = ctx.cluster.access.authorize(ctx.user, attributes)
+    if not decision.allowed:
+        raise refusal(ctx.user, attributes, decision.reason)
+
+
+def _match_namespace(ctx: Context, resource: Resource, meta: Object) -> None:
+    wanted = ctx.namespace_of(resource)
+    given = meta.get("namespace") or ""
+    if given and given != wanted:
+        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if wanted:
+        meta["namespace"] = wanted
+    else:
+        meta.pop("namespace", None)
+
+
+async def _validate(ctx: Context, resource: Resource, obj: Object, old: Object | None) -> None:
+    problems = check_metadata(resource, obj) if old is None else check_metadata_update(resource, obj, old)
+    if resource.validate is not None:
+        problems = problems + resource.validate(ctx, obj, old)
+    if resource.custom is not None:
+        problems = problems + resource.custom.validate(obj, old, ctx.subresource, None if problems else ctx.warn)
+    if problems:
+        raise errors.invalid_object(resource, obj["metadata"].get("name", ""), problems)
+
+
+async def commit(ctx: Context, resource: Resource, obj: Object, expect: int) -> Entry:
+    """Store the object; it is durable and visible when this returns."""
+    stored = await to_stored(resource, obj)
+    entry = await _store(ctx, resource, stored, expect, delete=False)
+    if resource.custom is not None and stored is obj:
+        view(entry).rendered_for = resource.custom
+    return entry
+
+
+async def _store(ctx: Context, resource: Resource, stored: Object, expect: int, delete: bool) -> Entry:
+    cluster, meta = ctx.cluster, stored["metadata"]
+    key = object_key(meta.get("namespace", ""), meta["name"])
+    if expect == ABSENT:
+        check_place(ctx, resource, meta["name"])
+    try:
+        entry = await cluster.store.commit(
+            cluster.name, resource.storage, key, encoder(stored, resource.type_prefix), expect, delete
+        )
+    except Unavailable as error:
+        cluster.health.problem = str(error)
+        raise errors.internal(f"the change could not be stored: {error}") from error
+    cluster.health.problem = None
+    return entry
+
+
+async def update(ctx: Context, resource: Resource, name: str) -> Response:
+    negotiate(ctx.accept)
+    options = write_options(ctx.query, "UpdateOptions")
+    body = await decode_body(ctx, resource, options)
+    meta = body.setdefault("metadata", {})
+    check_name(meta.get("name"), name)
+    _match_namespace(ctx, resource, meta)
+    pinned = meta.get("resourceVersion") or ""
+
+    sent = orjson.dumps(body)
+    fresh = [body]
+
+    def replaced(old: Object) -> Object:
+        """What was sent, every time as if nobody had worked on it yet."""
+        return fresh.pop() if fresh else orjson.loads(sent)
+
+    if resource.create_on_update and not ctx.subresource and _head(ctx, resource, name) is None:
+        if not pinned:
+            return await respond_written(ctx, resource, await create_object(ctx, resource, body, options))
+        raise errors.conflict(resource, name, "StorageError: invalid object, the object to update does not exist")
+    written = await update_object(ctx, resource, name, replaced, options, check_pin=True)
+    return await respond_written(ctx, resource, written)
+
+
+def check_name(given: object, name: str) -> None:
+    """The object of an update names itself, and as the URL does."""
+    if not given:
+        raise errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if given != name:
+        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+
+
+def _head(ctx: Context, resource: Resource, name: str) -> Entry | None:
+    namespace = ctx.namespace_of(resource)
+    return ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(namespace, name))
+
+
+async def may_be_behind(ctx: Context, problem: errors.ApiError) -> bool:
+    """Whether a refusal may come from not having seen yet what another server on the same database did; if so, it has been seen
+    when this returns, and the question is worth asking again."""
+    store = ctx.cluster.store
+    if problem.code not in (404, 409):
+        return False
+    before = store.revision
+    await store.synced()
+    return store.revision > before
+
+
+async def update_object(
+    ctx: Context,
+    resource: Resource,
+    name: str,
+    change: Callable[[Object], Object],
+    options: WriteOptions,
+    check_pin: bool = False,
+    booking: Booking = book_update,
+) -> Written:
+    """Change an existing object: `change` gets the current one (with `check_pin` to look at, else as a private copy) and returns
+    the wanted one."""
+    newest = False
+    for _ in range(_UPDATE_TRIES):
+        head = _head(ctx, resource, name)
+        try:
+            if head is None:
+                raise errors.not_found(resource, name)
+            old = await from_stored(resource, head)
+            new = change(old if check_pin else await from_stored(resource, head))
+            pinned = _check_preconditions(resource, name, new, old, check_pin)
+        except errors.ApiError as problem:
+            if newest or not await may_be_behind(ctx, problem):
+                raise
+            newest = True
+            continue
+        try:
+            return await _update_once(ctx, resource, head, old, new, options, booking)
+        except Conflict:
+            if pinned:
+                raise errors.conflict(resource, name) from None
+    raise errors.conflict(resource, name)
+
+
+def _check_preconditions(resource: Resource, name: str, new: Object, old: Object, replace: bool) -> bool:
+    """Whether the request insists on the version it read; raises if that is not the current one."""
+    meta, old_meta = new["metadata"], old["metadata"]
+    uid = meta.get("uid")
+    if uid and uid != old_meta["uid"]:
+        text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old_meta['uid']}"
+        raise errors.storage_conflict(resource, old_meta.get("namespace", ""), name, text)
+    version = meta.get("resourceVersion") or ""
+    if not version or version == "0":
+        if replace and resource.needs_resource_version:
+            problem = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.invalid(resource.group, resource.plural, name, [problem])
+        return False
+    if version != old_meta["resourceVersion"]:
+        if found := number_problem(version, 64):
+            raise errors.ApiError(500, "", f'strconv.ParseUint: parsing "{version}": {found}')
+        raise errors.conflict(resource, name)
+    return replace or version != old_meta["resourceVersion"]
+
+
+async def _update_once(
+    ctx: Context, resource: Resource, head: Entry, old: Object, new: Object, options: WriteOptions, booking: Booking
+) -> Written:
+    booking(ctx, resource, old, new, options)
+    keep_on_update(resource, ctx.subresource, new, old)
+    admitted = await ctx.cluster.admission.mutate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
+    if admitted is not new:
+        new = admitted
+        keep_on_update(resource, ctx.subresource, new, old)
+    if resource.prepare is not None:
+        resource.prepare(ctx, new, old)
+    _count_generation(resource, new, old)
+    await _validate(ctx, resource, new, old)
+    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    await ctx.cluster.admission.validate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
+    check_grant(ctx, resource, new, old)
+    # A head that is still queued may yet fail: then this write must not have been answered with it.
+    if (new == old or only_times_differ(old, new)) and head.revision <= ctx.cluster.store.revision:
+        return Written(200, head)
+    if options.dry_run:
+        return Written(200, None, new)
+    if is_finished(resource, new):
+        await remove(ctx, resource, old, head.revision)
+        return Written(200, None, {**new, "metadata": {**new["metadata"], "resourceVersion": str(head.revision)}})
+    return Written(200, await commit(ctx, resource, new, head.revision))
+
+
+def _count_generation(resource: Resource, new: Object, old: Object) -> None:
+    if not resource.tracks_generation:
+        return
+    generation = old["metadata"].get("generation", 0)
+    skipped = ("metadata", "status") if resource.has_status else ("metadata",)
+    if any(new.get(key) != old.get(key) for key in new.keys() | old.keys() if key not in skipped):
+        generation += 1
+    if generation:
+        new["metadata"]["generation"] = generation
+
+
+def is_finished(resource: Resource, obj: Object) -> bool:
+    """Whether a deleted object waits for nothing any more."""
+    meta = obj["metadata"]
+    if not meta.get("deletionTimestamp") or meta.get("finalizers"):
+        return False
+    if resource.storage == "/namespaces" and obj.get("spec", {}).get("finalizers"):
+        return False
+    return not meta.get("deletionGracePeriodSeconds")
+
+
+async def remove(ctx: Context, resource: Resource, obj: Object, expect: int) -> Entry:
+    """Delete for good; the DELETED event carries `obj`."""
+    return await _store(ctx, resource, await to_stored(resource, obj), expect, delete=True)

@@ -1,0 +1,1 @@
+"""The schema engine of custom resources: structural rules, pruning, defaulting, validation, ratcheting."""
