@@ -89,6 +89,7 @@ class Informer(Generic[T]):
         self._backoff = Backoff(0.8, 30.0, random=random)
         self._relists = Backoff(0.8, 30.0, random=random)
         self._expired_at = float("-inf")
+        self._open_since = float("inf")
         self._outage = ""
         self._running = False
 
@@ -162,11 +163,16 @@ class Informer(Generic[T]):
             self._outage = str(error)
             log.warning("cannot follow", resource=str(self.resource), server=self.client.server, error=self._outage)
 
-    def _recovered(self) -> None:
-        self._backoff.reset()
+    def _answered(self) -> None:
+        """The server has accepted a watch. That ends an outage; whether pauses may be short again, only a lasting stream tells."""
+        self._open_since = self._clock.monotonic()
         if self._outage:
             self._outage = ""
             log.info("following again", resource=str(self.resource), server=self.client.server)
+
+    def _recovered(self) -> None:
+        self._answered()
+        self._backoff.reset()
 
     async def _follow(self) -> None:
         """One pass: take in the state if there is no revision to go on from, then changes until the watch ends."""
@@ -196,9 +202,10 @@ class Informer(Generic[T]):
             resource_version=self.resource_version,
             initial_events=initial,
             timeout=WATCH_SECONDS * (1 + self._random()),
-            opened=None if initial else self._recovered,
+            opened=None if initial else self._answered,
         )
         began, count = self._clock.monotonic(), 0
+        self._open_since = float("inf")
         try:
             async for event in events:
                 count += 1
@@ -217,6 +224,8 @@ class Informer(Generic[T]):
                     self._recovered()
         finally:
             await events.aclose()
+            if self._clock.monotonic() - self._open_since >= 1:
+                self._backoff.reset()
         if found is not None or (count == 0 and self._clock.monotonic() - began < 1):
             raise Unreachable(self.client.server, "the server ended the watch at once")
         self._recovered()

@@ -172,6 +172,15 @@ async def test_a_quiet_collection_is_known_to_be_followed_again_as_soon_as_the_s
     assert written == [("warning", "cannot follow"), ("info", "following again")]
 
 
+async def test_a_server_that_accepts_watches_and_ends_them_at_once_is_asked_less_and_less(clock: FakeClock) -> None:
+    client = ScriptedClient()
+    client.streams = [[bookmark(1, end=True)], *([["opened"]] * 100)]
+    informer: Informer[Snapshot] = Informer(client, CONFIG_MAPS, clock=clock, random=lambda: 0.0)
+    async with running(informer):
+        await clock.advance(120)
+        assert 5 <= len(client.asked) <= 12
+
+
 async def test_a_server_that_has_no_history_at_all_is_not_asked_without_pause(clock: FakeClock) -> None:
     client = ScriptedClient()
     gone = [Expired(410, "Expired", "gone")]
