@@ -43,7 +43,12 @@ class Compacted(StoreError):
 
 
 class Unavailable(StoreError):
-    """The medium refused the write (disk full, database away); nothing was written. Retrying may help."""
+    """The medium refused the write (disk full, database away); nothing was written. Retrying may help. `place` names the file
+    or database for the operator; `problem` is what a client may hear."""
+
+    def __init__(self, place: object, problem: object) -> None:
+        super().__init__(f"{place}: {problem}")
+        self.problem = str(problem)
 
 
 class Entry:

@@ -96,7 +96,7 @@ class PostgresStore(ResidentStore):
                 self._pool.terminate()
             raise
         except Exception as error:
-            raise Unavailable(f"{self.name}: {error or type(error).__name__}") from error
+            raise Unavailable(self.name, str(error) or type(error).__name__) from error
         self._open = True
         self._writer = asyncio.create_task(self._write_forever())
         self._others = [asyncio.create_task(work()) for work in (self._follow, self._answer_forever, self._compact_by_age)]
@@ -195,7 +195,7 @@ class PostgresStore(ResidentStore):
             except Exception as error:
                 logger.error("%d writes failed: %s: %r", len(group), self.name, error)
                 for request in group:
-                    request.fail(Unavailable(f"{self.name}: {error or type(error).__name__}"))
+                    request.fail(Unavailable(self.name, str(error) or type(error).__name__))
 
     async def _commit_group(self, group: Sequence[Request]) -> None:
         origin = secrets.randbits(63)
@@ -227,7 +227,7 @@ class PostgresStore(ResidentStore):
                     return await database.was_written(connection, outcome.changes[0].entry.revision, origin)
             except Exception as again:
                 if time.monotonic() > deadline:
-                    raise Unavailable(f"{self.name}: whether the write took effect is not known: {again}") from again
+                    raise Unavailable(self.name, f"whether the write took effect is not known: {again}") from again
                 await asyncio.sleep(_FIRST_PAUSE_SECONDS)
 
     def _bucket_to_write(self, cluster: str, resource: str) -> Bucket:
@@ -294,7 +294,7 @@ class PostgresStore(ResidentStore):
                 if self._revision < newest:
                     raise StoreError("the store was closed")
         except TimeoutError as error:
-            raise Unavailable(f"{self.name}: the newest state could not be read in time") from error
+            raise Unavailable(self.name, "the newest state could not be read in time") from error
 
     async def _answer_forever(self) -> None:
         """One read of the counter serves all who asked before it began."""
@@ -308,7 +308,7 @@ class PostgresStore(ResidentStore):
             except Exception as error:
                 for question in questions:
                     if not question.done():
-                        question.set_exception(Unavailable(f"{self.name}: {error or type(error).__name__}"))
+                        question.set_exception(Unavailable(self.name, str(error) or type(error).__name__))
                 continue
             for question in questions:
                 if not question.done():
@@ -376,7 +376,7 @@ class PostgresStore(ResidentStore):
             async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
                 await database.compact(connection, keep_after)
         except Exception as error:
-            raise Unavailable(f"{self.name}: {error or type(error).__name__}") from error
+            raise Unavailable(self.name, str(error) or type(error).__name__) from error
         self._log_floor = max(self._log_floor, keep_after)
         self._discard_history(keep_after)
 

@@ -215,7 +215,7 @@ class SQLiteStore(ResidentStore):
         logger.error("%d writes failed: %s: %s", len(failed), self._file.path, error)
         for write in failed:
             if not write.done.done():
-                write.done.set_exception(Unavailable(f"{self._file.path}: {error}"))
+                write.done.set_exception(Unavailable(self._file.path, error))
 
     # Compaction
 
@@ -244,7 +244,7 @@ class SQLiteStore(ResidentStore):
         if error is None:
             request.done.set_result(None)
         else:
-            request.done.set_exception(Unavailable(f"{self._file.path}: {error}"))
+            request.done.set_exception(Unavailable(self._file.path, error))
 
     def _keep_time(self) -> None:
         self.mark_time()

@@ -21,6 +21,7 @@ from muster.apiserver.auth.escalation import check_grant
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import negotiate
 from muster.apiserver.documents.presentation import present, present_all, respond_entry, respond_object
+from muster.apiserver.logs import get_logger
 from muster.apiserver.objects import encoder, metadata, object_key, view
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions, number_problem, write_options
@@ -41,6 +42,7 @@ from muster.kube.names import generate_name
 from muster.kube.ownership.managedfields import only_times_differ
 from muster.store.api import ABSENT, Conflict, Entry, Unavailable
 
+log = get_logger(__name__)
 _NAME_TRIES = 8
 _UPDATE_TRIES = 32
 """More than upstream's five: here a lost race costs microseconds and no second round trip."""
@@ -169,8 +171,10 @@ async def _store(ctx: Context, resource: Resource, stored: Object, expect: int, 
             cluster.name, resource.storage, key, encoder(stored, resource.type_prefix), expect, delete
         )
     except Unavailable as error:
-        cluster.health.problem = str(error)
-        raise errors.internal(f"the change could not be stored: {error}") from error
+        if cluster.health.problem is None:  # one line per outage, not per write
+            log.error("the store refuses writes", cluster=cluster.name, problem=str(error))
+        cluster.health.problem = error.problem
+        raise errors.internal(f"the change could not be stored: {error.problem}") from error
     cluster.health.problem = None
     return entry
 
