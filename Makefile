@@ -19,8 +19,8 @@ $(VENV)/.installed: requirements/bootstrap.lock requirements/dev.lock pyproject.
 	  echo "python3-venv is missing; installing it"; \
 	  apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
 	$(BIN)/pip install -q --require-hashes -r requirements/bootstrap.lock
-	$(BIN)/uv pip sync -q --compile-bytecode --require-hashes requirements/dev.lock
-	$(BIN)/uv pip install -q --no-deps --no-build-isolation -e .
+	$(BIN)/uv pip sync -q --system-certs --compile-bytecode --require-hashes requirements/dev.lock
+	$(BIN)/uv pip install -q --system-certs --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
@@ -29,7 +29,7 @@ setup: $(VENV)/.installed ## create .venv with locked dependencies, muster and c
 lock: setup ## resolve dependencies anew into requirements/*.lock
 	@for target in runtime dev; do \
 	  group=""; [ $$target = dev ] && group="--group dev"; \
-	  $(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --no-annotate \
+	  $(BIN)/uv pip compile -q --system-certs --upgrade --universal --generate-hashes --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links pyproject.toml --extra postgres $$group -o requirements/$$target.lock; \
 	done
 
