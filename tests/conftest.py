@@ -22,6 +22,14 @@ class BothPlanes:
     kube: ControlPlane
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked `kube` belong to `make test-kube` (MUSTER_E2E=kube); elsewhere they are not part of the run."""
+    if os.environ.get("MUSTER_E2E") != "kube":
+        away = [item for item in items if item.get_closest_marker("kube")]
+        config.hook.pytest_deselected(items=away)
+        items[:] = [item for item in items if not item.get_closest_marker("kube")]
+
+
 def _session_plane(kind: str, directory: Path) -> ControlPlane:
     if kind not in _running:
         plane = KubePlane(directory) if kind == "kube" else EmbeddedPlane(directory)

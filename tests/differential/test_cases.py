@@ -4,8 +4,6 @@ Quick runs compare with the recorded answers; with MUSTER_E2E=kube a real kube-a
 answers themselves are checked.
 """
 
-import os
-
 import pytest
 
 from tests.differential import golden
@@ -16,7 +14,6 @@ from tests.support.planes import ControlPlane
 
 GROUPS = golden.groups()
 ALL = [pytest.param(group, case, id=f"{group}: {case.name}") for group, cases in GROUPS.items() for case in cases]
-LIVE = os.environ.get("MUSTER_E2E") == "kube"
 
 
 @pytest.mark.parametrize(("group", "case"), ALL)
@@ -28,7 +25,7 @@ def test_the_embedded_server_answers_like_the_real_one(group: str, case: Case, e
         pytest.fail(report, pytrace=False)
 
 
-@pytest.mark.skipif(not LIVE, reason="needs a real kube-apiserver: make test-kube")
+@pytest.mark.kube
 @pytest.mark.parametrize(("group", "case"), ALL)
 def test_the_recorded_answers_are_what_the_real_server_says(group: str, case: Case, kube_plane: ControlPlane) -> None:
     recorded, live = golden.load(group).get(case.name, []), run(case, kube_plane.cluster)
