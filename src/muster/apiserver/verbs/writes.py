@@ -277,7 +277,7 @@ def _check_preconditions(resource: Resource, name: str, new: Object, old: Object
         if found := number_problem(version, 64):
             raise errors.ApiError(500, "", f'strconv.ParseUint: parsing "{version}": {found}')
         raise errors.conflict(resource, name)
-    return replace or version != old_meta["resourceVersion"]
+    return replace
 
 
 async def _update_once(
