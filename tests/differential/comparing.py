@@ -46,6 +46,15 @@ def differences(case: Case, expected: list[Record], actual: list[Record]) -> str
     return "\n".join(report)
 
 
+def staleness(recorded: list[Record], live: list[Record]) -> str:
+    """Where the recorded answers are no longer what the real server says; nothing is excused here."""
+    report = [] if len(recorded) == len(live) else [f"{len(recorded)} answers recorded, {len(live)} given"]
+    for left, right in zip(recorded, live, strict=False):
+        if _lines(left) != _lines(right):
+            report += [f"step: {left.get('step')}", *_diff(left, right)]
+    return "\n".join(report)
+
+
 def _diff(expected: Record, actual: Record) -> list[str]:
     lines = difflib.unified_diff(_lines(expected), _lines(actual), "kube", "embedded", lineterm="", n=2)
     return [line[:600] for line in lines][:120]

@@ -7,7 +7,7 @@ answers themselves are checked.
 import pytest
 
 from tests.differential import golden
-from tests.differential.comparing import differences
+from tests.differential.comparing import differences, staleness
 from tests.differential.dsl import Case
 from tests.differential.runner import run
 from tests.support.planes import ControlPlane
@@ -29,4 +29,6 @@ def test_the_embedded_server_answers_like_the_real_one(group: str, case: Case, e
 @pytest.mark.parametrize(("group", "case"), ALL)
 def test_the_recorded_answers_are_what_the_real_server_says(group: str, case: Case, kube_plane: ControlPlane) -> None:
     recorded, live = golden.load(group).get(case.name, []), run(case, kube_plane.cluster)
-    assert recorded == live, "recorded answers are stale: run `python -m tests.differential record`"
+    report = staleness(recorded, live)
+    if report:
+        pytest.fail(f"recorded answers are stale: run `python -m tests.differential record`\n{report}", pytrace=False)
