@@ -94,6 +94,8 @@ class Mask:
                     masked[key] = word
             else:
                 masked[key] = self.value(item, key)
+        if _is_apply_conflict(masked):
+            masked = _in_manager_order(masked)
         return masked
 
     def _metadata(self, metadata: dict[str, Any], is_list: bool, kind: Any) -> dict[str, Any]:
@@ -122,6 +124,19 @@ class Mask:
     @staticmethod
     def _number(known: dict[str, str], value: str, word: str) -> str:
         return known.setdefault(value, f"<{word}{len(known) + 1}>")
+
+
+def _is_apply_conflict(status: dict[str, Any]) -> bool:
+    return status.get("kind") == "Status" and str(status.get("message", "")).startswith("Apply failed with ")
+
+
+def _in_manager_order(status: dict[str, Any]) -> dict[str, Any]:
+    """The real server lists the managers of a conflict in the random order of a Go map."""
+    first, *managers = str(status["message"]).split("conflicts with ")
+    details = dict(status.get("details") or {})
+    details["causes"] = sorted(details.get("causes") or (), key=lambda cause: (str(cause.get("message")), str(cause.get("field"))))
+    message = first + "".join("conflicts with " + part.rstrip("\n") + "\n" for part in sorted(managers))
+    return {**status, "message": message.rstrip("\n"), "details": details}
 
 
 def _manager(entry: dict[str, Any]) -> tuple[str, ...]:

@@ -41,6 +41,16 @@ def run(case: Case, cluster: Cluster) -> list[Record]:
         return running.records
 
 
+def wait_until_gone(cluster: Cluster, case: Case, seconds: float = 60.0) -> None:
+    """Until the namespace of an earlier run of the case is gone."""
+    client = cluster.client("")
+    deadline = time.monotonic() + seconds
+    while client.get(f"/api/v1/namespaces/{case.slug}", user=USERS["admin"].token).status != 404:
+        assert time.monotonic() < deadline, f"namespace {case.slug} does not go"
+        time.sleep(0.2)
+    client.close()
+
+
 class Run:
     """One case on one cluster."""
 

@@ -9,6 +9,7 @@ from muster.gotemplate.golang import strconv
 from muster.gotemplate.lexer import CHAR_CONSTANT, COMPLEX, Token
 from muster.gotemplate.nodes import NumberNode
 
+_SIGNS = ("", "+", "-")
 _COMPLEX_PARTS = re.compile(r"(.*[0-9a-fA-F_.])([+-].*)i\Z", re.DOTALL)
 
 
@@ -39,7 +40,7 @@ def number(token: Token) -> NumberNode:
         return node
     if token.kind == COMPLEX:
         parts = _COMPLEX_PARTS.match(text)
-        if not parts:
+        if not parts or parts[1] in _SIGNS or parts[2] in _SIGNS:
             raise GoError("syntax error scanning complex number")
         node.as_complex = complex(strconv.parse_float(parts[1]), strconv.parse_float(parts[2]))
     elif text.endswith("i"):

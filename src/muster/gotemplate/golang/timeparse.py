@@ -10,6 +10,7 @@ from muster.gotemplate.golang import layout as layouts
 from muster.gotemplate.golang.duration import quote
 from muster.gotemplate.golang.time import Time, days_in, is_leap
 from muster.gotemplate.golang.zones import UTC_ZONE, Fixed, Location
+from muster.gotemplate.values import decode, encode
 
 _OFFSETS = {
     "offset": re.compile(r"(.)(..)(..)()", re.DOTALL),
@@ -22,6 +23,15 @@ _TWO_DIGITS = re.compile("[0-9]{2}")
 _ONE_OR_TWO_DIGITS = re.compile("[0-9]{1,2}")
 _THREE_DIGITS = re.compile("[0-9]{3}")
 _UP_TO_THREE_DIGITS = re.compile("[0-9]{1,3}")
+
+
+def _after_common_bytes(rest: str, wanted: str) -> str:
+    """Go compares bytes: of two different characters it may have passed the first bytes when it gives up."""
+    if not rest or not wanted:
+        return rest
+    one, other = encode(rest[0]), encode(wanted[0])
+    common = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), 0)
+    return decode(one[common:]) + rest[1:]
 
 
 class _Bad(Exception):
@@ -85,7 +95,7 @@ class _Parser:
                 wanted, rest = wanted.lstrip(" "), rest.lstrip(" ")
                 continue
             if not rest or rest[0] != wanted[0]:
-                raise self._error(prefix, rest)
+                raise self._error(prefix, _after_common_bytes(rest, wanted))
             wanted, rest = wanted[1:], rest[1:]
         self.rest = rest
 
