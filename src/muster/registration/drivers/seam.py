@@ -1,0 +1,185 @@
+"""The two Protocols behind which a way of proving an agent's identity hides: one for the hub's side, one for the agent's.
+
+A *spoke driver* is a state machine whose whole memory is the agent's Secret. `advance` looks at what is stored and at the hub and
+does one thing: it says what to store next, or creates or reads something on the hub, and how long to wait. What it says is stored
+before it is called again. So an agent may die between any two steps and goes on where it was, with the same key and the same
+request: no second identity, nothing lost, nothing piling up on the hub.
+
+A *hub driver* says which clusters are its own, votes on accepting them unasked, and makes and takes away what an accepted cluster
+needs beyond the RBAC that all drivers share. `grant` and `revoke` are called again and again: what is there already, or gone
+already, is success. They report step by step, and a problem is a result, not an exception, so that the condition on the
+ManagedCluster can say what is missing. For clusters that it does not own a driver does nothing and abstains.
+
+A `Driver` bundles both sides under the name that `--registration-auth` and `--enabled-registration-drivers` take. Drivers of other
+distributions are found by the entry point group `muster.registration.drivers`, see `drivers/__init__.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.resource import Document
+from muster.registration.names import AgentIdentity
+from muster.runtime.clock import Clock, Random
+from muster.runtime.events import EventRecorder
+from muster.runtime.informer import Informers
+from muster.runtime.metrics import Metrics
+from muster.runtime.resource import Resource
+from muster.runtime.verbs import KubeClient
+
+DriverOptions = Mapping[str, Sequence[str]]
+"""What the command line says to a driver, by option name without dashes; repeatable options have several values."""
+
+
+class DriverConfigError(Exception):
+    """A driver cannot work with these options; `option` is the one to correct."""
+
+    def __init__(self, driver: str, option: str, problem: str) -> None:
+        super().__init__(f"registration driver {driver}: --{option}: {problem}")
+        self.driver = driver
+        self.option = option
+        self.problem = problem
+
+
+class Vote(Enum):
+    """What a driver says to accepting a cluster without an administrator. One ALLOW and no DENY accept."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    ABSTAIN = "abstain"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing done for a cluster outside the shared RBAC, and why it failed if it did."""
+
+    name: str
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return tuple(f"{step.name}: {step.problem}" for step in self.steps if step.problem)
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+NOTHING_TO_DO = Outcome()
+
+
+@dataclass(frozen=True)
+class HubContext:
+    """What the hub hands to a driver. `reconsider` asks for a new vote on a cluster when what a vote rests on has changed."""
+
+    client: KubeClient
+    informers: Informers
+    events: EventRecorder
+    metrics: Metrics
+    clock: Clock
+    random: Random
+    reconsider: Callable[[str], None]
+    auto_approval: bool = False
+    options: DriverOptions = field(default_factory=dict)
+
+
+class HubDriver(Protocol):
+    def owns(self, cluster: ManagedCluster) -> bool:
+        """Whether this cluster's identity is this driver's business. Cheap, no side effect, never raises on odd objects."""
+        ...
+
+    def vote(self, cluster: ManagedCluster) -> Vote: ...
+
+    async def grant(self, cluster: ManagedCluster) -> Outcome: ...
+
+    async def revoke(self, cluster: ManagedCluster) -> Outcome: ...
+
+    async def run(self) -> None:
+        """The driver's own controllers, until cancelled; one without any waits."""
+        ...
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An object on the hub whose change wakes the spoke driver."""
+
+    resource: Resource
+    name: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the agent tells about its credential: condition ClusterCertificateRotated once registered, and an event."""
+
+    status: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What follows from one step. `data` is stored before anything else happens; None removes a key."""
+
+    data: Mapping[str, bytes | None] = field(default_factory=dict, repr=False)
+    again: float | None = None
+    """Seconds until the next step; 0 at once, None when only a change wakes the driver."""
+    report: Report | None = None
+    watch: Watched | None = None
+
+
+@dataclass(frozen=True)
+class SpokeContext:
+    """What the agent hands to a driver."""
+
+    identity: AgentIdentity
+    clock: Clock
+    random: Random
+    metrics: Metrics
+    options: DriverOptions = field(default_factory=dict)
+
+
+class SpokeDriver(Protocol):
+    def decorate(self, cluster: Document) -> Document:
+        """What a new or existing ManagedCluster must say for the hub's side: annotations, mostly."""
+        ...
+
+    def kubeconfig_user(self) -> Document | None:
+        """The user entry of the hub kubeconfig, with files named relative to it; None for hubs without a kubeconfig."""
+        ...
+
+    def problem(self, stored: Mapping[str, bytes]) -> str:
+        """Why the stored credential cannot be used for this identity now; empty when it can. Cheap, no side effect."""
+        ...
+
+    async def advance(self, hub: KubeClient, stored: Mapping[str, bytes]) -> Progress:
+        """One step towards a good credential, or towards the next one when this one ages."""
+        ...
+
+    def connect(self, kubeconfig: Path) -> KubeClient:
+        """A client of the hub for this kubeconfig, bootstrap or not; it follows files that change."""
+        ...
+
+
+class Driver(Protocol):
+    """A way of registering. `name` is the authentication type in CRs and on command lines."""
+
+    name: str
+    aliases: tuple[str, ...]
+
+    def hub(self, context: HubContext) -> HubDriver:
+        """Raises DriverConfigError."""
+        ...
+
+    def spoke(self, context: SpokeContext) -> SpokeDriver:
+        """Raises DriverConfigError."""
+        ...

@@ -1,0 +1,112 @@
+"""The names that hub and agent agree on: labels, annotations, finalizers, identities, roles, well-known objects. All are OCM's.
+
+An agent's identity is written once, here, and read back once, here: `AgentIdentity` turns a cluster's and an agent's name into
+the common name and organizations of a certificate, and `parse_common_name` does the reverse strictly, so that no name that merely
+begins like another's is ever taken for it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from muster.kube.names import dns1123_label
+
+CLUSTER_LABEL: Final = "open-cluster-management.io/cluster-name"
+"""On every object that the hub keeps for a cluster; its value is the cluster's name."""
+ADDON_LABEL: Final = "open-cluster-management.io/addon-name"
+CLUSTER_SET_LABEL: Final = "cluster.open-cluster-management.io/clusterset"
+SPOKE_ONLY_LABEL: Final = "open-cluster-management.io/spoke-only"
+
+AUTO_ACCEPTED: Final = "open-cluster-management.io/automatically-accepted-on"
+CLEANUP_PRIORITY: Final = "open-cluster-management.io/cleanup-priority"
+SKIP_CLOCK_CHECK: Final = "registration.open-cluster-management.io/skip-clock-sync-check"
+AGENT_ANNOTATIONS: Final = "agent.open-cluster-management.io"
+"""Prefix of the annotations an agent may put on its ManagedCluster."""
+AUTO_UPDATE: Final = "cluster.open-cluster-management.io/autoupdate"
+
+RESOURCE_CLEANUP: Final = "cluster.open-cluster-management.io/api-resource-cleanup"
+"""Finalizer of the acceptance controller: permissions are still there."""
+COLLECTION_CLEANUP: Final = "cluster.open-cluster-management.io/resource-cleanup"
+"""Finalizer of the collector: addons and works are still there."""
+WORK_CLEANUP: Final = "cluster.open-cluster-management.io/manifest-work-cleanup"
+"""Finalizer of the binding through which an agent can still remove its works."""
+
+PREFIX: Final = "system:open-cluster-management:"
+ALL_CLUSTERS_GROUP: Final = f"{PREFIX}managed-clusters"
+REGISTER_GROUP: Final = "register.open-cluster-management.io"
+CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
+
+LEASE: Final = "managed-cluster-lease"
+LEASE_PERIODS: Final = 5
+"""So many lease durations without renewal make a cluster unreachable."""
+DEFAULT_LEASE_SECONDS: Final = 60
+
+REGISTRATION_ROLE: Final = "open-cluster-management:managedcluster:registration"
+WORK_ROLE: Final = "open-cluster-management:managedcluster:work"
+BOOTSTRAP_ROLE: Final = "open-cluster-management:bootstrap"
+
+HUB_NAMESPACE: Final = "open-cluster-management-hub"
+AGENT_NAMESPACE: Final = "open-cluster-management-agent"
+BOOTSTRAP_NAMESPACE: Final = "open-cluster-management"
+BOOTSTRAP_ACCOUNT: Final = "agent-registration-bootstrap"
+BOOTSTRAP_SECRET: Final = "bootstrap-hub-kubeconfig"
+HUB_SECRET: Final = "hub-kubeconfig-secret"
+
+UNAVAILABLE_TAINT: Final = "cluster.open-cluster-management.io/unavailable"
+UNREACHABLE_TAINT: Final = "cluster.open-cluster-management.io/unreachable"
+
+_AGENT_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+def cluster_group(cluster: str) -> str:
+    """The group of a cluster's agents when they prove themselves by certificate."""
+    return PREFIX + cluster
+
+
+def external_group(cluster: str) -> str:
+    """The group of a cluster's agents where an identity provider forbids groups that begin with `system:`."""
+    return f"open-cluster-management:{cluster}"
+
+
+def cluster_role(cluster: str) -> str:
+    """The name of a cluster's ClusterRole and of its binding."""
+    return f"open-cluster-management:managedcluster:{cluster}"
+
+
+def registration_binding(cluster: str) -> str:
+    return f"{cluster_role(cluster)}:registration"
+
+
+def work_binding(cluster: str) -> str:
+    return f"{cluster_role(cluster)}:work"
+
+
+def is_cluster_name(name: str) -> bool:
+    """Whether a cluster may be called so: it names a namespace on the hub."""
+    return not dns1123_label(name)
+
+
+@dataclass(frozen=True)
+class AgentIdentity:
+    cluster: str
+    agent: str
+
+    @property
+    def common_name(self) -> str:
+        return f"{PREFIX}{self.cluster}:{self.agent}"
+
+    @property
+    def organizations(self) -> frozenset[str]:
+        return frozenset((cluster_group(self.cluster), ALL_CLUSTERS_GROUP))
+
+
+def parse_common_name(name: str) -> AgentIdentity | None:
+    """Whose certificate has this common name; None when it is no agent's."""
+    if not name.startswith(PREFIX):
+        return None
+    cluster, separator, agent = name.removeprefix(PREFIX).partition(":")
+    if not separator or not is_cluster_name(cluster) or not _AGENT_NAME.fullmatch(agent):
+        return None
+    return AgentIdentity(cluster, agent)
