@@ -5,7 +5,7 @@ after)`; fields that are unknown to the types survive. The CustomResourceDefinit
 (`muster.api.crds.definitions`). This room knows no server and no client.
 """
 
-from muster.api.meta import Condition, condition_of, is_true
+from muster.api.meta import Condition, condition_of, is_true, with_condition
 from muster.api.patches import changed_document, merge_patch
 from muster.api.resource import Document, MalformedObject, ObjectMeta, OwnerReference, Record, Resource, ResourceType
 
@@ -22,4 +22,5 @@ __all__ = [
     "condition_of",
     "is_true",
     "merge_patch",
+    "with_condition",
 ]

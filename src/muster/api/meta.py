@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
+import msgspec
+
 from muster.api.markers import (
     ATOMIC_LIST,
     REQUIRED,
@@ -46,6 +48,18 @@ def condition_of(conditions: tuple[Condition, ...], kind: str) -> Condition | No
 def is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
     condition = condition_of(conditions, kind)
     return condition is not None and condition.status == "True"
+
+
+def with_condition(conditions: tuple[Condition, ...], new: Condition, now: str) -> tuple[Condition, ...]:
+    """The conditions with `new` in its place; its time moves only when its status does. The same tuple when nothing changes."""
+    old = condition_of(conditions, new.type)
+    since = now if old is None or old.status != new.status else old.last_transition_time
+    dated = msgspec.structs.replace(new, last_transition_time=since)
+    if old is None:
+        return (*conditions, dated)
+    if old == dated:
+        return conditions
+    return tuple(dated if condition is old else condition for condition in conditions)
 
 
 class Requirement(Record):

@@ -1,0 +1,51 @@
+"""What every controller of the hub is given: a client, shared caches, the drivers, and time.
+
+A controller is a class that takes a `HubWorld`, asks it for the caches it watches, and offers `async def run()`. Caches are shared:
+one watch per collection for the whole process, whoever looks. An object that cannot be read is refused by its cache and reported
+there; it harms nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster.api.cluster.v1 import ManagedCluster
+from muster.registration.drivers.seam import HubDriver
+from muster.registration.hub.options import HubOptions
+from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.registration.names import ADDON_LABEL, CLUSTER_LABEL
+from muster.runtime.cache import Snapshot
+from muster.runtime.clock import Clock, Random
+from muster.runtime.events import EventRecorder
+from muster.runtime.informer import Informer, Informers
+from muster.runtime.metrics import Metrics
+from muster.runtime.resource import Resource
+from muster.runtime.verbs import KubeClient
+
+OURS = f"{CLUSTER_LABEL},!{ADDON_LABEL}"
+"""Selects what the hub itself keeps for clusters, and nothing that addons brought."""
+
+
+@dataclass(frozen=True)
+class HubWorld:
+    client: KubeClient
+    informers: Informers
+    events: EventRecorder
+    metrics: Metrics
+    clock: Clock
+    random: Random
+    options: HubOptions
+    drivers: Mapping[str, HubDriver]
+
+    @property
+    def clusters(self) -> Informer[ManagedCluster]:
+        return self.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
+
+    @property
+    def signing_requests(self) -> Informer[Snapshot]:
+        return self.informers.of(SIGNING_REQUESTS, label_selector=OURS)
+
+    def kept(self, resource: Resource) -> Informer[Snapshot]:
+        """What the hub itself keeps for clusters of this kind: namespaces, roles, bindings, leases."""
+        return self.informers.of(resource, label_selector=OURS)
