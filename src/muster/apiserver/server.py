@@ -18,7 +18,6 @@ from pathlib import Path
 from muster.apiserver import errors
 from muster.apiserver.audit import Audit
 from muster.apiserver.auth.identity import LOOPBACK, MASTERS, User
-from muster.apiserver.auth.pki import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
 from muster.apiserver.auth.tokenwebhook import TokenWebhook, load_webhook_config
 from muster.apiserver.auth.vault import ClusterKeys, Vault
 from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
@@ -32,6 +31,7 @@ from muster.apiserver.pipeline import Answer, Pipeline, status_response
 from muster.apiserver.request import split_cluster
 from muster.apiserver.wiring import build_pipeline, equip
 from muster.http import HttpServer, Request, Response, server_context
+from muster.kube.certificates import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
 from muster.store import Store, open_store
 
 log = get_logger(__name__)

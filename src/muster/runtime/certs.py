@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import copy
-import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from muster.apiserver.logs import get_logger
+from muster.kube.certificates import SERVER_AUTH, CertificateAuthority, KeyPair, general_name
 from muster.runtime.clock import SYSTEM, Clock, sleep
 from muster.runtime.credentials import CredentialError, Watched
 from muster.runtime.errors import AlreadyExists, Conflict, KubeError, NotFound
@@ -32,9 +30,6 @@ from muster.runtime.resource import SECRETS, Object, Resource
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.runtime.certs")
-
-BACKDATE = timedelta(hours=1)
-"""Clocks of clients may be late."""
 
 
 @dataclass(frozen=True)
@@ -55,44 +50,10 @@ class ServingPair:
 
 def make_pair(hosts: Sequence[str], now: datetime, lifetime: timedelta, older: bytes = b"") -> ServingPair:
     """A fresh certificate for `hosts`; authorities in `older` that are still in their time stay trusted."""
-    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{hosts[0][:40]}-ca@{int(now.timestamp())}")])
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0][:64])])
-
-    def builder(name: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(issuer)
-            .public_key(public)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - BACKDATE)
-            .not_valid_after(now + lifetime)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
-        )
-
-    authority = (
-        builder(issuer, authority_key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs=True), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
-    leaf = (
-        builder(subject, key.public_key())
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    kept = [one.public_bytes(pem) for one in _certificates(older) if one.not_valid_after_utc > now]
-    return ServingPair(
-        leaf.public_bytes(pem),
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
-        b"".join([authority.public_bytes(pem), *kept]),
-    )
+    authority = CertificateAuthority.create(f"{hosts[0][:40]}-ca@{int(now.timestamp())}", now, lifetime, path_length=0)
+    pair = authority.issue(hosts[0][:64], now, lifetime, usages=(SERVER_AUTH,), hosts=hosts)
+    kept = [one.public_bytes(Encoding.PEM) for one in _certificates(older) if one.not_valid_after_utc > now]
+    return ServingPair(pair.certificate, pair.key, b"".join([authority.pem, *kept]))
 
 
 def _certificates(pem: bytes) -> list[x509.Certificate]:
@@ -100,27 +61,6 @@ def _certificates(pem: bytes) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates(pem) if pem else []
     except ValueError:
         return []
-
-
-def _key_usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
 
 
 class ServingCertificate:
@@ -166,7 +106,7 @@ class ServingCertificate:
         leaf = x509.load_pem_x509_certificate(pair.cert)
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         old = pair.not_before + (pair.not_after - pair.not_before) * 2 / 3
-        return self._clock.now() < old and set(names) == {_general_name(host) for host in self._hosts}
+        return self._clock.now() < old and set(names) == {general_name(host) for host in self._hosts}
 
     async def _store(self, secret: Object | None, pair: ServingPair) -> None:
         content = {"tls.crt": pair.cert, "tls.key": pair.key, "ca.crt": pair.ca}
@@ -199,12 +139,11 @@ def _stored(secret: Object | None) -> ServingPair | None:
     try:
         cert, key, ca = (base64.b64decode(data[name]) for name in ("tls.crt", "tls.key", "ca.crt"))
         leaf = x509.load_pem_x509_certificate(cert)
-        private = serialization.load_pem_private_key(key, None)
         leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         authorities = x509.load_pem_x509_certificates(ca)
     except (KeyError, TypeError, ValueError, x509.ExtensionNotFound):
         return None
-    if private.public_key() != leaf.public_key() or all(one.subject != leaf.issuer for one in authorities):
+    if not KeyPair(cert, key).matches() or all(one.subject != leaf.issuer for one in authorities):
         return None
     return ServingPair(cert, key, ca)
 

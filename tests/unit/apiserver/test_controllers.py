@@ -5,14 +5,13 @@ from datetime import UTC, datetime
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
 
-from muster.apiserver.auth.pki import generate_key, subject
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.controllers.namespaces import deletion_conditions
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer
+from muster.kube.certificates import generate_key, signing_request, subject
 from tests.unit.apiserver.conftest import eventually
 
 CONFIG_MAPS = object_path("v1", "configmaps", "default")
@@ -149,16 +148,14 @@ async def test_an_aggregated_role_follows_its_parts(client: DirectClient, cluste
     await eventually(lambda: not rules(), "rule left")
 
 
-def signing_request(name: str, *groups: str) -> str:
-    key = generate_key()
-    request = x509.CertificateSigningRequestBuilder().subject_name(subject(name, groups)).sign(key, hashes.SHA256())
-    return base64.b64encode(request.public_bytes(serialization.Encoding.PEM)).decode()
+def encoded_request(name: str, *groups: str) -> str:
+    return base64.b64encode(signing_request(generate_key(), subject(name, groups))).decode()
 
 
 async def test_an_approved_request_is_signed_by_the_clusters_ca(client: DirectClient, cluster: Cluster) -> None:
     path = object_path("certificates.k8s.io/v1", "certificatesigningrequests")
     spec = {
-        "request": signing_request("agent", "team"),
+        "request": encoded_request("agent", "team"),
         "signerName": "kubernetes.io/kube-apiserver-client",
         "usages": ["client auth"],
         "expirationSeconds": 3600,

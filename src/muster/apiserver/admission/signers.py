@@ -10,7 +10,6 @@ import base64
 from typing import Final
 
 from cryptography import x509
-from cryptography.x509.oid import NameOID
 
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.subject import Subject, refused
@@ -18,6 +17,7 @@ from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import MASTERS
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import Object, Resource
+from muster.kube.certificates import organizations
 from muster.kube.fielderrors import quote
 
 _GROUP: Final = "certificates.k8s.io"
@@ -53,7 +53,7 @@ class SignerPermissions:
 
 def _organizations(csr: Object) -> list[str]:
     request = x509.load_pem_x509_csr(base64.b64decode(csr["spec"]["request"]))
-    return [str(part.value) for part in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    return organizations(request.subject)
 
 
 def _signed(csr: Object) -> tuple[object, object]:

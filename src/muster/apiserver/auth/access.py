@@ -15,19 +15,18 @@ from datetime import datetime
 from urllib.parse import unquote
 
 from cryptography import x509
-from cryptography.x509.oid import NameOID
 
 from muster.apiserver import errors
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import ANONYMOUS, MASTERS, User, authenticated, from_header
 from muster.apiserver.auth.impersonation import impersonated
-from muster.apiserver.auth.pki import CertificateAuthority
 from muster.apiserver.auth.rbac import Decision, Rbac
 from muster.apiserver.auth.serviceaccounts import API_AUDIENCES, InvalidToken, TokenIssuer
 from muster.apiserver.auth.vault import Vault
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.logs import get_logger
 from muster.http import Request
+from muster.kube.certificates import CertificateAuthority, common_name, organizations
 
 log = get_logger(__name__)
 
@@ -159,12 +158,12 @@ class Access:
         keys = self.vault.existing()
         if keys is None:
             return None, False, until
-        name = _common_name(certificate)
+        name = common_name(certificate.subject)
         if _issued_by(keys.proxy_ca, certificate):
             return None, not self._proxy_names or name in self._proxy_names, until
         if not _issued_by(keys.client_ca, certificate) or not name:
             return None, False, until
-        groups = tuple(str(part.value) for part in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME))
+        groups = tuple(organizations(certificate.subject))
         digest = hashlib.sha256(der).hexdigest()
         extra = {"authentication.kubernetes.io/credential-id": (f"X509SHA256={digest}",)}
         return authenticated(User(name, groups=groups, extra=extra)), False, until
@@ -183,12 +182,6 @@ class Access:
 
 
 _ALLOWED = Decision(True)
-
-
-def _common_name(certificate: x509.Certificate) -> str:
-    """Of several the last, as Go reads it: servers behind this one must not see somebody else."""
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[-1].value) if names else ""
 
 
 def _issued_by(authority: CertificateAuthority, certificate: x509.Certificate) -> bool:

@@ -12,7 +12,7 @@ from datetime import datetime
 import orjson
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from muster.apiserver.auth.pki import CertificateAuthority, KeyPair, generate_key, key_pem, load_key
+from muster.kube.certificates import CertificateAuthority, KeyPair, generate_key, key_pem, load_key
 from muster.store.api import ABSENT, Conflict, Entry, Store
 
 _RESOURCE = "muster.internal/keys"

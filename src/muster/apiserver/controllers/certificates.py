@@ -8,15 +8,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cryptography import x509
-from cryptography.x509.oid import NameOID
 
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import User
-from muster.apiserver.auth.pki import BACKDATE, CLIENT_AUTH, SERVER_AUTH
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.apiserver.registry.resource import Object
+from muster.kube.certificates import BACKDATE, CLIENT_AUTH, SERVER_AUTH, common_name, organizations
 from muster.store.api import Event
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class CertificateController:
         spec = csr["spec"]
         if spec["signerName"] != KUBELET_CLIENT or _node_problem(_request(spec), spec):
             return
-        subresource = "selfnodeclient" if _subject(_request(spec)) == spec.get("username") else "nodeclient"
+        subresource = "selfnodeclient" if common_name(_request(spec).subject) == spec.get("username") else "nodeclient"
         attributes = Attributes("create", "certificates.k8s.io", "*", "certificatesigningrequests", subresource)
         user = User(spec.get("username", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()))
         if not cluster.access.authorize(user, attributes).allowed:
@@ -139,28 +138,18 @@ def _request(spec: Object) -> x509.CertificateSigningRequest:
     return x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
 
 
-def _subject(request: x509.CertificateSigningRequest) -> str:
-    """The common name; of several the last, as Go reads it."""
-    names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[-1].value) if names else ""
-
-
-def _organizations(request: x509.CertificateSigningRequest) -> list[str]:
-    return [str(part.value) for part in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
-
-
 def _node_problem(request: x509.CertificateSigningRequest, spec: Object) -> str:
     """Why this is no request of a node for its client or serving certificate, or ""."""
     signer, usages = spec["signerName"], set(spec.get("usages") or ())
     names = list(_alternative_names(request))
-    if _organizations(request) != ["system:nodes"]:
+    if organizations(request.subject) != ["system:nodes"]:
         return "subject organization is not system:nodes"
     if signer == KUBELET_SERVING and not any(isinstance(name, x509.DNSName | x509.IPAddress) for name in names):
         return "DNS or IP subjectAltName is required"
     for kind, shown in _NAMES_REFUSED[signer].items():
         if any(isinstance(name, kind) for name in names):
             return f"{shown} subjectAltNames are not allowed"
-    if not _subject(request).startswith("system:node:"):
+    if not common_name(request.subject).startswith("system:node:"):
         return "subject common name does not begin with system:node:"
     wanted = _NODE_USAGES[signer]
     if usages not in (wanted, wanted - {"key encipherment"}):

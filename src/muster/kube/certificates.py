@@ -1,14 +1,16 @@
-"""Certificate authorities on P-256 keys: issuing serving and client certificates and signing requests.
+"""Certificates on P-256 keys: keys, signing requests and authorities, in the forms that Kubernetes' programs write and read.
 
 Key generation takes microseconds on this curve, so certificates are made on the event loop. Certificates are backdated a little
-because the clocks of a fleet disagree.
+because the clocks of a fleet disagree. X.509 ends a common name at 64 characters; Go does not care, and agents in a fleet have
+longer ones (`system:open-cluster-management:<cluster>:<agent>`), so here a name may have any length.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -21,16 +23,23 @@ CA_LIFETIME = timedelta(days=3650)
 CLIENT_AUTH = ExtendedKeyUsageOID.CLIENT_AUTH
 SERVER_AUTH = ExtendedKeyUsageOID.SERVER_AUTH
 
+# The library warns whenever a longer name is read, from whatever module that happens in.
+warnings.filterwarnings("ignore", message=r"Attribute's length must be .* <= 64, but it was ", category=UserWarning)
+
 
 def generate_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    """As `EC PRIVATE KEY`, the form that client-go writes."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
 
 
 def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    """From any form of PEM; ValueError for every other kind of key."""
     key = serialization.load_pem_private_key(pem, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError(f"expected an elliptic-curve private key, found {type(key).__name__}")
@@ -38,8 +47,35 @@ def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def subject(common_name: str, organizations: Iterable[str] = ()) -> x509.Name:
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
-    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    attributes = [(NameOID.ORGANIZATION_NAME, name) for name in organizations]
+    attributes.append((NameOID.COMMON_NAME, common_name))
+    return x509.Name([x509.NameAttribute(kind, name, _validate=False) for kind, name in attributes])
+
+
+def common_name(name: x509.Name) -> str:
+    """Of several the last, as Go reads it: nobody may be one to us and another to the servers around us. "" without any."""
+    names = name.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[-1].value) if names else ""
+
+
+def organizations(name: x509.Name) -> list[str]:
+    return [str(part.value) for part in name.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+
+
+def general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def signing_request(key: ec.EllipticCurvePrivateKey, name: x509.Name, hosts: Iterable[str] = ()) -> bytes:
+    """A request (PEM) for a certificate of this key."""
+    builder = x509.CertificateSigningRequestBuilder().subject_name(name)
+    names = [general_name(host) for host in hosts]
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +83,17 @@ class KeyPair:
     """A certificate with its private key, both PEM."""
 
     certificate: bytes
-    key: bytes
+    key: bytes = field(repr=False)
+
+    def matches(self) -> bool:
+        """Whether both can be read and the (first) certificate is for this key."""
+        try:
+            certificate = x509.load_pem_x509_certificate(self.certificate)
+            key = serialization.load_pem_private_key(self.key, None)
+        except (ValueError, TypeError):
+            # TypeError: the key is encrypted.
+            return False
+        return certificate.public_key() == key.public_key()
 
 
 class CertificateAuthority:
@@ -56,11 +102,14 @@ class CertificateAuthority:
         self.key = key
 
     @classmethod
-    def create(cls, common_name: str, now: datetime) -> CertificateAuthority:
+    def create(
+        cls, common_name: str, now: datetime, lifetime: timedelta = CA_LIFETIME, *, path_length: int | None = None
+    ) -> CertificateAuthority:
+        """A self-signed one; `path_length` is how many authorities may follow below it."""
         key = generate_key()
         name = subject(common_name)
-        builder = _builder(name, name, key.public_key(), now - BACKDATE, now + CA_LIFETIME)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        builder = _builder(name, name, key.public_key(), now - BACKDATE, now + lifetime)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=path_length), critical=True)
         builder = builder.add_extension(_key_usage(sign_certificates=True), critical=True)
         builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         return cls(builder.sign(key, hashes.SHA256()), key)
@@ -88,7 +137,7 @@ class CertificateAuthority:
     ) -> KeyPair:
         """A new key and a certificate for it."""
         key = generate_key()
-        names = [_general_name(host) for host in hosts]
+        names = [general_name(host) for host in hosts]
         certificate = self.sign(
             subject(common_name, organizations), key.public_key(), now - BACKDATE, now + lifetime, usages, names
         )
@@ -151,10 +200,3 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
