@@ -17,9 +17,9 @@ import orjson
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.logs import get_logger
 from muster.apiserver.verbs.metadata import new_uid
 from muster.http import Request, Response, StreamResponse, Takeover
+from muster.logs import get_logger
 
 log = get_logger(__name__)
 _FLUSH_SECONDS = 0.25

@@ -24,12 +24,12 @@ from muster.apiserver.documents.metrics import Metrics
 from muster.apiserver.documents.negotiation import ACCEPTED, JSON, LISTED, check_produced, error_media
 from muster.apiserver.documents.presentation import NO_CACHE, warning_fields
 from muster.apiserver.fairness import FairQueue
-from muster.apiserver.logs import get_logger
 from muster.apiserver.registry.resource import Resource, Subresource
 from muster.apiserver.request import Query, parse_target
 from muster.apiserver.verbs import deletion, patches, reads, watches, writes
 from muster.http import Request, Response, StreamResponse, Takeover
 from muster.kube.yaml import dump
+from muster.logs import get_logger
 
 log = get_logger(__name__)
 

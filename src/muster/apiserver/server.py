@@ -26,12 +26,12 @@ from muster.apiserver.cluster import Clock, Cluster, StoreHealth, utc_now
 from muster.apiserver.controllers import builtin_controllers
 from muster.apiserver.documents.metrics import Metrics
 from muster.apiserver.fairness import FairQueue
-from muster.apiserver.logs import get_logger
 from muster.apiserver.pipeline import Answer, Pipeline, status_response
 from muster.apiserver.request import split_cluster
 from muster.apiserver.wiring import build_pipeline, equip
 from muster.http import HttpServer, Request, Response, server_context
 from muster.kube.certificates import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
+from muster.logs import get_logger
 from muster.store import Store, open_store
 
 log = get_logger(__name__)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from muster.apiserver import logs
+from muster import logs
 from muster.apiserver.auth.statictokens import TokenFileError, load_token_file
 from muster.apiserver.auth.tokenwebhook import WebhookConfigError
 from muster.apiserver.server import DEFAULT_CLUSTER, ApiServer, ServerConfig

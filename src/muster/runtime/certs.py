@@ -20,8 +20,8 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from muster.apiserver.logs import get_logger
 from muster.kube.certificates import SERVER_AUTH, CertificateAuthority, KeyPair, general_name
+from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Clock, sleep
 from muster.runtime.credentials import CredentialError, Watched
 from muster.runtime.errors import AlreadyExists, Conflict, KubeError, NotFound

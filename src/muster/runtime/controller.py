@@ -17,7 +17,7 @@ import random as chance
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
-from muster.apiserver.logs import get_logger
+from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.errors import Conflict, Unreachable
 from muster.runtime.informer import Informer

@@ -21,8 +21,8 @@ from typing import Any
 
 import orjson
 
-from muster.apiserver.logs import get_logger
 from muster.http.tls import load_chain
+from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.kubeconfig import ClientConfig, ExecPlugin, Material
 

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from muster.apiserver.logs import get_logger
+from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep, timestamp
 from muster.runtime.errors import KubeError, NotFound, StatusError, TooManyRequests
 from muster.runtime.metrics import Metrics

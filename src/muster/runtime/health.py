@@ -11,8 +11,8 @@ import ssl
 from collections.abc import Callable
 from urllib.parse import parse_qs
 
-from muster.apiserver.logs import get_logger
 from muster.http import HttpServer, Request, Response
+from muster.logs import get_logger
 from muster.runtime.metrics import CONTENT_TYPE, Metrics
 
 log = get_logger("muster.runtime.health")

@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
-from muster.apiserver.logs import get_logger
+from muster.logs import get_logger
 from muster.runtime.cache import Cache, IndexFunction, Snapshot
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
 from muster.runtime.errors import BadRequest, Expired, Invalid, KubeError, Unreachable

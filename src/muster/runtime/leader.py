@@ -16,7 +16,7 @@ import random as chance
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from muster.apiserver.logs import get_logger
+from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Clock, Random, sleep, timestamp, within
 from muster.runtime.errors import KubeError, NotFound
 from muster.runtime.resource import LEASES, Object

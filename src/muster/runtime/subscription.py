@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from muster.apiserver.logs import get_logger
+from muster.logs import get_logger
 from muster.runtime.resource import Key
 
 log = get_logger("muster.runtime.subscription")

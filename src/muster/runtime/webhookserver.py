@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from muster.apiserver.logs import get_logger
 from muster.http import HttpServer, Request, Response
+from muster.logs import get_logger
 from muster.runtime.delegation import Identity, identity_of
 from muster.runtime.patching import json_patch
 from muster.runtime.resource import Key, Object

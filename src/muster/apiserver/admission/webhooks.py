@@ -16,12 +16,12 @@ from muster.apiserver.admission.hooks import CallFailed, Hook
 from muster.apiserver.admission.subject import Subject, is_exempt
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.logs import get_logger
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions
 from muster.apiserver.verbs.bodies import finish_patched
 from muster.kube.fielderrors import quote
 from muster.kube.patching.jsonpatch import PatchError, apply_json_patch
+from muster.logs import get_logger
 
 log = get_logger(__name__)
 MUTATING: Final = "admissionregistration.k8s.io/mutatingwebhookconfigurations"

@@ -19,12 +19,12 @@ import orjson
 
 from muster.apiserver.auth.identity import MASTERS, User, to_header
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.logs import get_logger
 from muster.apiserver.webhooks import go_words, trusting
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.tls import load_chain
 from muster.http.upstream import UpstreamKey
 from muster.kube.certificates import KeyPair
+from muster.logs import get_logger
 
 log = get_logger(__name__)
 PROXY_NAME: Final = "front-proxy-client"

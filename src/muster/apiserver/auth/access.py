@@ -24,9 +24,9 @@ from muster.apiserver.auth.rbac import Decision, Rbac
 from muster.apiserver.auth.serviceaccounts import API_AUDIENCES, InvalidToken, TokenIssuer
 from muster.apiserver.auth.vault import Vault
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.logs import get_logger
 from muster.http import Request
 from muster.kube.certificates import CertificateAuthority, common_name, organizations
+from muster.logs import get_logger
 
 log = get_logger(__name__)
 

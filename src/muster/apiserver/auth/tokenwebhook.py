@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from muster.apiserver.auth.identity import User
-from muster.apiserver.logs import get_logger
 from muster.kube.yaml import YAMLError, load
+from muster.logs import get_logger
 
 log = get_logger(__name__)
 _TIMEOUT_SECONDS = 10.0

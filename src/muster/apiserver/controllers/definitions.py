@@ -14,9 +14,9 @@ import orjson
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
-from muster.apiserver.logs import get_logger
 from muster.apiserver.objects import metadata, shared
 from muster.apiserver.registry.resource import Object
+from muster.logs import get_logger
 from muster.store.api import Event
 
 if TYPE_CHECKING:

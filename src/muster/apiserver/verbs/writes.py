@@ -21,7 +21,6 @@ from muster.apiserver.auth.escalation import check_grant
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import negotiate
 from muster.apiserver.documents.presentation import present, present_all, respond_entry, respond_object
-from muster.apiserver.logs import get_logger
 from muster.apiserver.objects import encoder, metadata, object_key, view
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions, number_problem, write_options
@@ -40,6 +39,7 @@ from muster.http import Response
 from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.names import generate_name
 from muster.kube.ownership.managedfields import only_times_differ
+from muster.logs import get_logger
 from muster.store.api import ABSENT, Conflict, Entry, Unavailable
 
 log = get_logger(__name__)

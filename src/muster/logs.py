@@ -1,4 +1,4 @@
-"""The server's log: structured lines, with the machinery for them loaded by the first line that is written.
+"""The log of every program: structured lines, with the machinery for them loaded by the first line that is written.
 
 Importing structlog (and rich, which it pulls in where it is installed) takes longer than everything else a start does
 together, and a healthy server writes no line before it is ready; so loggers here only remember their name until then.
