@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from bench import apiserver, gotemplate, report
+from bench import apiserver, caches, gotemplate, report
 from bench.report import Row
 
 GOTEMPLATE_TEXT = """
@@ -21,6 +21,7 @@ def template_rows(short: bool) -> list[Row]:
 
 AREAS: dict[str, tuple[str, str, Callable[[bool], list[Row]]]] = {
     "apiserver": (apiserver.TITLE, apiserver.TEXT, lambda short: apiserver.run(short)),
+    "caches": (caches.TITLE, caches.TEXT, lambda short: caches.run(short)),
     "gotemplate": ("Go templates", GOTEMPLATE_TEXT, template_rows),
 }
 
