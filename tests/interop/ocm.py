@@ -83,6 +83,19 @@ def install(admin: Client, which: str, namespace: str) -> None:
         wait_until(lambda name=name: _established(admin, name), f"CRD {name} to be served")  # type: ignore[misc]
 
 
+def install_bootstrap(admin: Client) -> None:
+    """The identity with which a new agent may ask to join, as `clusteradm init` makes it."""
+    create(admin, "/api/v1/namespaces", {"metadata": {"name": BOOTSTRAP_NAMESPACE}})
+    account = {"metadata": {"name": "agent-registration-bootstrap"}}
+    create(admin, f"/api/v1/namespaces/{BOOTSTRAP_NAMESPACE}/serviceaccounts", account)
+    role = "open-cluster-management:bootstrap"
+    create(admin, f"{RBAC}/clusterroles", {"metadata": {"name": role}, "rules": BOOTSTRAP_RULES})
+    subject = {"kind": "ServiceAccount", "namespace": BOOTSTRAP_NAMESPACE, "name": "agent-registration-bootstrap"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+    binding = {"metadata": {"name": f"{role}:agent-registration"}, "subjects": [subject], "roleRef": reference}
+    create(admin, f"{RBAC}/clusterrolebindings", binding)
+
+
 def _established(admin: Client, name: str) -> bool:
     definition = admin.get(f"{COLLECTIONS['CustomResourceDefinition']}/{name}").expect(200)
     conditions = definition.get("status", {}).get("conditions") or []
@@ -139,18 +152,7 @@ class Fleet:
 
     def _start_hub(self) -> None:
         install(self.hub_admin, "hub", HUB_NAMESPACE)
-        create(self.hub_admin, "/api/v1/namespaces", {"metadata": {"name": BOOTSTRAP_NAMESPACE}})
-        create(
-            self.hub_admin,
-            f"/api/v1/namespaces/{BOOTSTRAP_NAMESPACE}/serviceaccounts",
-            {"metadata": {"name": "agent-registration-bootstrap"}},
-        )
-        role = "open-cluster-management:bootstrap"
-        create(self.hub_admin, f"{RBAC}/clusterroles", {"metadata": {"name": role}, "rules": BOOTSTRAP_RULES})
-        subject = {"kind": "ServiceAccount", "namespace": BOOTSTRAP_NAMESPACE, "name": "agent-registration-bootstrap"}
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
-        binding = {"metadata": {"name": f"{role}:agent-registration"}, "subjects": [subject], "roleRef": reference}
-        create(self.hub_admin, f"{RBAC}/clusterrolebindings", binding)
+        install_bootstrap(self.hub_admin)
         kubeconfig = service_account_kubeconfig(
             self.hub, self.hub_admin, HUB_NAMESPACE, "registration-controller-sa", self.directory / "hub.kubeconfig"
         )
