@@ -36,7 +36,11 @@ DriverOptions = Mapping[str, Sequence[str]]
 """What the command line says to a driver, by option name without dashes; repeatable options have several values."""
 
 
-class DriverConfigError(Exception):
+class DriverError(Exception):
+    """Registration cannot work with the drivers as they were asked for; the message says what to correct."""
+
+
+class DriverConfigError(DriverError):
     """A driver cannot work with these options; `option` is the one to correct."""
 
     def __init__(self, driver: str, option: str, problem: str) -> None:
@@ -124,6 +128,8 @@ class Report:
     status: bool
     reason: str
     message: str
+    event: str = ""
+    """The event's reason, where it is not the condition's."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +167,13 @@ class SpokeDriver(Protocol):
         """Why the stored credential cannot be used for this identity now; empty when it can. Cheap, no side effect."""
         ...
 
-    async def advance(self, hub: KubeClient, stored: Mapping[str, bytes]) -> Progress:
-        """One step towards a good credential, or towards the next one when this one ages."""
+    async def advance(self, hub: KubeClient, stored: Mapping[str, bytes], seen: Document | None = None) -> Progress:
+        """One step towards a good credential, or towards the next one when this one ages.
+
+        `seen` is the object that the last step asked to watch, as the watch knows it now: what is seen need not be asked for.
+        None when it is not watched, not there, or not known. Raises KubeError when the hub cannot be asked or does not let us:
+        nothing is lost then, the same step is to be tried again later.
+        """
         ...
 
     def connect(self, kubeconfig: Path) -> KubeClient:

@@ -14,7 +14,7 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.registration.drivers.seam import HubDriver
 from muster.registration.hub.options import HubOptions
 from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
-from muster.registration.names import ADDON_LABEL, CLUSTER_LABEL
+from muster.registration.names import OURS
 from muster.runtime.cache import Snapshot
 from muster.runtime.clock import Clock, Random
 from muster.runtime.events import EventRecorder
@@ -22,9 +22,6 @@ from muster.runtime.informer import Informer, Informers
 from muster.runtime.metrics import Metrics
 from muster.runtime.resource import Resource
 from muster.runtime.verbs import KubeClient
-
-OURS = f"{CLUSTER_LABEL},!{ADDON_LABEL}"
-"""Selects what the hub itself keeps for clusters, and nothing that addons brought."""
 
 
 @dataclass(frozen=True)
