@@ -259,6 +259,12 @@ SPRIG = r"""
 {{toRawJson .html}} {{mustToJson .list}} {{mustToPrettyJson (list 1)}} {{mustToRawJson "<>"}}
 {{mustToJson 1i}}
 {{toRawJson 1i}}
+{{$d := dict}}{{$_ := set $d "a" $d}}{{mustToJson $d}}
+{{$d := dict}}{{$_ := set $d "a" (list $d)}}{{mustToJson $d}}
+{{$d := dict}}{{$_ := set $d "a" (list $d)}}{{mustToPrettyJson (list $d)}}
+{{$d := dict}}{{$_ := set $d "a" (list $d)}}{{mustToRawJson $d}}
+{{$d := dict}}{{$_ := set $d "a" (list (list $d))}}{{toRawJson $d}}
+{{$d := dict}}{{$_ := set $d "b" $d}}{{$_ := set $d "a" (list 1 (dict "x" $d))}}{{mustToJson (dict "k" $d)}}
 {{fromJson .json}}
 {{(fromJson .json).a}}
 {{fromJson "bad"}}

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.gotemplate import LimitError, Limits, ParseError, Template, TemplateError, parse
+from muster.gotemplate import ExecError, LimitError, Limits, ParseError, Template, TemplateError, parse
+from muster.gotemplate.values import Struct
 
 LIMITS = Limits(output_bytes=1 << 20, steps=200_000, depth=100, seconds=3.0)
 DOUBLING = '{{ $x := "aaaaaaaaaaaaaaaa" }}{{ range until 60 }}{{ $x = CALL }}{{ end }}{{ $x | len }}'
@@ -71,6 +72,16 @@ def test_a_hostile_template_ends_in_an_error_within_the_limits(name: str) -> Non
 
 def test_a_template_that_contains_itself_as_json_gives_nothing_as_in_go() -> None:
     assert Template('{{ $x := dict }}{{ $_ := set $x "me" $x }}[{{ toJson $x }}]').render() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("inner", "named"),
+    [("$", "map[string]interface {}"), ("(list (list $))", "[]interface {}")],
+)
+def test_structs_are_no_level_of_a_cycle_in_json_as_in_go(inner: str, named: str) -> None:
+    with pytest.raises(ExecError) as caught:
+        Template(f'{{{{ $_ := set .M "me" {inner} }}}}{{{{ mustToJson . }}}}').render(Struct({"Name": "n", "M": {}}))
+    assert str(caught.value.__cause__) == f"json: unsupported value: encountered a cycle via {named}"
 
 
 @pytest.mark.parametrize(

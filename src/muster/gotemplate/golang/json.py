@@ -21,6 +21,7 @@ from muster.gotemplate.values import Float32, Map, Missing, Slice, Struct, go_ty
 
 _MAX_NESTING = 200
 _GO_LEVELS = 1000
+_POINTER = object()
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNSAFE = re.compile(r'["\\\x00-\x1f\u2028\u2029\ud800-\udfff]')
 _UNSAFE_HTML = re.compile(r'["\\\x00-\x1f<>&\u2028\u2029\ud800-\udfff]')
@@ -47,12 +48,12 @@ def _float(value: float, bits: int) -> str:
 
 
 class _Encoder:
-    def __init__(self, escape_html: bool, indent: str) -> None:
+    def __init__(self, escape_html: bool, indent: str, by_pointer: bool) -> None:
         self.unsafe = _UNSAFE_HTML if escape_html else _UNSAFE
         self.indent = indent
         self.out: list[str] = []
-        self.path: list[Any] = []
-        """The containers around the value being written."""
+        self.path: list[Any] = [_POINTER] if by_pointer else []
+        """The pointers, lists and maps around the value being written."""
 
     def string(self, text: str) -> str:
         return '"' + self.unsafe.sub(_escape, text) + '"'
@@ -75,23 +76,25 @@ class _Encoder:
         elif isinstance(value, bytes):
             self.out.append('"' + base64.b64encode(value).decode() + '"')
         elif isinstance(value, Struct):
-            exported = {name: item for name, item in value.fields.items() if name[:1].isupper()}
-            self._entries(value, list(exported.items()), depth)
+            # A struct is no level to Go, and no cycle consists of structs alone.
+            self._entries([item for item in value.fields.items() if item[0][:1].isupper()], depth)
         elif hasattr(value, "marshal_json"):
             self.out.append(self.string(value.marshal_json()))
         else:
             raise GoError(f"json: unsupported type: {go_type(value)}")
 
-    def _enter(self, container: Any, size: int) -> None:
-        charge(size + 1)
+    def _enter(self, container: Any) -> None:
         for at, outer in enumerate(self.path):
             if outer is container:
-                # Go notices a cycle beyond 1,000 levels, and names the type that it meets there.
+                # Go looks for a cycle beyond 1,000 levels, and names the type of the first container it has met there twice.
                 there = self.path[at + (_GO_LEVELS - at) % (len(self.path) - at)]
                 raise GoError(f"json: unsupported value: encountered a cycle via {go_type(there)}")
-        if len(self.path) > _MAX_NESTING:
-            raise LimitExceeded("the value to write as JSON is nested too deeply")
         self.path.append(container)
+
+    def _bound(self, size: int, depth: int) -> None:
+        charge(size + 1)
+        if depth > _MAX_NESTING:
+            raise LimitExceeded("the value to write as JSON is nested too deeply")
 
     def _line(self, depth: int) -> None:
         if self.indent:
@@ -104,7 +107,8 @@ class _Encoder:
         if not value:
             self.out.append("[]")
             return
-        self._enter(value, len(value))
+        self._enter(value)
+        self._bound(len(value), depth)
         self.out.append("[")
         for at, item in enumerate(value):
             if at:
@@ -120,13 +124,15 @@ class _Encoder:
             self.out.append("null")
             return
         entries = [(key if isinstance(key, str) else str(int(key)), item) for key, item in sorted_items(value)]
-        self._entries(value, sorted_items(dict(entries)), depth)
+        self._enter(value)
+        self._entries(sorted_items(dict(entries)), depth)
+        self.path.pop()
 
-    def _entries(self, container: Any, entries: list[tuple[str, Any]], depth: int) -> None:
+    def _entries(self, entries: list[tuple[str, Any]], depth: int) -> None:
         if not entries:
             self.out.append("{}")
             return
-        self._enter(container, len(entries))
+        self._bound(len(entries), depth)
         self.out.append("{")
         for at, (key, item) in enumerate(entries):
             if at:
@@ -136,12 +142,11 @@ class _Encoder:
             self.value(item, depth + 1)
         self._line(depth)
         self.out.append("}")
-        self.path.pop()
 
 
-def marshal(value: Any, *, escape_html: bool = True, indent: str = "") -> str:
-    """The value as JSON, keys sorted; raises GoError."""
-    encoder = _Encoder(escape_html, indent)
+def marshal(value: Any, *, escape_html: bool = True, indent: str = "", by_pointer: bool = False) -> str:
+    """The value as JSON, keys sorted; raises GoError. Where Go's caller passes a pointer to it, the text of an error can differ."""
+    encoder = _Encoder(escape_html, indent, by_pointer)
     encoder.value(value, 0)
     return "".join(encoder.out)
 

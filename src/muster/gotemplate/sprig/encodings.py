@@ -175,7 +175,7 @@ def must_to_pretty_json(value: Any) -> str:
 
 @ENCODINGS.add("toRawJson mustToRawJson", "any", "string")
 def to_raw_json(value: Any) -> str:
-    return _sized(gojson.marshal(value, escape_html=False))
+    return _sized(gojson.marshal(value, escape_html=False, by_pointer=True))
 
 
 # Digests
