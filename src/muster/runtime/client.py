@@ -22,7 +22,7 @@ from muster.runtime.credentials import CredentialError, Credentials
 from muster.runtime.errors import KubeError, NoCredential, StatusError, Unauthorized, Unreachable, status_error
 from muster.runtime.kubeconfig import ClientConfig
 from muster.runtime.metrics import Counter, Metrics
-from muster.runtime.verbs import JSON, Query, Verbs
+from muster.runtime.verbs import JSON, KubeClient, Query
 
 if TYPE_CHECKING:
     import aiohttp
@@ -35,7 +35,7 @@ MAX_LINE = 64 * 1024 * 1024
 """No object is larger than 1.5 MB in etcd; a line beyond this is no event."""
 
 
-class HttpClient(Verbs):
+class HttpClient(KubeClient):
     """`KubeClient` for the server of a `ClientConfig`.
 
     `timeout` bounds one attempt of a plain request; `idle` is how long a watch may stay silent: servers send a bookmark about

@@ -12,10 +12,10 @@ from muster.apiserver.client import DirectClient
 from muster.apiserver.errors import ApiError
 from muster.http import Response
 from muster.runtime.errors import Unreachable, status_error
-from muster.runtime.verbs import JSON, Query, Verbs
+from muster.runtime.verbs import JSON, KubeClient, Query
 
 
-class InProcessClient(Verbs):
+class InProcessClient(KubeClient):
     def __init__(self, client: DirectClient, name: str = "in-process") -> None:
         self._client = client
         self._name = name

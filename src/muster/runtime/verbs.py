@@ -1,15 +1,16 @@
 """One client for any Kubernetes API: the verbs, said once, over whatever carries requests.
 
-`KubeClient` is what everything above asks for. `Verbs` implements it on two primitives: `exchange` (one request, the whole
-answer) and `lines` (a watch, line by line). `client.py` carries them over HTTP, `direct.py` into the embedded server in this
-process. Lists and watches also come undecoded (`pages`, `watch`), because informers keep bytes.
+`KubeClient` is what everything above asks for. It stands on two primitives: `exchange` (one request, the whole answer) and
+`lines` (a watch, line by line). `client.py` carries them over HTTP, `direct.py` into the embedded server in this process, and a
+test that wants a server to misbehave overrides them. Lists and watches also come undecoded (`pages`, `watch`), because
+informers keep bytes.
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 import orjson
@@ -70,106 +71,8 @@ class ObjectList(NamedTuple):
     resource_version: str
 
 
-class KubeClient(Protocol):
-    """Narrow on purpose: what a controller may do to a cluster. Failures are `errors.KubeError`."""
-
-    @property
-    def server(self) -> str: ...
-
-    async def get(self, resource: Resource, name: str, namespace: str = "", *, subresource: str = "") -> Object: ...
-
-    async def list(
-        self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = PAGE
-    ) -> ObjectList: ...
-
-    def pages(
-        self,
-        resource: Resource,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = PAGE,
-        resource_version: str = "",
-    ) -> AsyncIterator[Page]: ...
-
-    async def create(
-        self,
-        resource: Resource,
-        obj: Object,
-        namespace: str = "",
-        *,
-        name: str = "",
-        subresource: str = "",
-        manager: str = "",
-        dry_run: bool = False,
-    ) -> Object: ...
-
-    async def update(
-        self, resource: Resource, obj: Object, *, subresource: str = "", manager: str = "", dry_run: bool = False
-    ) -> Object: ...
-
-    async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        patch: object,
-        namespace: str = "",
-        *,
-        kind: PatchKind = "merge",
-        subresource: str = "",
-        manager: str = "",
-        dry_run: bool = False,
-    ) -> Object: ...
-
-    async def apply(
-        self,
-        resource: Resource,
-        obj: Object,
-        *,
-        manager: str,
-        force: bool = True,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Object: ...
-
-    async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str = "",
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        propagation: str = "",
-        grace: int | None = None,
-        dry_run: bool = False,
-    ) -> Object: ...
-
-    async def delete_collection(
-        self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = "", propagation: str = ""
-    ) -> Object: ...
-
-    def watch(
-        self,
-        resource: Resource,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        resource_version: str = "",
-        initial_events: bool = False,
-        timeout: float | None = None,
-        opened: Callable[[], None] | None = None,
-    ) -> AsyncGenerator[WatchEvent, None]: ...
-
-    async def raw(self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None) -> bytes: ...
-
-    async def close(self) -> None: ...
-
-
-class Verbs(abc.ABC):
-    """The verbs over `exchange` and `lines`."""
+class KubeClient(abc.ABC):
+    """What a controller may do to a cluster, over `exchange` and `lines`. Failures are `errors.KubeError`."""
 
     @property
     @abc.abstractmethod

@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 
-from muster.runtime.verbs import JSON, Query, Verbs
+from muster.runtime.verbs import JSON, KubeClient, Query
 
 
-class ScriptedClient(Verbs):
+class ScriptedClient(KubeClient):
     """Each stream takes the next of `streams`, a list of lines and errors; `"opened"` is the moment
     the server accepts the watch, and `...` keeps the stream open."""
 
