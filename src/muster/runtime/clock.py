@@ -65,6 +65,17 @@ async def sleep(clock: Clock, seconds: float) -> None:
         timer.cancel()
 
 
+async def pause(clock: Clock, news: asyncio.Event, seconds: float | None) -> None:
+    """Until there is news or so much time has passed (None: until there is news); the news counts as heard."""
+    timer = None if seconds is None else clock.call_later(max(0.0, seconds), news.set)
+    try:
+        await news.wait()
+    finally:
+        if timer is not None:
+            timer.cancel()
+        news.clear()
+
+
 class Backoff:
     """Delays `initial`, `initial * factor`, … up to `maximum`; each is drawn from [delay * (1 - jitter), delay]."""
 

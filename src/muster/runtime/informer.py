@@ -9,6 +9,9 @@ Handlers are told `(old, new)`: None and object for an addition, object and None
 in the loop and must be quick (put a key into a queue); one that raises is logged and hurts nobody. `subscribe` is for slow
 ones: each has a task of its own, and what it did not see yet is merged per object, so it may skip versions but never the last.
 
+Who needs little of large objects gives `reduce`: it cuts what comes to what is to be kept, metadata included, before anything of
+it is stored.
+
 An object that `decode` refuses stays out (`malformed` says why) and the last version that could be read remains; the others go
 on.
 """
@@ -64,6 +67,7 @@ class Informer(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         decode: Callable[[bytes], T] | None = None,
+        reduce: Callable[[bytes], bytes] | None = None,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         watch_list: bool = True,
         clock: Clock = SYSTEM,
@@ -80,6 +84,7 @@ class Informer(Generic[T]):
         """How often the whole state was taken in."""
         self._label_selector = label_selector
         self._field_selector = field_selector
+        self._reduce = reduce
         self._watch_list = watch_list
         self._clock = clock
         self._random = random
@@ -233,7 +238,7 @@ class Informer(Generic[T]):
     def _take(self, raw: bytes, found: set[Key] | None) -> None:
         """An object as it is now. While the state is being taken in, `found` collects what there is."""
         try:
-            snapshot = self.cache.read(raw)
+            snapshot = self.cache.read(raw if self._reduce is None else self._reduce(raw))
         except (msgspec.DecodeError, ValueError) as error:
             self._refuse(raw[:200].decode(errors="replace"), f"not an object with a name: {error}")
             return

@@ -335,3 +335,19 @@ async def test_whoever_asks_for_the_same_collection_shares_its_informer(client: 
         assert list(sizes.cache) == [len(snapshot.raw) for snapshot in first.cache]
         late = informers.of(CONFIG_MAPS, "kube-system")
         await asyncio.wait_for(late.synced(), 5)
+
+
+async def test_who_needs_little_of_large_objects_keeps_only_that(client: InProcessClient) -> None:
+    def names_only(raw: bytes) -> bytes:
+        metadata = orjson.loads(raw)["metadata"]
+        return orjson.dumps({"metadata": {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion")}})
+
+    await client.create(CONFIG_MAPS, config_map("a", big="x" * 10_000))
+    informer = Informer(client, CONFIG_MAPS, "default", reduce=names_only)
+    async with running(informer):
+        await informer.synced()
+        kept = informer.cache.snapshot(Key("default", "a"))
+        assert kept is not None
+        assert len(kept.raw) < 500
+        await client.delete(CONFIG_MAPS, "a", "default")
+        await eventually(lambda: Key("default", "a") not in informer.cache)
