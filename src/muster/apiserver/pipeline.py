@@ -99,6 +99,8 @@ class Pipeline:
         asked = target.attributes
         resource = cluster.resources.get(asked.group, asked.version, asked.resource) if asked.is_resource else None
         self._metrics.count(asked, resource, code, time.monotonic() - request.received)
+        if isinstance(answer, StreamResponse):
+            self._metrics.follow(answer)
         if self._audit is not None:
             self._audit.record(cluster, request, target.attributes, acting, caller, answer)
         return answer

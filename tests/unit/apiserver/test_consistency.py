@@ -284,3 +284,15 @@ async def test_a_write_that_changes_nothing_is_not_answered_with_a_version_that_
     monkeypatch.undo()
     assert "data" not in await client.get(f"{path}/a")
     await server.stop(grace=0.1)
+
+
+async def test_metrics_tell_how_many_watches_are_open(server: ApiServer, client: DirectClient) -> None:
+    def told() -> int:
+        lines = server.metrics.render().decode().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("apiserver_longrunning_requests ")))
+
+    watch = client.watch("/api/v1/namespaces", {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"})
+    await anext(watch)
+    assert told() == 1
+    await watch.aclose()
+    await eventually(lambda: told() == 0, "the closed watch is no longer counted")
