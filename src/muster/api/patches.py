@@ -18,14 +18,14 @@ import msgspec
 
 from muster.api.resource import Document, Record, Resource, default_of, known_fields, required_fields
 from muster.api.structural import object_schema
+from muster.kube.patching.mergepatch import merge_patch_between
 
 _R = TypeVar("_R", bound=Resource)
-_ABSENT: Any = object()
 
 
 def merge_patch(before: _R, after: _R) -> Document:
     """The JSON merge patch that turns what `before` was read from into `after`; empty when nothing changed."""
-    return _difference(before.document(), changed_document(before, after))
+    return merge_patch_between(before.document(), changed_document(before, after))
 
 
 def changed_document(before: _R, after: _R) -> Document:
@@ -98,15 +98,3 @@ def _partners(old: tuple[Any, ...], new: tuple[Any, ...], keys: tuple[str, ...])
 def _identity(element: Record, keys: tuple[str, ...]) -> tuple[Any, ...]:
     wire_names = {field.encode_name: field.name for field in msgspec.structs.fields(type(element))}
     return tuple(getattr(element, wire_names[key]) for key in keys)
-
-
-def _difference(old: Document, new: Document) -> Document:
-    patch: Document = {name: None for name in old if name not in new}
-    for name, value in new.items():
-        before = old.get(name, _ABSENT)
-        if isinstance(value, dict) and isinstance(before, dict):
-            if below := _difference(before, value):
-                patch[name] = below
-        elif before is _ABSENT or before != value or type(before) is not type(value):
-            patch[name] = value
-    return patch

@@ -1,9 +1,9 @@
 """Writes that say only what changes: minimal patches from two versions of an object, status patches, and retries on conflict.
 
-`merge_patch` and `json_patch` turn (old, new) into the smallest patch of their kind; lists are replaced as a whole, as a merge
-patch must. Typed objects (msgspec structs) are taken too: only fields that differ are written, so fields that a type does not
-know survive. A writer that decided from what it read passes `optimistic`: then the patch carries the version it read and fails
-with `Conflict` if somebody wrote in between.
+`patch_changes`, `patch_status` and `json_patch` turn (old, new) into the smallest patch of their kind; lists are replaced as a
+whole, as a merge patch must. Typed objects (msgspec structs) are taken too: only fields that differ are written, so fields that
+a type does not know survive. A writer that decided from what it read passes `optimistic`: then the patch carries the version it
+read and fails with `Conflict` if somebody wrote in between.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from muster.kube.patching.mergepatch import merge_patch_between
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
 from muster.runtime.errors import Conflict
 from muster.runtime.resource import Object, Resource
@@ -21,37 +22,11 @@ from muster.runtime.verbs import KubeClient
 
 T = TypeVar("T")
 CONFLICT_ATTEMPTS = 5
-_ABSENT = object()
 
 
 def as_dict(obj: Any) -> Object:
     """The JSON form of an object, typed or not."""
     return obj if isinstance(obj, dict) else msgspec.to_builtins(obj)
-
-
-def merge_patch(old: Any, new: Any) -> Object:
-    """What turns `old` into `new` by RFC 7386; empty when nothing differs. None in `new` means absent."""
-    patch = _difference(as_dict(old), as_dict(new))
-    return {} if patch is _ABSENT else patch
-
-
-def _difference(old: Any, new: Any) -> Any:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        patch: Object = {}
-        for key, value in new.items():
-            before = old.get(key)
-            if value is None:
-                if before is not None:
-                    patch[key] = None
-            elif before is None:
-                patch[key] = value
-            else:
-                inner = _difference(before, value)
-                if inner is not _ABSENT:
-                    patch[key] = inner
-        patch |= {key: None for key, value in old.items() if key not in new and value is not None}
-        return patch or _ABSENT
-    return _ABSENT if old == new and type(old) is type(new) else new
 
 
 def json_patch(old: Any, new: Any) -> list[Object]:
@@ -94,7 +69,7 @@ async def patch_changes(
     before, after = as_dict(old), as_dict(new)
     if not subresource:
         before, after = _without(before, "status"), _without(after, "status")
-    patch = merge_patch(before, after)
+    patch = merge_patch_between(before, after)
     if not patch:
         return None
     metadata = before["metadata"]

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from muster.kube.patching.mergepatch import apply_merge_patch
+from muster.kube.patching.mergepatch import apply_merge_patch, merge_patch_between
 from tests.unit.kube.strategies import documents, values
 
 
@@ -33,21 +33,31 @@ def test_a_patch_merges(document: Any, patch: Any, result: Any) -> None:
     assert apply_merge_patch(document, patch) == result
 
 
-def difference(before: Any, after: Any) -> Any:
-    """The merge patch from one document without nulls to another."""
-    if not isinstance(before, dict) or not isinstance(after, dict):
-        return after
-    gone = dict.fromkeys(before.keys() - after.keys())
-    return gone | {
-        key: difference(before.get(key), value) for key, value in after.items() if key not in before or before[key] != value
-    }
-
-
 @given(documents, documents)
-def test_applying_a_difference_gives_the_other_document(before: dict[str, Any], after: dict[str, Any]) -> None:
-    kept = deepcopy(before)
-    assert apply_merge_patch(before, difference(before, after)) == after
-    assert before == kept
+def test_the_patch_between_two_documents_turns_one_into_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+    kept = deepcopy((before, after))
+    assert apply_merge_patch(before, merge_patch_between(before, after)) == after
+    assert merge_patch_between(after, deepcopy(after)) == {}
+    assert (before, after) == kept
+
+
+def test_a_patch_says_only_what_differs() -> None:
+    old = {"a": {"b": 1, "c": {"d": [1, 2]}}, "gone": 1, "nothing": None, "e": {"f": 1}}
+    new = {"a": {"b": 1, "c": {"d": [1]}}, "came": {"g": 2}, "e": {}}
+    assert merge_patch_between(old, new) == {
+        "a": {"c": {"d": [1]}}, "gone": None, "nothing": None, "came": {"g": 2}, "e": {"f": None},
+    }  # fmt: skip
+
+
+def test_null_means_absent() -> None:
+    assert merge_patch_between({"a": 1, "b": None}, {"a": None, "b": None, "c": None}) == {"a": None}
+
+
+def test_values_that_only_python_takes_for_equal_differ() -> None:
+    old = {"a": True, "b": [1, {"c": 0}], "d": 1}
+    new = {"a": 1, "b": [1, {"c": False}], "d": 1.0}
+    assert merge_patch_between(old, new) == new
+    assert [type(value) for value in merge_patch_between(old, new).values()] == [int, list, float]
 
 
 @given(values, documents)

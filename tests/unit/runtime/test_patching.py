@@ -8,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.kube.patching.jsonpatch import apply_json_patch
-from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import Conflict
 from muster.runtime.patching import (
     apply_if_changed,
     json_patch,
-    merge_patch,
     patch_changes,
     patch_status,
     retry_on_conflict,
@@ -30,21 +28,9 @@ objects = st.dictionaries(keys, values, max_size=4)
 
 
 @given(objects, objects)
-def test_a_merge_patch_turns_old_into_new(old: Object, new: Object) -> None:
-    assert apply_merge_patch(old, merge_patch(old, new)) == new
-    assert merge_patch(new, new) == {}
-
-
-@given(objects, objects)
 def test_a_json_patch_turns_old_into_new(old: Object, new: Object) -> None:
     assert apply_json_patch(old, json_patch(old, new)) == new
     assert json_patch(new, new) == []
-
-
-def test_only_what_differs_is_said() -> None:
-    old = {"a": {"b": 1, "c": {"d": [1, 2]}}, "gone": 1, "flag": True}
-    new = {"a": {"b": 1, "c": {"d": [1]}}, "flag": 1, "absent": None}
-    assert merge_patch(old, new) == {"a": {"c": {"d": [1]}}, "flag": 1, "gone": None}
 
 
 class Typed(msgspec.Struct, omit_defaults=True):

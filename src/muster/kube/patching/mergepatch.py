@@ -1,7 +1,8 @@
 """JSON merge patch (RFC 7386) as Kubernetes applies it: null deletes, maps merge, anything else replaces.
 
 One difference from the RFC is the server's: where a patch value replaces something that is not a map, nulls are dropped inside it
-even below lists. Neither argument is changed; untouched parts of the document are shared with the result.
+even below lists. No argument is changed; untouched parts of the document are shared with the result. What `merge_patch_between`
+says about two documents, `apply_merge_patch` does; only nulls in maps cannot be said, and count as absent in the new document.
 """
 
 from __future__ import annotations
@@ -30,3 +31,25 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     return value
+
+
+def merge_patch_between(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The smallest patch that turns `old` into `new`; empty when nothing differs. Lists that differ are replaced as a whole."""
+    patch: dict[str, Any] = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            if below := merge_patch_between(before, value):
+                patch[key] = below
+        elif not _same(before, value):
+            patch[key] = value
+    return patch
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Equal as JSON: to Python, true is 1 and 1 is 1.0."""
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(_same, old, new))
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(_same(old[key], value) for key, value in new.items())
+    return type(old) is type(new) and bool(old == new)
