@@ -1,0 +1,259 @@
+"""`muster hub`: run the hub's registration controllers and webhooks until told to stop.
+
+By default it first installs what it needs, which takes an administrator's rights. To run it with its own rights only, install once
+with `--install-only` as administrator, then run it as `registration-controller-sa` with `--no-install`. Upstream's flag
+names are accepted beside ours.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.process import find_cluster, run_until_stopped
+from muster.cli.values import Duration, Gates, Names, Pairs
+
+if TYPE_CHECKING:
+    from muster.registration.drivers.seam import DriverOptions
+    from muster.registration.hub.manager import Hub
+    from muster.registration.hub.options import HubOptions
+    from muster.registration.hub.serving import ServingOptions
+    from muster.runtime.client import HttpClient
+    from muster.runtime.kubeconfig import ClientConfig
+
+GATES = ("DefaultClusterSet", "ManagedClusterAutoApproval", "ResourceCleanup")
+UNSUPPORTED_GATES = ("ClusterImporter", "ClusterProfile", "V1beta1CSRAPICompatibility")
+LEASE = "registration-controller-lock"
+LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 60, 40, 10
+
+
+@click.command("hub", short_help="Run the hub's registration controllers.")
+@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Of the hub cluster.  [default: in-cluster, or kubectl's]")
+@click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
+@click.option("--namespace", default="open-cluster-management-hub", show_default=True, help="Where the hub keeps its own things.")
+@click.option("--install/--no-install", default=True, show_default=True, help="Apply CRDs, roles and webhook configurations first.")
+@click.option("--install-only", is_flag=True, help="Install and end.")
+@click.option(
+    "--enabled-registration-drivers", "drivers", type=Names(), multiple=True, help="How agents may register.  [default: csr]"
+)
+@click.option(
+    "--auto-approved-csr-users",
+    "--cluster-auto-approval-users",
+    "csr_users",
+    type=Names(),
+    multiple=True,
+    help="Users whose first request is approved unasked (with ManagedClusterAutoApproval).",
+)
+@click.option("--driver-option", "driver_options", multiple=True, metavar="NAME.KEY=VALUE", help="Tell a driver (repeatable).")
+@click.option("--feature-gates", "gates", type=Gates(GATES, UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(GATES)}.")
+@click.option(
+    "--gc-resource-list", type=Names(), multiple=True, help="group/version/plural of what goes before a deleted cluster, in order."
+)
+@click.option("--labels", type=Pairs(), multiple=True, help="For every object that is made for a cluster.")
+@click.option("--remove-denied-after", type=Duration(), help="Delete clusters so long after they were denied.  [default: never]")
+@click.option("--webhook/--no-webhook", default=True, show_default=True, help="Serve admission and conversion webhooks.")
+@click.option("--webhook-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option("--webhook-port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="0 picks a free one.")
+@click.option(
+    "--webhook-url", default="", help="Where the API server calls them.  [default: where they listen; in a cluster a Service]"
+)
+@click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option("--health-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0 picks a free one.")
+@click.option("--listen", metavar="HOST:PORT", help="Both of the above.")
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    " /--disable-leader-election",
+    default=True,
+    show_default=True,
+    help="Let one of several lead.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def command(**options: Any) -> None:
+    """Run the hub's side of registration: accept clusters, watch over them, clean up after them."""
+    from muster import logs
+
+    logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
+    run_hub(_settings(options))
+
+
+@dataclass(frozen=True)
+class Settings:
+    config: ClientConfig
+    options: HubOptions
+    install: bool
+    install_only: bool
+    webhooks: ServingOptions | None
+    health: tuple[str, int]
+    elect: bool
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    from muster.registration.hub.options import CLEANED_RESOURCES, HubOptions
+    from muster.registration.hub.serving import ServingOptions
+
+    if given["install_only"] and not given["install"]:
+        raise click.UsageError("--install-only and --no-install contradict each other")
+    in_cluster = bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and not given["kubeconfig"]
+    everywhere = "0.0.0.0" if in_cluster else "127.0.0.1"
+    gates = dict(_flat(given["gates"]))
+    options = HubOptions(
+        namespace=given["namespace"],
+        drivers=_flat(given["drivers"]) or ("csr",),
+        driver_options=_driver_options(given),
+        auto_approval=gates.get("ManagedClusterAutoApproval", False),
+        default_cluster_set=gates.get("DefaultClusterSet", True),
+        resource_cleanup=gates.get("ResourceCleanup", True),
+        cleaned_resources=_cleaned(_flat(given["gc_resource_list"])) or CLEANED_RESOURCES,
+        labels=dict(_flat(given["labels"])),
+        remove_denied_after=given["remove_denied_after"],
+    )
+    webhooks = ServingOptions(
+        given["webhook_host"] or everywhere,
+        given["webhook_port"],
+        _url(given["webhook_url"]),
+        service=in_cluster and not given["webhook_url"],
+    )
+    return Settings(
+        find_cluster(given["kubeconfig"], given["context"]),
+        options,
+        given["install"],
+        given["install_only"],
+        webhooks if given["webhook"] else None,
+        _address(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"]),
+        given["leader_elect"],
+    )
+
+
+def _flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    return tuple(value for values in given for value in values)
+
+
+def _driver_options(given: dict[str, Any]) -> dict[str, DriverOptions]:
+    from muster.registration.drivers import DriverOptionError, driver_options
+
+    own = [f"csr.auto-approved-csr-users={user}" for user in _flat(given["csr_users"])]
+    try:
+        return driver_options([*own, *given["driver_options"]])
+    except DriverOptionError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _cleaned(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if len(parts := name.split("/")) != 3 or not all(parts):
+            raise click.BadParameter(f"{name!r} is not group/version/plural", param_hint="--gc-resource-list")
+    return names
+
+
+def _url(text: str) -> str:
+    if text and not text.startswith("https://"):
+        raise click.BadParameter(f"{text!r}: webhooks are called at https:// only", param_hint="--webhook-url")
+    return text
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def run_hub(settings: Settings) -> None:
+    from muster.registration.drivers.seam import DriverError
+    from muster.registration.hub.install import InstallError
+    from muster.registration.hub.manager import HubFailed
+    from muster.runtime.errors import KubeError
+    from muster.runtime.leader import LeadershipLost
+
+    try:
+        run_until_stopped(_serve(settings))
+    except (DriverError, InstallError, HubFailed, LeadershipLost) as error:
+        raise click.ClickException(str(error)) from None
+    except KubeError as error:
+        raise click.ClickException(f"the hub cluster does not let us work: {error}") from None
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot listen: {error.strerror or error}; choose another --webhook-port or --health-port"
+        ) from None
+
+
+async def _serve(settings: Settings) -> None:
+    import asyncio
+
+    from muster.registration.hub.install import install, install_namespaces
+    from muster.registration.hub.manager import Hub
+    from muster.registration.hub.serving import Webhooks
+    from muster.runtime.client import HttpClient
+    from muster.runtime.health import HealthServer
+    from muster.runtime.metrics import Metrics
+
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        client = HttpClient(settings.config, agent="muster-hub", metrics=metrics)
+        stack.push_async_callback(client.close)
+        hub = Hub(client, settings.options, metrics=metrics)
+        webhooks = Webhooks(client, settings.options, settings.webhooks) if settings.webhooks else None
+        if settings.install:
+            await install_namespaces(client, settings.options.namespace)
+        if webhooks is not None:
+            stack.push_async_callback(webhooks.stop)
+            await webhooks.start()
+        if settings.install:
+            await install(client, namespace=settings.options.namespace, webhooks=webhooks.endpoint if webhooks else None)
+        if settings.install_only:
+            click.echo(f"installed on {client.server}")
+            return
+        health = HealthServer(metrics)
+        leading = _Leading(settings, client, hub)
+        health.ready("caches", leading.problem)
+        await health.start(*settings.health)
+        stack.push_async_callback(health.stop)
+        async with asyncio.TaskGroup() as tasks:
+            if webhooks is not None:
+                tasks.create_task(webhooks.run())
+            tasks.create_task(leading.announce(health.port))
+            await leading.run()
+
+
+class _Leading:
+    """The hub, run when and as long as this process leads."""
+
+    def __init__(self, settings: Settings, client: HttpClient, hub: Hub) -> None:
+        self._settings = settings
+        self._client = client
+        self._hub = hub
+        self._begun = False
+
+    async def run(self) -> None:
+        from muster.runtime.leader import LeaderElector
+
+        if not self._settings.elect:
+            await self._lead()
+        elector = LeaderElector(
+            self._client,
+            LEASE,
+            self._settings.options.namespace,
+            f"{socket.gethostname()}_{uuid.uuid4()}",
+            lease_duration=LEASE_SECONDS,
+            renew_deadline=RENEW_SECONDS,
+            retry_period=RETRY_SECONDS,
+        )
+        await elector.run(self._lead)
+
+    async def _lead(self) -> None:
+        self._begun = True
+        await self._hub.run()
+
+    def problem(self) -> str | None:
+        """One that stands by is well; one that leads has to know what there is."""
+        return "the caches are not complete" if self._begun and not self._hub.ready else None
+
+    async def announce(self, health_port: int) -> None:
+        await self._hub.synced()
+        click.echo(f"ready: hub of {self._client.server}; health on port {health_port}")

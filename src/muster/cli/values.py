@@ -1,0 +1,82 @@
+"""Kinds of option values that click does not know: durations, comma-separated lists, key=value pairs, feature gates.
+
+A value that is wrong is refused by click with the option's name and what was expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+_UNITS: Mapping[str, float] = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+")
+
+
+class Duration(click.ParamType[Any]):
+    """Seconds, or Go's way of saying so and days: `90`, `1h30m`, `7d`."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value)
+        if re.fullmatch(r"\d+(\.\d+)?", text):
+            return float(text)
+        if not _DURATION.fullmatch(text):
+            self.fail(f"{text!r} is no duration; write 90s, 1h30m or 7d", param, ctx)
+        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
+
+class Names(click.ParamType[Any]):
+    """Names with commas between them."""
+
+    name = "names"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(part.strip() for part in str(value).split(",") if part.strip())
+
+
+class Pairs(click.ParamType[Any]):
+    """`key=value,…`"""
+
+    name = "key=value,…"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[tuple[str, str], ...]:
+        if isinstance(value, tuple):
+            return value
+        pairs = []
+        for part in filter(None, (part.strip() for part in str(value).split(","))):
+            key, separator, content = part.partition("=")
+            if not separator or not key:
+                self.fail(f"{part!r} is not key=value", param, ctx)
+            pairs.append((key, content))
+        return tuple(pairs)
+
+
+class Gates(click.ParamType[Any]):
+    """`Gate=true|false,…` of the gates in `known`; those in `unsupported` can only be false."""
+
+    name = "gate=true|false,…"
+
+    def __init__(self, known: Iterable[str], unsupported: Iterable[str] = ()) -> None:
+        self._known = frozenset(known)
+        self._unsupported = frozenset(unsupported)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[tuple[str, bool], ...]:
+        if isinstance(value, tuple):
+            return value
+        gates = []
+        for gate, content in Pairs().convert(value, param, ctx):
+            if gate not in self._known | self._unsupported:
+                self.fail(f"{gate} is no feature gate; there are {', '.join(sorted(self._known))}", param, ctx)
+            if content.lower() not in ("true", "false"):
+                self.fail(f"{gate}={content}: a gate is true or false", param, ctx)
+            if gate in self._unsupported and content.lower() == "true":
+                self.fail(f"{gate} is not supported", param, ctx)
+            gates.append((gate, content.lower() == "true"))
+        return tuple(gates)

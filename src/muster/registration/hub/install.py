@@ -1,0 +1,272 @@
+"""What has to be on a cluster before the hub can run there: definitions, namespaces, accounts, roles, webhook configurations.
+
+`install` applies all of it with a field manager of its own and may be called again at any time, by a newer version too: what is
+there already stays, what drifted is set right, fields of others are left alone. It needs an administrator's rights; the hub itself
+then runs as `registration-controller-sa`, whose role allows what the controllers do and what they hand out to agents (nobody
+may grant more than he has), and not a verb more: it may neither `bind` nor `escalate`.
+
+Webhooks are called at a URL where API server and hub share a machine, else through a Service.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.api import Document
+from muster.api.addon.v1alpha1 import GROUP as ADDON_GROUP
+from muster.api.cluster.v1 import GROUP
+from muster.api.crds import HUB, ConversionWebhook, definitions
+from muster.api.work.v1 import GROUP as WORK_GROUP
+from muster.logs import get_logger
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
+from muster.registration.names import (
+    BOOTSTRAP_ACCOUNT,
+    BOOTSTRAP_NAMESPACE,
+    BOOTSTRAP_ROLE,
+    CLIENT_SIGNER,
+    HUB_NAMESPACE,
+    REGISTER_GROUP,
+)
+from muster.runtime.certs import inject_ca_bundle
+from muster.runtime.clock import SYSTEM, Clock, sleep
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import DEFINITIONS, MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOKS, Resource
+from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.registration.hub.install")
+
+MANAGER: Final = "muster-hub-install"
+ACCOUNT: Final = "registration-controller-sa"
+ROLE: Final = "open-cluster-management:cluster-manager-registration:controller"
+SERVICE: Final = "cluster-manager-registration-webhook"
+WEBHOOK_SECRET: Final = "registration-webhook-serving-cert"
+BOOTSTRAP_GROUP: Final = "system:bootstrappers:managedcluster"
+ESTABLISHED_WITHIN: Final = 60.0
+
+SERVICE_ACCOUNTS: Final = Resource("v1", "serviceaccounts", "ServiceAccount")
+ROLES: Final = Resource("rbac.authorization.k8s.io/v1", "roles", "Role")
+_RBAC: Final = "rbac.authorization.k8s.io"
+_READ: Final = ("get", "list", "watch")
+
+
+class InstallError(Exception):
+    """Something that was applied does not come to life."""
+
+
+@dataclass(frozen=True)
+class WebhookEndpoint:
+    """Where the API server finds the webhooks, and whom it trusts there. `url` has no path; empty: the Service is called."""
+
+    ca: bytes
+    url: str = ""
+    namespace: str = HUB_NAMESPACE
+    port: int = 9443
+
+    @property
+    def bundle(self) -> str:
+        return base64.b64encode(self.ca).decode()
+
+    def client_config(self, path: str) -> Document:
+        if self.url:
+            return {"url": self.url + path, "caBundle": self.bundle}
+        service = {"name": SERVICE, "namespace": self.namespace, "path": path, "port": self.port}
+        return {"service": service, "caBundle": self.bundle}
+
+    def conversion(self) -> ConversionWebhook:
+        if self.url:
+            return ConversionWebhook(self.bundle, url=f"{self.url}/convert")
+        return ConversionWebhook(self.bundle, service=SERVICE, namespace=self.namespace, port=self.port)
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A webhook configuration with its one webhook, which has the same name."""
+
+    resource: Resource
+    name: str
+    path: str
+    versions: tuple[str, ...]
+    plural: str
+
+    def document(self, endpoint: WebhookEndpoint) -> Document:
+        rule = {"apiGroups": [GROUP], "apiVersions": list(self.versions), "resources": [self.plural], "scope": "*"}
+        webhook: Document = {
+            "name": self.name,
+            "failurePolicy": "Fail",
+            "sideEffects": "None",
+            "timeoutSeconds": 10,
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": endpoint.client_config(self.path),
+            "rules": [{**rule, "operations": ["CREATE", "UPDATE"]}],
+        }
+        return {"metadata": {"name": self.name}, "webhooks": [webhook]}
+
+
+HOOKS: Final = (
+    Hook(
+        MUTATING_WEBHOOKS,
+        f"managedclustermutators.admission.{GROUP}",
+        "/mutate-cluster-open-cluster-management-io-v1-managedcluster",
+        ("*",),
+        "managedclusters",
+    ),
+    Hook(
+        VALIDATING_WEBHOOKS,
+        f"managedclustervalidators.admission.{GROUP}",
+        "/validate-cluster-open-cluster-management-io-v1-managedcluster",
+        ("*",),
+        "managedclusters",
+    ),
+    Hook(
+        VALIDATING_WEBHOOKS,
+        f"managedclustersetbindingvalidators.admission.{GROUP}",
+        "/validate-cluster-open-cluster-management-io-v1beta2-managedclustersetbinding",
+        ("v1beta2",),
+        "managedclustersetbindings",
+    ),
+)
+CONVERTED: Final = tuple(kind.name for kind in HUB if kind.converted)
+
+
+def rule(group: str, resources: Sequence[str], verbs: Sequence[str], names: Sequence[str] = ()) -> Document:
+    named: Document = {"resourceNames": list(names)} if names else {}
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs), **named}
+
+
+BOOTSTRAP_RULES: Final = (
+    rule("", ["configmaps"], ["get"]),
+    rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *_READ]),
+    rule(GROUP, ["managedclusters"], [*_READ, "create"]),
+    rule(GROUP, ["managedclustersets/join"], ["create"]),
+)
+
+HUB_RULES: Final = (
+    rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *_READ]),
+    rule("certificates.k8s.io", ["certificatesigningrequests/approval"], ["update", "patch"]),
+    rule("certificates.k8s.io", ["signers"], ["approve"], [CLIENT_SIGNER]),
+    rule("", ["namespaces"], [*_READ, "create", "update", "patch"]),
+    rule("", ["events"], ["create", "update", "patch"]),
+    rule("events.k8s.io", ["events"], ["create", "update", "patch"]),
+    rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+    rule(_RBAC, ["clusterroles", "clusterrolebindings", "rolebindings"], [*_READ, "create", "update", "patch", "delete"]),
+    rule("coordination.k8s.io", ["leases"], [*_READ, "create", "update", "patch"]),
+    rule(GROUP, ["managedclusters"], [*_READ, "update", "patch", "delete"]),
+    rule(GROUP, ["managedclusters/status"], ["update", "patch"]),
+    rule(GROUP, ["managedclustersets"], [*_READ, "create", "update", "patch"]),
+    rule(GROUP, ["managedclustersets/join"], ["create"], ["default"]),
+    rule(GROUP, ["managedclustersetbindings"], _READ),
+    rule(GROUP, ["managedclustersets/status", "managedclustersetbindings/status"], ["update", "patch"]),
+    rule(REGISTER_GROUP, ["managedclusters/clientcertificates"], ["renew"]),
+    rule(REGISTER_GROUP, ["managedclusters/accept"], ["update"]),
+    rule(WORK_GROUP, ["manifestworks"], [*_READ, "update", "patch", "delete", "deletecollection"]),
+    rule(WORK_GROUP, ["manifestworks/status"], ["update", "patch"]),
+    rule(ADDON_GROUP, ["managedclusteraddons"], [*_READ, "delete", "deletecollection"]),
+    rule(ADDON_GROUP, ["managedclusteraddons/status"], ["update", "patch"]),
+    rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "patch"], CONVERTED),
+    rule(
+        "admissionregistration.k8s.io",
+        ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+        ["get", "patch"],
+        [hook.name for hook in HOOKS],
+    ),
+)
+"""Half of it is what the hub does, half what it hands out to agents; the last two let it renew the trust in its webhooks."""
+
+HUB_NAMESPACE_RULES: Final = (rule("", ["secrets"], ["create"]), rule("", ["secrets"], ["get", "update"], [WEBHOOK_SECRET]))
+"""In the hub's own namespace: the serving certificate of the webhooks."""
+
+
+async def install_namespaces(client: KubeClient, namespace: str = HUB_NAMESPACE) -> None:
+    """The two namespaces of the hub; everything else that `install` makes may be made later."""
+    for name in dict.fromkeys((namespace, BOOTSTRAP_NAMESPACE)):
+        await client.apply(NAMESPACES, {"metadata": {"name": name}}, manager=MANAGER)
+
+
+async def install(
+    client: KubeClient, *, namespace: str = HUB_NAMESPACE, webhooks: WebhookEndpoint | None = None, clock: Clock = SYSTEM
+) -> None:
+    """Everything, and wait until the definitions are served. Without an endpoint, webhooks that were configured are removed.
+
+    Raises InstallError and what the client raises.
+    """
+    await install_namespaces(client, namespace)
+    await _apply_all(
+        client, [(DEFINITIONS, document) for document in definitions(HUB, webhooks.conversion() if webhooks else None)]
+    )
+    await _apply_all(client, permissions(namespace))
+    await _await_definitions(client, [kind.name for kind in HUB], clock)
+    for hook in HOOKS:
+        if webhooks is not None:
+            await client.apply(hook.resource, hook.document(webhooks), manager=MANAGER)
+        else:
+            await _remove(client, hook.resource, hook.name)
+
+
+async def trust(client: KubeClient, ca: bytes, *, clock: Clock = SYSTEM) -> None:
+    """Tell the API server whom to trust when it calls the webhooks; those that are not configured are left so."""
+    places = [*((hook.resource, hook.name) for hook in HOOKS), *((DEFINITIONS, name) for name in CONVERTED)]
+    for resource, name in places:
+        try:
+            await inject_ca_bundle(client, resource, name, ca, clock=clock)
+        except NotFound:
+            log.warning("webhook is not installed", configuration=name)
+
+
+def permissions(namespace: str) -> list[tuple[Resource, Document]]:
+    """Accounts, roles and bindings: of agents that are not registered yet, and of the hub itself."""
+    agent = {"kind": "ServiceAccount", "name": BOOTSTRAP_ACCOUNT, "namespace": BOOTSTRAP_NAMESPACE}
+    group = {"kind": "Group", "name": BOOTSTRAP_GROUP, "apiGroup": _RBAC}
+    hub = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    return [
+        (SERVICE_ACCOUNTS, {"metadata": _named(BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE)}),
+        (CLUSTER_ROLES, {"metadata": _named(BOOTSTRAP_ROLE), "rules": list(BOOTSTRAP_RULES)}),
+        (CLUSTER_ROLE_BINDINGS, _binding(f"{BOOTSTRAP_ROLE}:agent-registration", "ClusterRole", BOOTSTRAP_ROLE, agent)),
+        (CLUSTER_ROLE_BINDINGS, _binding(f"{BOOTSTRAP_ROLE}:managedcluster", "ClusterRole", BOOTSTRAP_ROLE, group)),
+        (SERVICE_ACCOUNTS, {"metadata": _named(ACCOUNT, namespace)}),
+        (CLUSTER_ROLES, {"metadata": _named(ROLE), "rules": list(HUB_RULES)}),
+        (CLUSTER_ROLE_BINDINGS, _binding(ROLE, "ClusterRole", ROLE, hub)),
+        (ROLES, {"metadata": _named(ROLE, namespace), "rules": list(HUB_NAMESPACE_RULES)}),
+        (ROLE_BINDINGS, _binding(ROLE, "Role", ROLE, hub, namespace)),
+    ]
+
+
+def _named(name: str, namespace: str = "") -> Document:
+    return {"name": name, "namespace": namespace} if namespace else {"name": name}
+
+
+def _binding(name: str, kind: str, role: str, subject: Mapping[str, Any], namespace: str = "") -> Document:
+    reference = {"apiGroup": _RBAC, "kind": kind, "name": role}
+    return {"metadata": _named(name, namespace), "roleRef": reference, "subjects": [dict(subject)]}
+
+
+async def _apply_all(client: KubeClient, objects: Sequence[tuple[Resource, Document]]) -> None:
+    for resource, document in objects:
+        await client.apply(resource, document, manager=MANAGER)
+
+
+async def _await_definitions(client: KubeClient, names: Sequence[str], clock: Clock) -> None:
+    waiting = set(names)
+    deadline = clock.monotonic() + ESTABLISHED_WITHIN
+    while True:
+        found = await client.list(DEFINITIONS)
+        waiting -= {obj["metadata"]["name"] for obj in found.items if _established(obj)}
+        if not waiting:
+            return
+        if clock.monotonic() >= deadline:
+            raise InstallError(f"not served {ESTABLISHED_WITHIN:g} s after they were applied: {', '.join(sorted(waiting))}")
+        await sleep(clock, 0.1)
+
+
+def _established(definition: Document) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+async def _remove(client: KubeClient, resource: Resource, name: str) -> None:
+    try:
+        await client.delete(resource, name)
+    except NotFound:
+        return

@@ -1,0 +1,155 @@
+"""The hub as a whole: drivers, caches and controllers, wired together and run side by side.
+
+`Hub` takes a client and options and nothing else from the process around it, so that a test, a simulation and `muster hub` run the
+very same thing. Everything runs in one task group: either all of it runs, or none. A controller looks after its own failures, so
+one that ends by itself is a defect; then the rest is cancelled and `HubFailed` names it, and whoever started the process decides
+what to do. Who may run at all (leader election) and webhooks are the caller's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import random as chance
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, Protocol
+
+from muster.logs import get_logger
+from muster.registration import drivers
+from muster.registration.drivers.seam import HubContext, HubDriver
+from muster.registration.hub.options import HubOptions
+from muster.registration.hub.world import HubWorld
+from muster.runtime.clock import SYSTEM, Clock, Random
+from muster.runtime.events import EventRecorder
+from muster.runtime.informer import Informers
+from muster.runtime.metrics import Metrics
+from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.registration.hub")
+
+REPORTER = "registration-controller"
+"""Who the hub's events are from."""
+
+
+MODULES = (
+    "acceptance",
+    "auto_acceptance",
+    "collection",
+    "removal",
+    "leases",
+    "clock_check",
+    "taints",
+    "addon_health",
+    "cluster_sets",
+    "set_bindings",
+    "managed_namespaces",
+)
+
+
+def _controllers_in(name: str) -> list[Any]:
+    """Until all of them are written, those are run that are there."""
+    if importlib.util.find_spec(f"muster.registration.hub.{name}") is None:
+        return []
+    module = importlib.import_module(f"muster.registration.hub.{name}")
+    return [
+        value
+        for value in vars(module).values()
+        if getattr(value, "__module__", "") == module.__name__ and hasattr(value, "reconcile")
+    ]
+
+
+class HubFailed(Exception):
+    """A part of the hub ended though nobody asked it to."""
+
+    def __init__(self, part: str, error: BaseException | None) -> None:
+        super().__init__(f"{part} ended: {type(error).__name__}: {error}" if error else f"{part} ended by itself")
+        self.part = part
+        self.error = error
+
+
+class HubController(Protocol):
+    async def run(self) -> None: ...
+
+
+class Hub:
+    """Raises DriverConfigError or the drivers' own lookup error when the options name a driver that cannot be had."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        options: HubOptions,
+        *,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+        metrics: Metrics | None = None,
+        events: EventRecorder | None = None,
+    ) -> None:
+        metrics = metrics or Metrics()
+        self._own_events = events is None
+        self._events = events or EventRecorder(client, REPORTER, socket.gethostname(), metrics=metrics, clock=clock, random=random)
+        self._informers = Informers(client, clock=clock, random=random)
+        self._listeners: list[Callable[[str], None]] = []
+        self._drivers = {name: self._driver(name, client, options, clock, random, metrics) for name in options.drivers}
+        self.world = HubWorld(client, self._informers, self._events, metrics, clock, random, options, self._drivers)
+        self._controllers = self._make_controllers()
+
+    def _driver(
+        self, name: str, client: KubeClient, options: HubOptions, clock: Clock, random: Random, metrics: Metrics
+    ) -> HubDriver:
+        context = HubContext(
+            client,
+            self._informers,
+            self._events,
+            metrics,
+            clock,
+            random,
+            self._reconsider,
+            auto_approval=options.auto_approval,
+            options=options.driver_options.get(name, {}),
+        )
+        return drivers.find(name).hub(context)
+
+    def _make_controllers(self) -> list[HubController]:
+        made: list[HubController] = []
+        for name in MODULES:
+            made += [part(self.world) for part in _controllers_in(name)]
+        self._listeners += [made_.reconsider for made_ in made if hasattr(made_, "reconsider")]
+        return made
+
+    def _reconsider(self, cluster: str) -> None:
+        for listener in self._listeners:
+            listener(cluster)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every cache has held its whole state once."""
+        return self._informers.has_synced
+
+    async def synced(self) -> None:
+        await self._informers.synced()
+
+    async def run(self) -> NoReturn:
+        """Until cancelled. Raises HubFailed."""
+        parts: list[tuple[str, Callable[[], Awaitable[None]]]] = [("the caches", self._informers.run)]
+        if self._own_events:
+            parts.append(("the event recorder", self._events.run))
+        parts += [(f"driver {name}", driver.run) for name, driver in self._drivers.items()]
+        parts += [(f"controller {type(controller).__name__}", controller.run) for controller in self._controllers]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for name, run in parts:
+                    tasks.create_task(_lasting(name, run), name=name)
+        except* HubFailed as failures:
+            raise failures.exceptions[0] from None
+        raise AssertionError("a task group of endless parts ended")
+
+
+async def _lasting(name: str, run: Callable[[], Awaitable[None]]) -> NoReturn:
+    try:
+        await run()
+    except Exception as error:
+        log.error("a part of the hub failed", part=name, error=f"{type(error).__name__}: {error}")
+        raise HubFailed(name, error) from error
+    raise HubFailed(name, None)

@@ -1,0 +1,96 @@
+"""The hub's webhooks as the API server meets them: a TLS server whose certificate renews itself, and the trust in it.
+
+The order is the point: the certificate is in its Secret before the server listens, the server listens before the API server is told
+to call it, and the API server trusts a new certificate before that is served. Replicas share the Secret, so all of them serve
+webhooks, leader or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import ssl
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from muster.http import server_context
+from muster.registration.hub.install import SERVICE, WEBHOOK_SECRET, WebhookEndpoint, trust
+from muster.registration.hub.options import HubOptions
+from muster.runtime.certs import ServingCertificate, ServingPair
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.verbs import KubeClient
+from muster.runtime.webhookserver import WebhookServer
+
+
+@dataclass(frozen=True)
+class ServingOptions:
+    """Where webhooks listen, and where the API server finds them: at `url`, by the Service, or else where they listen."""
+
+    host: str = "127.0.0.1"
+    port: int = 9443
+    url: str = ""
+    service: bool = False
+
+
+class Webhooks:
+    """`start`, then install or `trust`, then `run` until cancelled, then `stop`."""
+
+    def __init__(self, client: KubeClient, options: HubOptions, serving: ServingOptions, *, clock: Clock = SYSTEM) -> None:
+        self._client = client
+        self._options = options
+        self._serving = serving
+        self._clock = clock
+        self._pair: ServingPair | None = None
+        self._server: WebhookServer | None = None
+        self._certificate = ServingCertificate(client, WEBHOOK_SECRET, options.namespace, self._hosts(), clock=clock)
+
+    def _hosts(self) -> list[str]:
+        if self._serving.url:
+            return [str(urlsplit(self._serving.url).hostname)]
+        if not self._serving.service:
+            return [self._serving.host]
+        service = f"{SERVICE}.{self._options.namespace}"
+        return [f"{service}.svc", service, f"{service}.svc.cluster.local"]
+
+    async def start(self) -> None:
+        self._pair = await self._certificate.ensure()
+        self._server = WebhookServer(await self._context(self._pair))
+        if importlib.util.find_spec("muster.registration.hub.webhooks"):
+            webhooks: Any = importlib.import_module("muster.registration.hub.webhooks")
+            webhooks.register(self._server, self._client, self._options, clock=self._clock)
+        await self._server.start(self._serving.host, self._serving.port)
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None, "started"
+        return self._server.port
+
+    @property
+    def endpoint(self) -> WebhookEndpoint:
+        assert self._pair is not None, "started"
+        url = self._serving.url.rstrip("/")
+        if not url and not self._serving.service:
+            url = f"https://{_bracketed(self._serving.host)}:{self.port}"
+        return WebhookEndpoint(self._pair.ca, url, self._options.namespace)
+
+    async def run(self) -> None:
+        """Renew the certificate in time."""
+        await self._certificate.run(self._serve)
+
+    async def _serve(self, pair: ServingPair) -> None:
+        assert self._server is not None, "started"
+        await trust(self._client, pair.ca, clock=self._clock)
+        self._server.replace_tls(await self._context(pair))
+        self._pair = pair
+
+    async def _context(self, pair: ServingPair) -> ssl.SSLContext:
+        return await asyncio.to_thread(server_context, pair.cert, pair.key)
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop()
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
