@@ -31,9 +31,7 @@ GROUP_VERSIONS: Final = (
     ("storage.k8s.io", "v1"),
 )
 
-UNSERVED: Final = frozenset(
-    {"pods/attach", "pods/exec", "pods/log", "pods/portforward", "pods/proxy", "nodes/proxy", "services/proxy"}
-)
+UNSERVED: Final = frozenset({"pods/proxy", "nodes/proxy", "services/proxy"})
 """Subresources that only a kubelet could answer."""
 UNSERVED_RESOURCES: Final = frozenset({"componentstatuses"})
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from muster.apiserver.admission.chain import AdmissionChain
     from muster.apiserver.aggregation import Aggregator
     from muster.apiserver.auth.access import Access
+    from muster.apiserver.nodes import Node
     from muster.apiserver.services import ServiceResolver
 
 Clock = Callable[[], datetime]
@@ -57,6 +58,8 @@ class Cluster:
         self.aggregator: Aggregator
         self.addresses: Addresses
         self.services: ServiceResolver
+        self.node: Node | None = None
+        """Who runs this cluster's pods, if anybody does."""
 
     def now(self) -> str:
         return rfc3339(self.clock())

@@ -47,6 +47,10 @@ class Context:
         return self.cluster.addresses
 
     @property
+    def pods_on_loopback(self) -> bool:
+        return self.cluster.node is not None
+
+    @property
     def accept(self) -> str:
         return self.request.headers.get("accept") or ""
 

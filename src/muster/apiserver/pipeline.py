@@ -167,7 +167,7 @@ class Pipeline:
             raise errors.no_such_resource() if resource.custom is None else errors.not_found(resource, attributes.name)
         if attributes.verb not in sub.verbs or ctx.request.method == "HEAD":
             raise errors.method_not_allowed()
-        if resource.custom is None:
+        if resource.custom is None and sub.name != "log":  # a log is text
             check_produced(ctx.accept)
         special = self._subresources.get((resource.storage, sub.name)) or self._subresources.get(("*", sub.name))
         if special is not None:

@@ -26,6 +26,7 @@ from muster.apiserver.pipeline import Answer, Pipeline, SubresourceHandler
 from muster.apiserver.services import ServiceResolver
 from muster.apiserver.verbs.pods import bind_pod, evict_pod
 from muster.apiserver.verbs.scale import serve_scale
+from muster.apiserver.verbs.streams import refuse_terminal, serve_log
 from muster.http import Response
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ SUBRESOURCES: dict[tuple[str, str], SubresourceHandler] = {
     ("/serviceaccounts", "token"): create_token,
     ("/pods", "binding"): bind_pod,
     ("/pods", "eviction"): evict_pod,
+    ("/pods", "log"): serve_log,
+    ("/pods", "exec"): refuse_terminal,
+    ("/pods", "attach"): refuse_terminal,
+    ("/pods", "portforward"): refuse_terminal,
     ("*", "scale"): serve_scale,
 }
 

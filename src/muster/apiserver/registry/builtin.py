@@ -118,7 +118,7 @@ SCALES: Final[Mapping[tuple[str, str], Scale]] = {
     ("apps", "replicasets"): Scale(selector=".spec.selector"),
     ("apps", "statefulsets"): Scale(selector=".spec.selector"),
 }
-ANSWERED_ELSEWHERE: Final = frozenset({"scale", "token", "binding", "eviction"})
+ANSWERED_ELSEWHERE: Final = frozenset({"scale", "token", "binding", "eviction", "log", "exec", "attach", "portforward"})
 """Subresources that do not read and write the parent object as such."""
 STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("autoscaling", "horizontalpodautoscalers"): ("autoscaling/horizontalpodautoscalers", "autoscaling/v2"),

@@ -51,6 +51,9 @@ class HookContext(Protocol):
     def addresses(self) -> Addresses: ...
     @property
     def namespace(self) -> str: ...
+    @property
+    def pods_on_loopback(self) -> bool:
+        """Whether this cluster's pods listen on the loopback interface, so that endpoints may lie there."""
 
     def now(self) -> str:
         """The server's clock as RFC 3339 seconds."""

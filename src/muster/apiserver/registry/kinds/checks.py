@@ -131,15 +131,15 @@ def is_ip(text: str) -> bool:
     return True
 
 
-def endpoint_ip(text: str, path: str) -> Errors:
-    """An address others can reach."""
+def endpoint_ip(text: str, path: str, loopback: bool = False) -> Errors:
+    """An address others can reach; `loopback` says that others live on this machine."""
     if not is_ip(text):
         return [invalid(path, text, "must be a valid IP address")]
     address = ipaddress.ip_address(text)
     unspecified = f"may not be unspecified ({address})"
     rules = (
         (address.is_unspecified, unspecified),
-        (address.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (address.is_loopback and not loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
         (address.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
         (
             address.is_multicast and str(address)[:4] in ("224.", "ff02"),

@@ -267,7 +267,8 @@ def validate_endpoints(ctx: HookContext, obj: Object, old: Object | None) -> Err
         for group in ("addresses", "notReadyAddresses"):
             for place, address in enumerate(subset.get(group) or ()):
                 here = f"{path}.{group}[{place}].ip"
-                errors += valid_ip(address.get("ip", ""), here) + endpoint_ip(address.get("ip", ""), here)
+                ip = address.get("ip", "")
+                errors += valid_ip(ip, here) + endpoint_ip(ip, here, ctx.pods_on_loopback)
         ports = subset.get("ports") or []
         for place, port in enumerate(ports):
             here = f"{path}.ports[{place}]"
@@ -295,11 +296,12 @@ def validate_endpoint_slice(ctx: HookContext, obj: Object, old: Object | None) -
     if len(endpoints) > 1000:
         errors.append(too_many("endpoints", len(endpoints), 1000))
     for index, endpoint in enumerate(endpoints):
-        errors += _endpoint_addresses(endpoint.get("addresses") or [], kind, f"endpoints[{index}].addresses")
+        path = f"endpoints[{index}].addresses"
+        errors += _endpoint_addresses(endpoint.get("addresses") or [], kind, path, ctx.pods_on_loopback)
     return errors if old is None else errors + immutable(kind, old.get("addressType", ""), "addressType")
 
 
-def _endpoint_addresses(addresses: list[str], kind: str, path: str) -> Errors:
+def _endpoint_addresses(addresses: list[str], kind: str, path: str, loopback: bool) -> Errors:
     if not addresses:
         return [required(path, "must contain at least 1 address")]
     errors: Errors = [too_many(path, len(addresses), 100)] if len(addresses) > 100 else []
@@ -313,5 +315,5 @@ def _endpoint_addresses(addresses: list[str], kind: str, path: str) -> Errors:
             if not wrong:
                 if ipaddress.ip_address(address).version != int(kind[-1]):
                     errors.append(invalid(path, address, f"must be an {kind} address"))
-                errors += endpoint_ip(address, here)
+                errors += endpoint_ip(address, here, loopback)
     return errors
