@@ -1,0 +1,153 @@
+"""The hub approves by itself what needs no administrator: renewals of accepted agents, and first requests of trusted identities.
+
+A renewal is a request that an agent makes for itself, with its present certificate; the hub's own rules (SubjectAccessReview,
+verb `renew`) say whether it still may. A first request is made with a bootstrap identity; it is approved only where automatic
+approval is on and that identity is on the list. As everybody with a bootstrap identity could ask for any cluster's name, a first
+request is left to an administrator as long as the cluster of that name is joined and alive (event `NameInUse`); it is looked at
+again when the lease would expire. Nothing else is ever approved here, nothing is denied, nothing deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from muster.api import is_true
+from muster.api.cluster.v1 import JOINED, ManagedCluster
+from muster.logs import get_logger
+from muster.registration.drivers.csr.requests import AgentRequest, NotAnAgentsRequest, issued_certificate, read_request, verdict_of
+from muster.registration.drivers.seam import HubContext
+from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.registration.lease import expires_at
+from muster.registration.names import CLUSTER_LABEL, LEASE, OURS, REGISTER_GROUP
+from muster.runtime.cache import Snapshot, label_index
+from muster.runtime.controller import Controller
+from muster.runtime.delegation import AccessReviewer, Action
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import LEASES, Key, Object
+
+log = get_logger("muster.registration.drivers.csr")
+
+RENEW: Final = Action("renew", REGISTER_GROUP, "managedclusters", subresource="clientcertificates", version="")
+BY_CLUSTER: Final = "csr-by-cluster"
+REFUSED_AGAIN: Final = 300.0
+"""A renewal that is not allowed is asked about again so often, beside every change of its cluster."""
+_APPROVED: Final = {
+    "type": "Approved",
+    "status": "True",
+    "reason": "AutoApprovedByHubCSRApprovingController",
+    "message": "Auto approving Managed cluster agent certificate after SubjectAccessReview.",
+}
+
+
+class Approver:
+    """One controller; its keys are names of signing requests."""
+
+    def __init__(self, context: HubContext, trusted: frozenset[str]) -> None:
+        self._context = context
+        self._trusted = trusted if context.auto_approval else frozenset()
+        self._requests = context.informers.of(SIGNING_REQUESTS, label_selector=OURS)
+        self._requests.cache.add_index(BY_CLUSTER, label_index(CLUSTER_LABEL))
+        self._clusters = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
+        self._leases = context.informers.of(LEASES, label_selector=OURS)
+        # A refusal is not remembered: what is asked again is asked because something changed.
+        self._reviewer = AccessReviewer(context.client, refused_for=0.0, clock=context.clock)
+        self._controller: Controller[str] = Controller(
+            "csr-approving", self.reconcile, metrics=context.metrics, clock=context.clock, random=context.random
+        )
+        self._controller.watch(self._requests, lambda snapshot: [snapshot.name])
+        self._controller.watch(self._clusters, self._waiting_for)
+        # No key of its own, but nothing may be judged before the leases are known.
+        self._controller.watch(self._leases, lambda lease: ())
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, name: str) -> float | None:
+        csr = self._requests.cache.named(name)
+        if csr is None:
+            return None
+        try:
+            request = read_request(csr.data)
+        except NotAnAgentsRequest as problem:
+            log.debug("not an agent's request", request=name, problem=str(problem))
+            return None
+        if self.vouches(csr, request):
+            self._context.reconsider(request.identity.cluster)
+        if is_settled(csr.data):
+            return None
+        if request.renewal:
+            return await self._renew(csr, request)
+        if request.requester.name in self._trusted:
+            return await self._admit(csr, request)
+        return None
+
+    def vouches(self, csr: Snapshot, request: AgentRequest) -> bool:
+        """Whether this request is a trusted identity's word that its cluster wants to join."""
+        return request.requester.name in self._trusted and verdict_of(csr.data, "Denied", "Failed") is None
+
+    def vouched_for(self, cluster: str) -> bool:
+        for csr in self._requests.cache.by_index(BY_CLUSTER, cluster):
+            try:
+                if self.vouches(csr, read_request(csr.data)):
+                    return True
+            except NotAnAgentsRequest:
+                continue
+        return False
+
+    async def _renew(self, csr: Snapshot, request: AgentRequest) -> float | None:
+        verdict = await self._reviewer.authorize(request.requester, RENEW)
+        if not verdict.allowed:
+            log.debug("renewal not allowed", request=csr.name, cluster=request.identity.cluster)
+            return REFUSED_AGAIN
+        await self._approve(
+            csr, "ManagedClusterCSRAutoApproved", f'managed cluster csr "{csr.name}" is auto approved by hub csr controller'
+        )
+        return None
+
+    async def _admit(self, csr: Snapshot, request: AgentRequest) -> float | None:
+        cluster = self._clusters.cache.named(request.identity.cluster)
+        now = self._context.clock.now()
+        until = None if cluster is None else in_use_until(cluster, self._lease(cluster.metadata.name))
+        if cluster is not None and until is not None and until > now:
+            self._context.events.event(
+                cluster.document(),
+                "Warning",
+                "NameInUse",
+                f'request "{csr.name}" of user "{request.requester.name}" is not approved automatically: a cluster of this name is '
+                "joined and alive. Approve the request by hand if it is the same cluster.",
+                related=csr.data,
+            )
+            return (until - now).total_seconds()
+        await self._approve(csr, "ManagedClusterAutoApproved", f'managed cluster "{request.identity.cluster}" is auto approved.')
+        return None
+
+    def _lease(self, cluster: str) -> Object:
+        lease = self._leases.cache.get(Key(cluster, LEASE))
+        return {} if lease is None else lease.data
+
+    async def _approve(self, csr: Snapshot, event: str, note: str) -> None:
+        approved = csr.decode()
+        status = approved.setdefault("status", {})
+        status["conditions"] = [*(status.get("conditions") or ()), dict(_APPROVED)]
+        try:
+            await self._context.client.update(SIGNING_REQUESTS, approved, subresource="approval")
+        except NotFound:
+            return
+        self._context.events.event(csr.data, "Normal", event, note)
+        log.info("request approved", request=csr.name, cluster=csr.labels[CLUSTER_LABEL])
+
+    def _waiting_for(self, cluster: ManagedCluster) -> Iterable[str]:
+        requests = self._requests.cache.by_index(BY_CLUSTER, cluster.metadata.name)
+        return [csr.name for csr in requests if not is_settled(csr.data)]
+
+
+def is_settled(csr: Object) -> bool:
+    """Whether somebody has answered already."""
+    return verdict_of(csr, "Approved", "Denied", "Failed") is not None or bool(issued_certificate(csr))
+
+
+def in_use_until(cluster: ManagedCluster, lease: Object) -> datetime | None:
+    """Until when the name is surely somebody's: a joined cluster's, as long as its lease lasts."""
+    return expires_at(cluster, lease) if is_true(cluster.status.conditions, JOINED) else None

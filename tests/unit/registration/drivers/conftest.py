@@ -1,0 +1,127 @@
+"""A hub in this process, with our kinds, and both sides of the csr driver on it."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.crds import definitions
+from muster.apiserver.auth.identity import User
+from muster.apiserver.server import ApiServer, ServerConfig
+from muster.registration.drivers import find
+from muster.registration.drivers.seam import HubContext, HubDriver, Progress, SpokeContext, SpokeDriver
+from muster.registration.names import AgentIdentity
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.direct import InProcessClient
+from muster.runtime.events import EventRecorder
+from muster.runtime.informer import Informers
+from muster.runtime.metrics import Metrics
+from muster.runtime.resource import DEFINITIONS
+from muster.runtime.verbs import KubeClient
+
+BOOTSTRAP = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"
+MASTERS = ("system:masters", "system:authenticated")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    running = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
+    await running.start()
+    yield running
+    await running.stop(grace=0.1)
+
+
+def client_of(server: ApiServer, name: str = "admin", groups: tuple[str, ...] = MASTERS) -> InProcessClient:
+    return InProcessClient(server.client(server.clusters["hub"], User(name, groups=groups)))
+
+
+@pytest.fixture
+async def admin(server: ApiServer) -> InProcessClient:
+    """An administrator of a hub that knows ManagedClusters."""
+    client = client_of(server)
+    for definition in definitions():
+        if definition["spec"]["names"]["kind"] == "ManagedCluster":
+            await client.create(DEFINITIONS, definition)
+            await until(lambda: client.raw("GET", ManagedCluster.resource.path()))
+    return client
+
+
+async def until(probe: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """The first true answer of `probe`, which may be a coroutine; its errors count as "not yet"."""
+    async with asyncio.timeout(seconds):
+        while True:
+            try:
+                found = await probe()
+            except Exception:
+                found = None
+            if found:
+                return found
+            await asyncio.sleep(0.005)
+
+
+@dataclass
+class RunningHub:
+    driver: HubDriver
+    reconsidered: list[str] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def hub_driver(
+    client: KubeClient, options: Mapping[str, tuple[str, ...]] | None = None, *, auto_approval: bool = True, clock: Clock = SYSTEM
+) -> AsyncIterator[RunningHub]:
+    informers = Informers(client, clock=clock)
+    events = EventRecorder(client, "registration-controller", "test", clock=clock)
+    reconsidered: list[str] = []
+    context = HubContext(
+        client, informers, events, Metrics(), clock, random.random, reconsidered.append, auto_approval, options or {}
+    )
+    driver = find("csr").hub(context)
+    tasks = [asyncio.create_task(part()) for part in (informers.run, events.run, driver.run)]
+    try:
+        await informers.synced()
+        yield RunningHub(driver, reconsidered)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Agent:
+    """Runs a spoke driver as an agent does: what a step says is stored before the next one."""
+
+    def __init__(
+        self, identity: AgentIdentity, clock: Clock = SYSTEM, options: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
+        self.identity = identity
+        self.clock = clock
+        self.options = options or {}
+        self.stored: dict[str, bytes] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        context = SpokeContext(self.identity, self.clock, random.random, Metrics(), self.options)
+        self.driver: SpokeDriver = find("csr").spoke(context)
+
+    async def step(self, hub: KubeClient) -> Progress:
+        progress = await self.driver.advance(hub, self.stored)
+        self.store(progress)
+        return progress
+
+    def store(self, progress: Progress) -> None:
+        for name, value in progress.data.items():
+            if value is None:
+                self.stored.pop(name, None)
+            else:
+                self.stored[name] = value
+
+    async def settle(self, hub: KubeClient) -> Progress:
+        """Steps until one says to wait."""
+        while True:
+            progress = await self.step(hub)
+            if progress.again != 0:
+                return progress
