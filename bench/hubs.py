@@ -1,0 +1,130 @@
+"""The two hubs that `bench registration` compares: `muster hub` and upstream's registration controller.
+
+Each gets a kube-apiserver of its own, started anew with the same flags, with the definitions its side brings, a service account
+of the same name and the same bootstrap identity for agents. Both accept clusters by themselves when the bootstrap identity
+asks. Leader election and webhooks are off in both; everything else is each side's default, upstream's limit of 50 requests per
+second included.
+"""
+
+from __future__ import annotations
+
+import abc
+import subprocess
+from pathlib import Path
+
+from tests.interop import ocm
+from tests.support import peers
+from tests.support.planes import KubeOptions, KubePlane
+from tests.support.processes import Server, free_ports
+
+from bench.audit import AuditLog, Request
+from bench.sides import cpu_seconds, resident
+
+BOOTSTRAP_USER = f"system:serviceaccount:{ocm.BOOTSTRAP_NAMESPACE}:agent-registration-bootstrap"
+HUB_USER = f"system:serviceaccount:{ocm.HUB_NAMESPACE}:registration-controller-sa"
+MUSTER = peers.ROOT / ".venv/bin/muster"
+AGENT_PREFIX = "system:open-cluster-management:"
+
+
+def party(request: Request) -> str:
+    """Whose a request is; what the servers do by themselves and what the benchmark looks at is left out."""
+    if request.user == HUB_USER:
+        return "hub"
+    return "agents" if request.user == BOOTSTRAP_USER or request.user.startswith(AGENT_PREFIX) else ""
+
+
+class Hub(abc.ABC):
+    """A real API server and one hub process on it."""
+
+    name: str
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.plane = KubePlane(directory / "plane", KubeOptions(audit_log=True))
+        self.audit = AuditLog(directory / "plane" / "audit.log")
+        self._server: Server | None = None
+
+    def start(self) -> None:
+        self.plane.start()
+        self.admin = self.plane.client()
+        self.install()
+        kubeconfig = ocm.service_account_kubeconfig(
+            self.plane.cluster, self.admin, ocm.HUB_NAMESPACE, "registration-controller-sa", self.directory / "hub.kubeconfig"
+        )
+        self.bootstrap = ocm.service_account_kubeconfig(
+            self.plane.cluster,
+            self.admin,
+            ocm.BOOTSTRAP_NAMESPACE,
+            "agent-registration-bootstrap",
+            self.directory / "bootstrap.kubeconfig",
+        )
+        self._server = Server(
+            self.name, self.command(kubeconfig), self.directory / "hub.log", {"POD_NAME": "hub", "KUBECONFIG": ""}
+        )
+        self._server.start()
+
+    @abc.abstractmethod
+    def install(self) -> None:
+        """Definitions, the hub's service account and what it may do, the identity that agents bootstrap with."""
+
+    @abc.abstractmethod
+    def command(self, kubeconfig: Path) -> list[str | Path]: ...
+
+    @property
+    def server(self) -> Server:
+        assert self._server is not None, "the hub is not started"
+        return self._server
+
+    def memory(self) -> float:
+        """MiB"""
+        return resident(self.server.pid) / 2**20
+
+    def cpu(self) -> float:
+        return cpu_seconds(self.server.pid)
+
+    def discard(self) -> None:
+        if self._server is not None:
+            self._server.stop(timeout=5)
+        self.plane.discard()
+
+
+class Ours(Hub):
+    name = "muster"
+
+    def install(self) -> None:
+        command = [MUSTER, "hub", "--install-only", "--no-webhook", f"--kubeconfig={self.plane.kubeconfig}"]
+        subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL)
+
+    def command(self, kubeconfig: Path) -> list[str | Path]:
+        return [
+            MUSTER,
+            "hub",
+            f"--kubeconfig={kubeconfig}",
+            "--no-install",
+            "--no-webhook",
+            "--health-port=0",
+            "--disable-leader-election",
+            "--feature-gates=ManagedClusterAutoApproval=true",
+            f"--auto-approved-csr-users={BOOTSTRAP_USER}",
+        ]
+
+
+class Upstream(Hub):
+    name = "upstream"
+
+    def install(self) -> None:
+        ocm.install(self.admin, "hub", ocm.HUB_NAMESPACE)
+        ocm.install_bootstrap(self.admin)
+
+    def command(self, kubeconfig: Path) -> list[str | Path]:
+        (port,) = free_ports(1)
+        return [
+            peers.need("registration"),
+            "controller",
+            f"--kubeconfig={kubeconfig}",
+            f"--namespace={ocm.HUB_NAMESPACE}",
+            "--disable-leader-election",
+            f"--listen=127.0.0.1:{port}",
+            "--feature-gates=ManagedClusterAutoApproval=true",
+            f"--auto-approved-csr-users={BOOTSTRAP_USER}",
+        ]
