@@ -92,7 +92,7 @@ class Ours(Hub):
     name = "muster"
 
     def install(self) -> None:
-        command = [MUSTER, "hub", "--install-only", "--no-webhook", f"--kubeconfig={self.plane.kubeconfig}"]
+        command: list[str | Path] = [MUSTER, "hub", "--install-only", "--no-webhook", f"--kubeconfig={self.plane.kubeconfig}"]
         subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL)
 
     def command(self, kubeconfig: Path) -> list[str | Path]:
