@@ -1,0 +1,332 @@
+"""Whether a cluster is let in: permissions follow `spec.hubAcceptsClient`, and condition HubAcceptedManagedCluster follows both.
+
+Accepted: the finalizer first, so that nothing made is ever forgotten; namespace, role, bindings, then what the cluster's driver
+needs, and only when all of it is there the condition True. What fails is named in the condition, False with reason `Error`, and
+tried again later and later. Edited or deleted objects are put back. Drivers are asked again only when the ManagedCluster's
+spec, labels or annotations changed.
+
+Denied: whoever was let in, even halfway, is put out at once, whatever the condition says and however many works are left: the
+role shrinks to reading the own ManagedCluster, the registration agent's binding goes, the driver revokes, and the condition says
+False, `HubClusterAdminDenied`, with what remains in its message. Only the work agent's binding is held by its finalizer until no
+ManifestWork is left, so that an agent which still has an identity can clean up. The condition's time is the time of denial,
+also when the condition was False before for another reason; `removal.py` counts from it.
+
+Deleted: the agent keeps its access until addons and works are collected (`collection.py`), then the driver revokes, permissions
+go, and the finalizer last. The namespace stays. Permissions of clusters that are gone, because a finalizer was taken off by hand
+or while no hub ran, are removed by name; those of a ManagedCluster that merely cannot be read are left alone.
+
+The roles that all clusters share are there while there is any ManagedCluster; their key is the empty name, which is also the
+value of their label.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from muster.api import Condition, condition_of
+from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
+from muster.kube.duration import format_time
+from muster.logs import get_logger
+from muster.registration import names
+from muster.registration.drivers.seam import HubDriver, Outcome, Step
+from muster.registration.hub import rbac
+from muster.registration.hub.cluster_writes import patch_cluster, redated, with_finalizers
+from muster.registration.hub.permissions import Permissions
+from muster.registration.hub.rbac import Wanted
+from muster.registration.hub.remains import Remains
+from muster.registration.hub.world import HubWorld
+from muster.registration.kinds import CLUSTER_ROLES, MANIFEST_WORKS
+from muster.runtime.controller import Controller
+from muster.runtime.errors import Conflict, KubeError, Unreachable
+from muster.runtime.latest import Latest
+from muster.runtime.resource import Key, Object
+
+log = get_logger("muster.registration.acceptance")
+
+COMMON: Final = ""
+"""The key of the roles that all clusters share."""
+DENIED: Final = "HubClusterAdminDenied"
+LISTED: Final = 5
+"""So many problems are written out in a condition; the others are counted."""
+
+
+class Incomplete(Exception):
+    """A cluster is not yet as it should be; what is missing is in its condition."""
+
+    def __init__(self, cluster: str, problems: tuple[str, ...]) -> None:
+        super().__init__("; ".join(problems))
+        self.cluster = cluster
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class _Driven:
+    """What drivers last did for a cluster without a problem: granted or revoked, and on which version."""
+
+    granted: bool
+    cluster: ManagedCluster
+
+    def covers(self, cluster: ManagedCluster, granted: bool) -> bool:
+        mine, its = self.cluster, cluster
+        return self.granted == granted and (mine.metadata.uid, mine.spec, mine.metadata.annotations, mine.metadata.labels) == (
+            its.metadata.uid,
+            its.spec,
+            its.metadata.annotations,
+            its.metadata.labels,
+        )
+
+
+class Acceptance:
+    def __init__(self, world: HubWorld) -> None:
+        self._world = world
+        self._labels = world.options.labels
+        self._controller: Controller[str] = Controller(
+            "acceptance",
+            self.reconcile,
+            workers=world.options.workers,
+            metrics=world.metrics,
+            clock=world.clock,
+            random=world.random,
+        )
+        self._permissions = Permissions(world)
+        self._remains = Remains(world, self._controller.enqueue)
+        self._clusters = Latest(world.clusters, clock=world.clock)
+        self._driven: dict[str, _Driven] = {}
+        self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name])
+        for cache in self._permissions.caches.values():
+            self._controller.watch(cache, lambda kept: [kept.labels[names.CLUSTER_LABEL]])
+        world.clusters.on_change(lambda old, new: self._controller.enqueue(COMMON) if old is None or new is None else None)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            remains = tasks.create_task(self._remains.run())
+            try:
+                await self._controller.run()
+            finally:
+                remains.cancel()
+
+    async def reconcile(self, name: str) -> None:
+        if name == COMMON:
+            await self._share_roles()
+            return
+        cluster = self._clusters.get(Key("", name))
+        if cluster is None:
+            await self._forget(name)
+        elif problem := rbac.name_problem(name, self._world.options.namespace):
+            await self._refuse(cluster, problem)
+        elif cluster.metadata.deletion_timestamp:
+            await self._delete(cluster)
+        elif cluster.spec.hub_accepts_client:
+            await self._accept(cluster)
+        else:
+            await self._deny(cluster)
+
+    # Accepted
+
+    async def _accept(self, cluster: ManagedCluster) -> None:
+        name, labels = cluster.metadata.name, self._labels
+        cluster = await self._hold(cluster)
+        first = (rbac.namespace(name, labels), rbac.own_role(name, labels, accepted=True), rbac.own_binding(name, labels))
+        problems = await self._ensure(*rbac.common_roles(labels), *first)
+        # Bindings need the namespace.
+        problems += await self._ensure(*rbac.namespace_bindings(name, labels))
+        problems += await self._drive(cluster, granted=True)
+        if await self._say(cluster, accepted_condition(problems)) and not problems:
+            log.info("cluster accepted", cluster=name)
+            self._tell(cluster, "ManagedClusterAccepted", f"managed cluster {name} is accepted by hub cluster admin")
+        if self._permissions.namespace_terminating(name):
+            # The agent is needed until its works are gone, and the namespace until then waits for its binding.
+            await self._release(name)
+        elif not problems:
+            self._remains.forget(name)
+        if problems:
+            raise Incomplete(name, problems)
+
+    async def _hold(self, cluster: ManagedCluster) -> ManagedCluster:
+        answer = await patch_cluster(self._world.client, cluster, with_finalizers(cluster, add=names.RESOURCE_CLEANUP))
+        return cluster if answer is None else self._clusters.wrote(answer) or cluster
+
+    # Denied
+
+    async def _deny(self, cluster: ManagedCluster) -> None:
+        name = cluster.metadata.name
+        condition = condition_of(cluster.status.conditions, ACCEPTED)
+        if condition is None and names.RESOURCE_CLEANUP not in cluster.metadata.finalizers and not self._permissions.of(name):
+            # Nobody ever let it in.
+            return
+        denied = condition is not None and condition.reason == DENIED
+        problems = await self._shut_out(cluster, unseen=not denied)
+        works: list[Object] = []
+        try:
+            works = await self._works(name)
+        except KubeError as error:
+            problems += (f"ManifestWorks in namespace {name}: {error}",)
+        if await self._say(cluster, denied_condition(name, works, problems)) and not denied:
+            log.info("cluster denied", cluster=name, works=len(works))
+            self._tell(cluster, "ManagedClusterDenied", f"managed cluster {name} is denied by hub cluster admin")
+        if problems:
+            raise Incomplete(name, problems)
+        if not works:
+            await self._permissions.release(name)
+
+    async def _shut_out(self, cluster: ManagedCluster, *, unseen: bool) -> tuple[str, ...]:
+        """Take away everything but reading the own ManagedCluster, and what the work agent needs to clean up."""
+        name, labels = cluster.metadata.name, self._labels
+        (registration, work, *_) = rbac.own_keys(name)
+        problems = await _problems(
+            (f"{resource.kind} {key}", self._permissions.remove(resource, key, name, unseen=unseen))
+            for resource, key in (registration, work)
+        )
+        problems += await self._ensure(rbac.own_role(name, labels, accepted=False), rbac.own_binding(name, labels))
+        return problems + await self._drive(cluster, granted=False)
+
+    # Deleted
+
+    async def _delete(self, cluster: ManagedCluster) -> None:
+        name = cluster.metadata.name
+        if names.RESOURCE_CLEANUP not in cluster.metadata.finalizers:
+            # What there is of it goes when it is gone.
+            return
+        if not cluster.spec.hub_accepts_client:
+            await self._shut_out(cluster, unseen=False)
+        if names.COLLECTION_CLEANUP in cluster.metadata.finalizers or await self._works(name):
+            return
+        problems = await self._drive(cluster, granted=False)
+        problems += await self._remove_all(name, unseen=True)
+        if problems:
+            await self._say(cluster, accepted_condition(problems))
+            raise Incomplete(name, problems)
+        answer = await patch_cluster(self._world.client, cluster, with_finalizers(cluster, remove=names.RESOURCE_CLEANUP))
+        if answer is not None:
+            self._clusters.wrote(answer)
+        self._driven.pop(name, None)
+        log.info("cluster removed", cluster=name)
+
+    async def _forget(self, name: str) -> None:
+        """There is no such cluster: whatever permissions are left of it go."""
+        if Key("", name) in self._world.clusters.malformed or rbac.name_problem(name, self._world.options.namespace):
+            return
+        driven = self._driven.get(name)
+        problems: tuple[str, ...] = ()
+        if driven is not None and driven.granted:
+            problems += await self._drive(driven.cluster, granted=False)
+        left = self._permissions.of(name)
+        if left:
+            log.info("removing permissions of a cluster that is gone", cluster=name)
+            problems += await self._remove_all(name, unseen=False)
+        if problems:
+            raise Incomplete(name, problems)
+        self._driven.pop(name, None)
+
+    async def _remove_all(self, name: str, *, unseen: bool) -> tuple[str, ...]:
+        problems = await _problems(
+            (f"{resource.kind} {key}", self._permissions.remove(resource, key, name, unseen=unseen))
+            for resource, key in rbac.own_keys(name)
+        )
+        return problems + await _problems([(f"RoleBinding {names.work_binding(name)}", self._release(name))])
+
+    # Steps that several share
+
+    async def _refuse(self, cluster: ManagedCluster, problem: str) -> None:
+        """Nothing is made for a name that must not be accepted, so there is nothing to undo."""
+        if cluster.metadata.deletion_timestamp:
+            await patch_cluster(self._world.client, cluster, with_finalizers(cluster, remove=names.RESOURCE_CLEANUP))
+        elif cluster.spec.hub_accepts_client and await self._say(cluster, accepted_condition((problem,))):
+            log.warning("cluster cannot be accepted", cluster=cluster.metadata.name, problem=problem)
+
+    async def _share_roles(self) -> None:
+        clusters = self._world.clusters
+        for wanted in rbac.common_roles(self._labels):
+            if len(clusters.cache) or clusters.malformed:
+                await self._permissions.ensure(wanted)
+            else:
+                await self._permissions.remove(CLUSTER_ROLES, wanted.key, COMMON)
+
+    async def _ensure(self, *wanted: Wanted) -> tuple[str, ...]:
+        return await _problems((str(one), self._permissions.ensure(one)) for one in wanted)
+
+    async def _works(self, name: str) -> list[Object]:
+        return await self._remains.of(MANIFEST_WORKS, name)
+
+    async def _release(self, name: str) -> None:
+        if not await self._works(name):
+            await self._permissions.release(name)
+
+    async def _drive(self, cluster: ManagedCluster, *, granted: bool) -> tuple[str, ...]:
+        """Have the drivers that own the cluster grant or revoke, unless they did so for the same state already."""
+        name = cluster.metadata.name
+        driven = self._driven.get(name)
+        if driven is not None and driven.covers(cluster, granted):
+            return ()
+        # From here on nobody knows, until it has gone well.
+        if driven is not None and driven.granted != granted:
+            del self._driven[name]
+        problems: tuple[str, ...] = ()
+        for driver_name, driver in self._world.drivers.items():
+            outcome = await _drive_one(driver_name, driver, cluster, granted)
+            problems += tuple(f"{driver_name}: {problem}" for problem in outcome.problems)
+        if not problems:
+            self._driven[name] = _Driven(granted, cluster)
+        return problems
+
+    async def _say(self, cluster: ManagedCluster, condition: Condition) -> bool:
+        """Whether that was news."""
+        after = redated(cluster, condition, format_time(self._world.clock.now()))
+        answer = await patch_cluster(self._world.client, cluster, after, status=True)
+        if answer is not None:
+            self._clusters.wrote(answer)
+        return answer is not None
+
+    def _tell(self, cluster: ManagedCluster, reason: str, note: str) -> None:
+        self._world.events.event(cluster.document(), "Normal", reason, note)
+
+
+async def _drive_one(name: str, driver: HubDriver, cluster: ManagedCluster, granted: bool) -> Outcome:
+    try:
+        if not driver.owns(cluster):
+            return Outcome()
+        return await (driver.grant(cluster) if granted else driver.revoke(cluster))
+    except (Conflict, Unreachable):
+        raise
+    except Exception as error:
+        # Drivers come from elsewhere too: what one fails on is its cluster's problem, and the condition must still say so.
+        log.error("driver failed", driver=name, cluster=cluster.metadata.name, error=f"{type(error).__name__}: {error}")
+        return Outcome((Step("grant" if granted else "revoke", f"{type(error).__name__}: {error}"),))
+
+
+async def _problems(steps: Iterable[tuple[str, Awaitable[None]]]) -> tuple[str, ...]:
+    """Take all steps side by side, and say which failed and why. A server that is away and a lost race are nobody's problem."""
+    named = list(steps)
+    results = await asyncio.gather(*(step for _, step in named), return_exceptions=True)
+    problems: tuple[str, ...] = ()
+    for (name, _), result in zip(named, results, strict=True):
+        if isinstance(result, KubeError) and not isinstance(result, Conflict | Unreachable):
+            problems += (f"{name}: {result}",)
+        elif isinstance(result, BaseException):
+            raise result
+    return problems
+
+
+def accepted_condition(problems: tuple[str, ...]) -> Condition:
+    if problems:
+        return Condition(type=ACCEPTED, status="False", reason="Error", message=_listed(problems))
+    return Condition(type=ACCEPTED, status="True", reason="HubClusterAdminAccepted", message="Accepted by hub cluster admin")
+
+
+def denied_condition(cluster: str, works: list[Object], problems: tuple[str, ...]) -> Condition:
+    message = "Denied by hub cluster admin"
+    if works:
+        message += f"; ManifestWorks left in namespace {cluster}: {len(works)}"
+    if problems:
+        message += f"; not yet revoked:\n{_listed(problems)}"
+    return Condition(type=ACCEPTED, status="False", reason=DENIED, message=message)
+
+
+def _listed(problems: tuple[str, ...]) -> str:
+    lines = [problem[:2000] for problem in problems[:LISTED]]
+    if len(problems) > LISTED:
+        lines.append(f"and {len(problems) - LISTED} more")
+    return "\n".join(lines)

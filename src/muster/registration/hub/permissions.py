@@ -1,0 +1,144 @@
+"""Makes the objects of `rbac.py` be there, and be gone.
+
+What is there is known from caches of labelled objects and from this process's own writes, so an accepted cluster at rest costs no
+request. A missing object is created; one that says something else is put right by a forced server-side apply. An object of our
+name that lacks our label (somebody made it, or took the label off) is not in the caches: creating fails, and the same apply
+adopts it, labels and permissions together. Where apply cannot help, because a binding's role cannot be changed in place or an
+aggregation rule would write the rules anew, the object is deleted, if it still is the one looked at, and made again. The names
+are the hub's by convention, so nobody else's permissions are lost by that.
+
+The binding of the work agent is held by a finalizer while works are left: `remove` only marks it, `release` lets it go.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.registration import names
+from muster.registration.hub import rbac
+from muster.registration.hub.rbac import Wanted
+from muster.registration.hub.world import HubWorld
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
+from muster.runtime.cache import Snapshot
+from muster.runtime.errors import AlreadyExists, Invalid, KubeError, NotFound
+from muster.runtime.informer import Informer
+from muster.runtime.latest import Latest
+from muster.runtime.resource import NAMESPACES, Key, Object, Resource
+
+MANAGER: Final = "muster-registration"
+"""Who owns the fields that the hub writes."""
+KINDS: Final = (NAMESPACES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS)
+
+
+class BeingDeleted(KubeError):
+    """An object must go before it can be made again, and something still holds it."""
+
+    def __init__(self, wanted: Wanted, finalizers: list[str]) -> None:
+        held = f", held by {', '.join(finalizers)}" if finalizers else ""
+        super().__init__(f"{wanted} is being deleted{held}; it is made again when it is gone")
+        self.wanted = wanted
+
+
+class Permissions:
+    def __init__(self, world: HubWorld) -> None:
+        self._client = world.client
+        self.caches: dict[Resource, Informer[Snapshot]] = {kind: world.kept(kind) for kind in KINDS}
+        self._latest = {kind: Latest(cache, clock=world.clock) for kind, cache in self.caches.items()}
+
+    def get(self, resource: Resource, key: Key, cluster: str) -> Snapshot | None:
+        """The object of this name, if it is labelled as that cluster's."""
+        found = self._latest[resource].snapshot(key)
+        return found if found is not None and found.labels.get(names.CLUSTER_LABEL) == cluster else None
+
+    def of(self, cluster: str) -> list[tuple[Resource, Key]]:
+        """Which of a cluster's permissions are there."""
+        return [(resource, key) for resource, key in rbac.own_keys(cluster) if self.get(resource, key, cluster)]
+
+    def namespace_terminating(self, cluster: str) -> bool:
+        found = self.get(NAMESPACES, Key("", cluster), cluster)
+        return found is not None and _terminating(found)
+
+    async def ensure(self, wanted: Wanted) -> None:
+        """Raises BeingDeleted when the object cannot be had now, else what the server answers."""
+        current = self._latest[wanted.resource].snapshot(wanted.key)
+        if current is not None and _terminating(current):
+            await self._let_go(wanted, current)
+            current = None
+        if current is None:
+            try:
+                answer = await self._client.create(wanted.resource, _whole(wanted), manager=MANAGER)
+            except AlreadyExists:
+                answer = await self._put_right(wanted)
+        elif rbac.holds(current.data, wanted.body):
+            return
+        else:
+            answer = await self._put_right(wanted)
+        self._latest[wanted.resource].wrote(answer)
+
+    async def remove(self, resource: Resource, key: Key, cluster: str, *, unseen: bool = False) -> None:
+        """Delete an object that the caches show; `unseen` also one that they might not show for want of its label."""
+        current = self.get(resource, key, cluster)
+        if current is None and not unseen:
+            return
+        if current is not None and _terminating(current):
+            return
+        try:
+            answer = await self._client.delete(resource, key.name, key.namespace)
+        except NotFound:
+            answer = {"kind": "Status"}
+        self._latest[resource].deleted(key, current.uid if current is not None else "", answer)
+
+    async def release(self, cluster: str) -> None:
+        """Let the work agent's binding go, if it is marked: no work is left."""
+        key = Key(cluster, names.work_binding(cluster))
+        current = self.get(ROLE_BINDINGS, key, cluster)
+        if current is not None and _terminating(current):
+            await self._without_finalizer(current)
+
+    async def _let_go(self, wanted: Wanted, current: Snapshot) -> None:
+        """A marked object of ours goes now, so that it can be made again at once; in a namespace that goes too, nothing can."""
+        if wanted.resource is NAMESPACES:
+            raise BeingDeleted(wanted, list((current.data.get("spec") or {}).get("finalizers") or ()))
+        if self.namespace_terminating(wanted.key.namespace):
+            raise BeingDeleted(wanted, current.data["metadata"].get("finalizers") or [])
+        left = await self._without_finalizer(current)
+        if left:
+            raise BeingDeleted(wanted, left)
+
+    async def _without_finalizer(self, current: Snapshot) -> list[str]:
+        """Gives the finalizers that are not ours and stay."""
+        metadata = current.data["metadata"]
+        finalizers: list[str] = metadata.get("finalizers") or []
+        left = [name for name in finalizers if name != names.WORK_CLEANUP]
+        if left == finalizers:
+            return left
+        patch = {"metadata": {"uid": current.uid, "resourceVersion": current.resource_version, "finalizers": left}}
+        try:
+            answer = await self._client.patch(current.resource, current.name, patch, current.namespace, manager=MANAGER)
+        except NotFound:
+            return []
+        self._latest[current.resource].wrote(answer)
+        return left
+
+    async def _put_right(self, wanted: Wanted) -> Object:
+        try:
+            answer = await self._client.apply(wanted.resource, wanted.body, manager=MANAGER)
+        except Invalid:
+            return await self._anew(wanted)
+        return answer if rbac.holds(answer, wanted.body) else await self._anew(wanted)
+
+    async def _anew(self, wanted: Wanted) -> Object:
+        key = wanted.key
+        found = await self._client.get(wanted.resource, key.name, key.namespace)
+        if wanted.resource is NAMESPACES or rbac.holds(found, wanted.body):
+            return found
+        await self._client.delete(wanted.resource, key.name, key.namespace, uid=found["metadata"]["uid"])
+        return await self._client.create(wanted.resource, _whole(wanted), manager=MANAGER)
+
+
+def _terminating(found: Snapshot) -> bool:
+    return bool(found.data["metadata"].get("deletionTimestamp"))
+
+
+def _whole(wanted: Wanted) -> Object:
+    return {"apiVersion": wanted.resource.api_version, "kind": wanted.resource.kind, **wanted.body}

@@ -1,0 +1,167 @@
+"""What an accepted cluster is permitted on the hub, as objects: pure descriptions, nothing here talks to a server.
+
+A cluster has a namespace of its name, a ClusterRole with its binding, and two RoleBindings in its namespace to roles that all
+clusters share. Every binding names two groups: that of agents with a certificate, and that of agents whose identity comes from
+a provider which forbids groups beginning with `system:`. A cluster that was accepted and is no longer keeps a ClusterRole that
+lets it read its own ManagedCluster, so that the agent learns why it is out, and nothing else.
+
+Invariant: no cluster's objects can ever be another's, or those of the hub itself. The names leave three gaps, which
+`name_problem` closes: clusters called `registration` or `work` would share the name of a common role, and one called
+`managed-clusters` the group of all agents. Namespaces in which Kubernetes or the hub keep their own leases are refused too: an
+agent may update every Lease in its namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
+from muster.registration.names import (
+    ALL_CLUSTERS_GROUP,
+    BOOTSTRAP_NAMESPACE,
+    CLUSTER_LABEL,
+    REGISTER_GROUP,
+    REGISTRATION_ROLE,
+    WORK_CLEANUP,
+    WORK_ROLE,
+    cluster_group,
+    cluster_role,
+    external_group,
+    is_cluster_name,
+    registration_binding,
+    work_binding,
+)
+from muster.runtime.resource import NAMESPACES, Key, Object, Resource, key_of
+
+RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+CLUSTER_GROUP: Final = "cluster.open-cluster-management.io"
+ADDON_GROUP: Final = "addon.open-cluster-management.io"
+WORK_GROUP: Final = "work.open-cluster-management.io"
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An object that must be there."""
+
+    resource: Resource
+    body: Object
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.body)
+
+    def __str__(self) -> str:
+        return f"{self.resource.kind} {self.key}"
+
+
+def rule(group: str | list[str], resources: str, *verbs: str, names: tuple[str, ...] = ()) -> Object:
+    groups = group if isinstance(group, list) else [group]
+    return {
+        "apiGroups": groups,
+        "resources": [resources],
+        **({"resourceNames": list(names)} if names else {}),
+        "verbs": list(verbs),
+    }
+
+
+def common_roles(labels: Labels) -> tuple[Wanted, Wanted]:
+    """What agents may do in their own namespaces, said once for all clusters."""
+    registration = [
+        rule("coordination.k8s.io", "leases", "get", "list", "watch", "update"),
+        rule(ADDON_GROUP, "managedclusteraddons", "get", "list", "watch"),
+        rule(ADDON_GROUP, "managedclusteraddons/status", "patch", "update"),
+        rule("events.k8s.io", "events", "create"),
+    ]
+    work = [
+        rule(["", "events.k8s.io"], "events", "create", "patch", "update"),
+        rule(WORK_GROUP, "manifestworks", "get", "list", "watch", "update", "patch"),
+        rule(WORK_GROUP, "manifestworks/status", "patch", "update"),
+    ]
+    return (_role(REGISTRATION_ROLE, "", registration, labels), _role(WORK_ROLE, "", work, labels))
+
+
+def namespace(cluster: str, labels: Labels) -> Wanted:
+    return Wanted(NAMESPACES, {"metadata": {"name": cluster, "labels": _labels(cluster, labels)}})
+
+
+def own_role(cluster: str, labels: Labels, *, accepted: bool) -> Wanted:
+    """What a cluster may do outside its namespace; once denied, only look at itself."""
+    names = (cluster,)
+    if not accepted:
+        looking = [rule(CLUSTER_GROUP, "managedclusters", "get", "list", "watch", names=names)]
+        return _role(cluster_role(cluster), cluster, looking, labels)
+    rules = [
+        rule("certificates.k8s.io", "certificatesigningrequests", "create", "get", "list", "watch"),
+        rule(REGISTER_GROUP, "managedclusters/clientcertificates", "renew"),
+        rule(CLUSTER_GROUP, "managedclusters", "get", "list", "update", "watch", names=names),
+        rule(CLUSTER_GROUP, "managedclusters/status", "patch", "update", names=names),
+    ]
+    return _role(cluster_role(cluster), cluster, rules, labels)
+
+
+def own_binding(cluster: str, labels: Labels) -> Wanted:
+    name = cluster_role(cluster)
+    metadata = {"name": name, "labels": _labels(cluster, labels)}
+    return Wanted(CLUSTER_ROLE_BINDINGS, {"metadata": metadata, **_binds(cluster, name)})
+
+
+def namespace_bindings(cluster: str, labels: Labels) -> tuple[Wanted, Wanted]:
+    """For the registration agent and for the work agent; a finalizer holds the latter for as long as works are left."""
+    registration = {"name": registration_binding(cluster), "namespace": cluster, "labels": _labels(cluster, labels)}
+    work = {**registration, "name": work_binding(cluster), "finalizers": [WORK_CLEANUP]}
+    return (
+        Wanted(ROLE_BINDINGS, {"metadata": registration, **_binds(cluster, REGISTRATION_ROLE)}),
+        Wanted(ROLE_BINDINGS, {"metadata": work, **_binds(cluster, WORK_ROLE)}),
+    )
+
+
+def own_keys(cluster: str) -> tuple[tuple[Resource, Key], ...]:
+    """Where a cluster's permissions are, by name; its namespace, which outlives it, is none of them."""
+    name = cluster_role(cluster)
+    return (
+        (ROLE_BINDINGS, Key(cluster, registration_binding(cluster))),
+        (ROLE_BINDINGS, Key(cluster, work_binding(cluster))),
+        (CLUSTER_ROLE_BINDINGS, Key("", name)),
+        (CLUSTER_ROLES, Key("", name)),
+    )
+
+
+def name_problem(cluster: str, hub_namespace: str) -> str:
+    """Why no cluster may be accepted under this name; empty when one may."""
+    if not is_cluster_name(cluster):
+        return f"{cluster!r} cannot name a cluster: it must be a valid namespace name (a DNS label of at most 63 characters)"
+    clashes = cluster_role(cluster) in (REGISTRATION_ROLE, WORK_ROLE) or cluster_group(cluster) == ALL_CLUSTERS_GROUP
+    system = ("kube-system", "kube-public", "kube-node-lease", BOOTSTRAP_NAMESPACE, hub_namespace)
+    if clashes or cluster in system:
+        return f"{cluster!r} cannot name a cluster: the hub uses this name itself; join under another one"
+    return ""
+
+
+def holds(current: Object, wanted: Object) -> bool:
+    """Whether an object says what it must: labels and finalizers may be more, permissions exactly these."""
+    have, must = current.get("metadata") or {}, wanted["metadata"]
+    labels: Mapping[str, Any] = have.get("labels") or {}
+    return (
+        all(labels.get(name) == value for name, value in must["labels"].items())
+        and set(must.get("finalizers", ())) <= set(have.get("finalizers") or ())
+        and all(current.get(field) == wanted.get(field) for field in ("rules", "subjects", "roleRef", "aggregationRule"))
+    )
+
+
+def _role(name: str, cluster: str, rules: list[Object], labels: Labels) -> Wanted:
+    return Wanted(CLUSTER_ROLES, {"metadata": {"name": name, "labels": _labels(cluster, labels)}, "rules": rules})
+
+
+def _labels(cluster: str, labels: Labels) -> dict[str, str]:
+    return {**labels, CLUSTER_LABEL: cluster}
+
+
+def _binds(cluster: str, role: str) -> Object:
+    groups = (cluster_group(cluster), external_group(cluster))
+    return {
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "Group", "apiGroup": RBAC_GROUP, "name": group} for group in groups],
+    }

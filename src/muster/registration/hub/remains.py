@@ -1,0 +1,93 @@
+"""What is left in the namespaces of clusters that go: asked once, and watched only while something is left.
+
+The hub keeps no cache of all addons and works of a fleet just to know when one cluster's are gone. The first question about a
+namespace is a list. If it is empty, that was all. If not, a watch of that collection in that namespace begins, answers come from
+its cache from then on, and every change wakes whoever waits for the cluster. `forget` ends the watch. A collection that the
+server does not have is empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from muster.registration.hub.world import HubWorld
+from muster.runtime.cache import Snapshot
+from muster.runtime.errors import NotFound
+from muster.runtime.informer import Informer
+from muster.runtime.resource import Object, Resource
+
+
+@dataclass(frozen=True)
+class _Watch:
+    informer: Informer[Snapshot]
+    task: asyncio.Task[None]
+
+
+class Remains:
+    """A cluster's namespace has its name, so `wake` is told the namespace."""
+
+    def __init__(self, world: HubWorld, wake: Callable[[str], None]) -> None:
+        self._client = world.client
+        self._clock = world.clock
+        self._random = world.random
+        self._wake = wake
+        self._watches: dict[tuple[Resource, str], _Watch] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @property
+    def watching(self) -> int:
+        return len(self._watches)
+
+    async def of(self, resource: Resource, namespace: str) -> list[Object]:
+        watch = self._watches.get((resource, namespace))
+        if watch is not None and watch.informer.has_synced:
+            found = [snapshot.data for snapshot in watch.informer.cache]
+        else:
+            try:
+                found = (await self._client.list(resource, namespace)).items
+            except NotFound:
+                found = []
+        if found:
+            self._watch(resource, namespace)
+        else:
+            self._end(resource, namespace)
+        return found
+
+    def forget(self, namespace: str) -> None:
+        for resource, watched in list(self._watches):
+            if watched == namespace:
+                self._end(resource, namespace)
+
+    async def run(self) -> NoReturn:
+        """Until cancelled; nothing is watched before."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self._tasks = None
+                self._watches.clear()
+        raise AssertionError("an event that nobody sets was set")
+
+    def _watch(self, resource: Resource, namespace: str) -> None:
+        if self._tasks is None or (resource, namespace) in self._watches:
+            return
+        informer: Informer[Snapshot] = Informer(self._client, resource, namespace, clock=self._clock, random=self._random)
+        informer.on_change(lambda old, new: self._wake(namespace) if informer.has_synced else None)
+        task = self._tasks.create_task(self._follow(informer, namespace), name=f"remains-{resource}-{namespace}")
+        self._watches[resource, namespace] = _Watch(informer, task)
+
+    async def _follow(self, informer: Informer[Snapshot], namespace: str) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(informer.run())
+            await informer.synced()
+            # What went between the list and the watch, no event tells.
+            self._wake(namespace)
+
+    def _end(self, resource: Resource, namespace: str) -> None:
+        watch = self._watches.pop((resource, namespace), None)
+        if watch is not None:
+            watch.task.cancel()

@@ -1,0 +1,81 @@
+"""A cache together with what this process has written since: a writer sees its own writes before the watch brings them.
+
+A reconcile that writes is woken by its own write, often before every cache shows it; looking at the cache alone it would write
+the same again. `wrote` takes the server's answer, and `get` gives whichever is newer, the cache's version or that answer.
+Versions are compared as numbers. What the watch never confirms (the object came and went while the watch was being taken up
+again) is forgotten after `PATIENCE`, so an error here lasts seconds and costs one needless request.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import orjson
+
+from muster.runtime.cache import Snapshot
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.informer import Informer
+from muster.runtime.resource import Key, Object, key_of
+
+T = TypeVar("T")
+PATIENCE = 10.0
+"""Seconds for which an answer counts while the watch says nothing about the object."""
+
+
+class Latest(Generic[T]):
+    def __init__(self, informer: Informer[T], *, clock: Clock = SYSTEM) -> None:
+        self._informer = informer
+        self._clock = clock
+        self._own: dict[Key, tuple[Snapshot | None, str, float]] = {}
+        """By key: what the server answered (None when the object is gone), its uid, and until when that counts."""
+
+    def get(self, key: Key) -> T | None:
+        snapshot = self.snapshot(key)
+        return None if snapshot is None else self._informer.cache.value_of(snapshot)
+
+    def snapshot(self, key: Key) -> Snapshot | None:
+        cached = self._informer.cache.snapshot(key)
+        own = self._own.get(key)
+        if own is None:
+            return cached
+        answer, uid, until = own
+        if self._clock.monotonic() >= until or _supersedes(cached, answer, uid):
+            del self._own[key]
+            return cached
+        return answer
+
+    def wrote(self, answer: Object) -> T | None:
+        """The server's answer to a write of an object; gives what readers see from now on."""
+        snapshot = self._informer.cache.read(orjson.dumps(answer))
+        metadata = answer["metadata"]
+        # Taking the last finalizer off is how an object that is being deleted goes.
+        gone = bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
+        self._note(snapshot.key, None if gone else snapshot, snapshot.uid)
+        return self.get(snapshot.key)
+
+    def deleted(self, key: Key, uid: str, answer: Object) -> None:
+        """The server's answer to the deletion of the object with this uid: the object, when something still holds it."""
+        if answer.get("kind") != "Status" and (answer.get("metadata") or {}).get("finalizers") and key_of(answer) == key:
+            self.wrote(answer)
+        else:
+            self._note(key, None, uid)
+
+    def _note(self, key: Key, answer: Snapshot | None, uid: str) -> None:
+        now = self._clock.monotonic()
+        # Insertion order is the order of age; what nobody asked for again goes here.
+        while self._own and (oldest := next(iter(self._own))) and self._own[oldest][2] <= now:
+            del self._own[oldest]
+        self._own.pop(key, None)
+        self._own[key] = (answer, uid, now + PATIENCE)
+
+
+def _supersedes(cached: Snapshot | None, answer: Snapshot | None, uid: str) -> bool:
+    """Whether the cache has seen what was written, or something later."""
+    if answer is None:
+        return cached is None or cached.uid != uid
+    if cached is None:
+        return False
+    try:
+        return int(cached.resource_version) >= int(answer.resource_version)
+    except ValueError:
+        return True

@@ -1,0 +1,211 @@
+"""A hub's world on an API server in this process: real definitions, real RBAC, a clock that the test moves, drivers it scripts."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.crds import definitions
+from muster.apiserver.auth.identity import User
+from muster.apiserver.server import ApiServer, ServerConfig
+from muster.registration.drivers.seam import HubDriver, Outcome, Vote
+from muster.registration.hub.options import HubOptions
+from muster.registration.hub.world import HubWorld
+from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
+from muster.runtime.direct import InProcessClient
+from muster.runtime.errors import NotFound
+from muster.runtime.events import EventRecorder
+from muster.runtime.informer import Informers
+from muster.runtime.metrics import Metrics
+from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object, Resource
+from muster.runtime.verbs import JSON, Query
+from tests.support.fake_clock import FakeClock
+
+
+class CountingClient(InProcessClient):
+    """Notes every request that is no watch, as (verb, path)."""
+
+    requests: list[tuple[str, str]]
+
+    async def exchange(
+        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+    ) -> bytes:
+        self.__dict__.setdefault("requests", []).append((method, path))
+        return await super().exchange(method, path, query, body, media, idempotent=idempotent)
+
+    def writes(self) -> list[tuple[str, str]]:
+        """Requests other than reads since the last call, events left out."""
+        found = [(method, path) for method, path in self.__dict__.get("requests", ()) if method != "GET" and "/events" not in path]
+        self.__dict__["requests"] = []
+        return found
+
+
+@dataclass
+class ScriptedDriver:
+    """Owns every cluster; answers what the test put in; notes what it was asked."""
+
+    outcome: Callable[[ManagedCluster], Outcome] = lambda cluster: Outcome()
+    ballot: Callable[[ManagedCluster], Vote] = lambda cluster: Vote.ABSTAIN
+    mine: Callable[[ManagedCluster], bool] = lambda cluster: True
+    calls: list[tuple[str, str]] = field(default_factory=list)
+
+    def owns(self, cluster: ManagedCluster) -> bool:
+        return self.mine(cluster)
+
+    def vote(self, cluster: ManagedCluster) -> Vote:
+        return self.ballot(cluster)
+
+    async def grant(self, cluster: ManagedCluster) -> Outcome:
+        self.calls.append(("grant", cluster.metadata.name))
+        return self.outcome(cluster)
+
+    async def revoke(self, cluster: ManagedCluster) -> Outcome:
+        self.calls.append(("revoke", cluster.metadata.name))
+        return self.outcome(cluster)
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Play:
+    """One hub: its server, what the administrator does to it, and what can be seen there."""
+
+    def __init__(self, server: ApiServer, clock: FakeClock) -> None:
+        self.server = server
+        self.clock = clock
+        self.admin = self.client()
+        self.driver = ScriptedDriver()
+        self.options = HubOptions()
+        self.hub_client = CountingClient(server.client(server.clusters["default"]))
+        self.metrics = Metrics()
+
+    def client(self, user: str = "", *groups: str) -> InProcessClient:
+        """A client of the server: the loopback administrator's, or any user's with the rights RBAC gives."""
+        cluster = self.server.clusters["default"]
+        if not user:
+            return InProcessClient(self.server.client(cluster))
+        return InProcessClient(self.server.client(cluster, User(user, groups=(*groups, "system:authenticated"))))
+
+    def agent(self, cluster: str, *, external: bool = False) -> InProcessClient:
+        prefix = "" if external else "system:"
+        return self.client(f"{prefix}open-cluster-management:{cluster}:a", f"{prefix}open-cluster-management:{cluster}")
+
+    def world(self, *, drivers: dict[str, HubDriver] | None = None, **options: Any) -> HubWorld:
+        informers = Informers(self.hub_client, clock=self.clock)
+        recorder = EventRecorder(self.hub_client, "registration-controller", "test", metrics=self.metrics, clock=self.clock)
+        found = {"scripted": self.driver} if drivers is None else drivers
+        chosen = replace(self.options, **options)
+        return HubWorld(self.hub_client, informers, recorder, self.metrics, self.clock, lambda: 0.0, chosen, found)
+
+    @asynccontextmanager
+    async def running(self, *makers: Callable[[HubWorld], Any], **options: Any) -> AsyncIterator[HubWorld]:
+        """The controllers that `makers` make of one world, for as long as the block lasts."""
+        world = self.world(**options)
+        controllers = [make(world) for make in makers]
+        runners = [world.informers, world.events, *controllers]
+        tasks = [asyncio.create_task(runner.run()) for runner in runners]
+        try:
+            yield world
+            for task in tasks:
+                assert not task.done(), task
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def create_cluster(self, name: str, *, accepts: bool = False, **metadata: Any) -> Object:
+        body = {"metadata": {"name": name, **metadata}, "spec": {"hubAcceptsClient": accepts}}
+        whole = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind, **body}
+        return await self.admin.create(MANAGED_CLUSTERS, whole)
+
+    async def accept(self, name: str, accepts: bool = True) -> None:
+        await self.admin.patch(MANAGED_CLUSTERS, name, {"spec": {"hubAcceptsClient": accepts}})
+
+    async def deny(self, name: str) -> None:
+        await self.accept(name, False)
+
+    async def create_work(self, cluster: str, name: str, *, held: bool = False, **metadata: Any) -> Object:
+        if not await self.get(NAMESPACES, cluster):
+            await self.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster}})
+        finalizers = ["cluster.open-cluster-management.io/manifest-work-cleanup"] if held else []
+        metadata = {"name": name, "namespace": cluster, "finalizers": finalizers, **metadata}
+        body = {"apiVersion": MANIFEST_WORKS.api_version, "kind": MANIFEST_WORKS.kind, "metadata": metadata, "spec": {}}
+        return await self.admin.create(MANIFEST_WORKS, body)
+
+    async def let_go(self, resource: Resource, name: str, namespace: str = "") -> None:
+        """Take all finalizers off, as whoever put them would."""
+        await self.admin.patch(resource, name, {"metadata": {"finalizers": None}}, namespace)
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object | None:
+        try:
+            return await self.admin.get(resource, name, namespace)
+        except NotFound:
+            return None
+
+    async def condition(self, cluster: str, kind: str = "HubAcceptedManagedCluster") -> Object:
+        found = await self.get(MANAGED_CLUSTERS, cluster)
+        conditions = ((found or {}).get("status") or {}).get("conditions") or []
+        return next((condition for condition in conditions if condition["type"] == kind), {})
+
+    async def until_condition(self, cluster: str, status: str, reason: str, kind: str = "HubAcceptedManagedCluster") -> Object:
+        async def probe() -> Object | None:
+            found = await self.condition(cluster, kind)
+            return found if (found.get("status"), found.get("reason")) == (status, reason) else None
+
+        found: Object = await self.until(probe)
+        return found
+
+    async def until_gone(self, resource: Resource, name: str, namespace: str = "") -> None:
+        async def gone() -> bool:
+            return await self.get(resource, name, namespace) is None
+
+        await self.until(gone)
+
+    async def until(self, probe: Callable[[], Awaitable[Any]], seconds: float = 10.0) -> Any:
+        """The first true answer; the clock goes on meanwhile, so that what is to be tried again is."""
+        async with asyncio.timeout(seconds):
+            while True:
+                found = await probe()
+                if found:
+                    return found
+                await self.clock.advance(0.1)
+                await asyncio.sleep(0.002)
+
+    async def at_rest(self) -> None:
+        """Until the hub has made no request for a while."""
+        quiet, last = 0, -1
+        while quiet < 10:
+            await asyncio.sleep(0.005)
+            await self.clock.advance(0.01)
+            count = len(self.hub_client.__dict__.get("requests", ()))
+            quiet, last = (quiet + 1, last) if count == last else (0, count)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def play(clock: FakeClock) -> AsyncIterator[Play]:
+    server = ApiServer(ServerConfig(store="memory", clusters=("default",)))
+    await server.start()
+    hub = Play(server, clock)
+    for definition in definitions():
+        await hub.admin.create(DEFINITIONS, definition)
+
+    async def established() -> bool:
+        try:
+            await hub.admin.list(MANAGED_CLUSTERS)
+            await hub.admin.list(MANIFEST_WORKS, "default")
+        except NotFound:
+            return False
+        return True
+
+    await hub.until(established)
+    yield hub
+    await server.stop(grace=0.1)
