@@ -6,7 +6,6 @@ import pytest
 
 from muster.apiserver.server import ApiServer
 from muster.kube.certificates import KeyPair
-from muster.registration.drivers.seam import Vote
 from muster.registration.kinds import SIGNING_REQUESTS
 from muster.registration.names import AgentIdentity
 from muster.runtime.direct import InProcessClient

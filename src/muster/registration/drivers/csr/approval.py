@@ -3,29 +3,28 @@
 A renewal is a request that an agent makes for itself, with its present certificate; the hub's own rules (SubjectAccessReview,
 verb `renew`) say whether it still may. A first request is made with a bootstrap identity; it is approved only where automatic
 approval is on and that identity is on the list. As everybody with a bootstrap identity could ask for any cluster's name, a first
-request is left to an administrator as long as the cluster of that name is joined and alive (event `NameInUse`); it is looked at
-again when the lease would expire. Nothing else is ever approved here, nothing is denied, nothing deleted.
+request is left to an administrator as long as the cluster of that name is joined and alive, that is, as long as the hub does not
+see its lease lapse (event `NameInUse`); when it does, the request is looked at again. Nothing else is ever approved here, nothing
+is denied, nothing deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Final
 
-from muster.api import is_true
-from muster.api.cluster.v1 import JOINED, ManagedCluster
+from muster.api import condition_of, is_true
+from muster.api.cluster.v1 import AVAILABLE, JOINED, ManagedCluster
 from muster.logs import get_logger
 from muster.registration.drivers.csr.requests import AgentRequest, NotAnAgentsRequest, issued_certificate, read_request, verdict_of
 from muster.registration.drivers.seam import HubContext
 from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
-from muster.registration.lease import expires_at
-from muster.registration.names import CLUSTER_LABEL, LEASE, OURS, REGISTER_GROUP
+from muster.registration.names import CLUSTER_LABEL, OURS, REGISTER_GROUP
 from muster.runtime.cache import Snapshot, label_index
 from muster.runtime.controller import Controller
 from muster.runtime.delegation import AccessReviewer, Action
 from muster.runtime.errors import NotFound
-from muster.runtime.resource import LEASES, Key, Object
+from muster.runtime.resource import Object
 
 log = get_logger("muster.registration.drivers.csr")
 
@@ -50,7 +49,6 @@ class Approver:
         self._requests = context.informers.of(SIGNING_REQUESTS, label_selector=OURS)
         self._requests.cache.add_index(BY_CLUSTER, label_index(CLUSTER_LABEL))
         self._clusters = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
-        self._leases = context.informers.of(LEASES, label_selector=OURS)
         # A refusal is not remembered: what is asked again is asked because something changed.
         self._reviewer = AccessReviewer(context.client, refused_for=0.0, clock=context.clock)
         self._controller: Controller[str] = Controller(
@@ -58,8 +56,6 @@ class Approver:
         )
         self._controller.watch(self._requests, lambda snapshot: [snapshot.name])
         self._controller.watch(self._clusters, self._waiting_for)
-        # No key of its own, but nothing may be judged before the leases are known.
-        self._controller.watch(self._leases, lambda lease: ())
 
     async def run(self) -> None:
         await self._controller.run()
@@ -80,7 +76,7 @@ class Approver:
         if request.renewal:
             return await self._renew(csr, request)
         if request.requester.name in self._trusted:
-            return await self._admit(csr, request)
+            await self._admit(csr, request)
         return None
 
     def vouches(self, csr: Snapshot, request: AgentRequest) -> bool:
@@ -106,11 +102,9 @@ class Approver:
         )
         return None
 
-    async def _admit(self, csr: Snapshot, request: AgentRequest) -> float | None:
+    async def _admit(self, csr: Snapshot, request: AgentRequest) -> None:
         cluster = self._clusters.cache.named(request.identity.cluster)
-        now = self._context.clock.now()
-        until = None if cluster is None else in_use_until(cluster, self._lease(cluster.metadata.name))
-        if cluster is not None and until is not None and until > now:
+        if cluster is not None and is_in_use(cluster):
             self._context.events.event(
                 cluster.document(),
                 "Warning",
@@ -119,13 +113,8 @@ class Approver:
                 "joined and alive. Approve the request by hand if it is the same cluster.",
                 related=csr.data,
             )
-            return (until - now).total_seconds()
+            return
         await self._approve(csr, "ManagedClusterAutoApproved", f'managed cluster "{request.identity.cluster}" is auto approved.')
-        return None
-
-    def _lease(self, cluster: str) -> Object:
-        lease = self._leases.cache.get(Key(cluster, LEASE))
-        return {} if lease is None else lease.data
 
     async def _approve(self, csr: Snapshot, event: str, note: str) -> None:
         approved = csr.decode()
@@ -148,6 +137,7 @@ def is_settled(csr: Object) -> bool:
     return verdict_of(csr, "Approved", "Denied", "Failed") is not None or bool(issued_certificate(csr))
 
 
-def in_use_until(cluster: ManagedCluster, lease: Object) -> datetime | None:
-    """Until when the name is surely somebody's: a joined cluster's, as long as its lease lasts."""
-    return expires_at(cluster, lease) if is_true(cluster.status.conditions, JOINED) else None
+def is_in_use(cluster: ManagedCluster) -> bool:
+    """Whether the name is somebody's now: it has joined, and the hub, which watches its lease, has not given it up."""
+    available = condition_of(cluster.status.conditions, AVAILABLE)
+    return is_true(cluster.status.conditions, JOINED) and (available is None or available.status != "Unknown")

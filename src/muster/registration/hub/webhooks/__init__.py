@@ -1,0 +1,57 @@
+"""The hub's word on objects before they are stored: ManagedClusters and their sets' bindings, and addons in their other version.
+
+`register` puts all of them on a webhook server under the paths that upstream's configurations use, so that either's configuration
+reaches either's server. What is asked of the API server on the way (may this user do that) is remembered for seconds when the
+answer is yes, and never when it is no: who has just been given a right need not wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.api.addon.conversion import ConversionError, convert
+from muster.registration.hub.webhooks.managed_cluster import ManagedClusterWebhook
+from muster.registration.hub.webhooks.set_binding import SetBindingWebhook
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.delegation import AccessReviewer
+from muster.runtime.resource import Object
+from muster.runtime.verbs import KubeClient
+from muster.runtime.webhookserver import Denied, WebhookServer
+
+MUTATE_CLUSTER: Final = "/mutate-cluster-open-cluster-management-io-v1-managedcluster"
+VALIDATE_CLUSTER: Final = "/validate-cluster-open-cluster-management-io-v1-managedcluster"
+VALIDATE_BINDING: Final = "/validate-cluster-open-cluster-management-io-v1beta2-managedclustersetbinding"
+CONVERT: Final = "/convert"
+
+CLUSTER_MUTATOR: Final = "managedclustermutators.admission.cluster.open-cluster-management.io"
+CLUSTER_VALIDATOR: Final = "managedclustervalidators.admission.cluster.open-cluster-management.io"
+BINDING_VALIDATOR: Final = "managedclustersetbindingvalidators.admission.cluster.open-cluster-management.io"
+"""Names of the configurations, and of the one webhook in each."""
+
+__all__ = [
+    "BINDING_VALIDATOR",
+    "CLUSTER_MUTATOR",
+    "CLUSTER_VALIDATOR",
+    "CONVERT",
+    "MUTATE_CLUSTER",
+    "VALIDATE_BINDING",
+    "VALIDATE_CLUSTER",
+    "register",
+]
+
+
+def register(server: WebhookServer, client: KubeClient, *, default_cluster_set: bool = True, clock: Clock = SYSTEM) -> None:
+    """`client` is the hub's own: it asks SubjectAccessReviews and reads namespaces."""
+    reviewer = AccessReviewer(client, refused_for=0.0, clock=clock)
+    cluster = ManagedClusterWebhook(client, reviewer, clock, default_cluster_set=default_cluster_set)
+    server.admission(MUTATE_CLUSTER, cluster.mutate)
+    server.admission(VALIDATE_CLUSTER, cluster.validate)
+    server.admission(VALIDATE_BINDING, SetBindingWebhook(reviewer).validate)
+    server.conversion(CONVERT, _convert)
+
+
+async def _convert(document: Object, api_version: str) -> Object:
+    try:
+        return convert(document, api_version)
+    except ConversionError as error:
+        raise Denied(str(error), 400, "BadRequest") from error
