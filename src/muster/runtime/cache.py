@@ -184,8 +184,12 @@ class Cache(Generic[T]):
 
     def select(self, selector: Selector, namespace: str | None = None) -> list[T]:
         """Objects whose labels match, of one namespace or of all."""
+        return self._all(self.select_keys(selector, namespace))
+
+    def select_keys(self, selector: Selector, namespace: str | None = None) -> list[Key]:
+        """Which objects `select` would give; nothing is decoded."""
         keys: Iterable[Key] = self._entries if namespace is None else self._namespaces.get(namespace, ())
-        return self._all([key for key in keys if selector.matches(self._entries[key].snapshot.labels)])
+        return [key for key in keys if selector.matches(self._entries[key].snapshot.labels)]
 
     def _all(self, keys: Iterable[Key]) -> list[T]:
         return [self.value_of(self._entries[key].snapshot) for key in keys]

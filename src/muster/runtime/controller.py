@@ -103,6 +103,10 @@ class Controller(Generic[K]):
         self._informers.append(informer)
         informer.on_change(enqueue)
 
+    def depend(self, informer: Informer[Any]) -> None:
+        """Begin only when this cache is complete too; which of its changes matter is the caller's business."""
+        self._informers.append(informer)
+
     def enqueue(self, key: K) -> None:
         self.queue.add(key)
 

@@ -21,6 +21,15 @@ from muster.api.cluster.v1 import GROUP
 from muster.api.crds import HUB, ConversionWebhook, definitions
 from muster.api.work.v1 import GROUP as WORK_GROUP
 from muster.logs import get_logger
+from muster.registration.hub.webhooks import (
+    BINDING_VALIDATOR,
+    CLUSTER_MUTATOR,
+    CLUSTER_VALIDATOR,
+    CONVERT,
+    MUTATE_CLUSTER,
+    VALIDATE_BINDING,
+    VALIDATE_CLUSTER,
+)
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from muster.registration.names import (
     BOOTSTRAP_ACCOUNT,
@@ -77,7 +86,7 @@ class WebhookEndpoint:
 
     def conversion(self) -> ConversionWebhook:
         if self.url:
-            return ConversionWebhook(self.bundle, url=f"{self.url}/convert")
+            return ConversionWebhook(self.bundle, url=self.url + CONVERT)
         return ConversionWebhook(self.bundle, service=SERVICE, namespace=self.namespace, port=self.port)
 
 
@@ -108,22 +117,22 @@ class Hook:
 HOOKS: Final = (
     Hook(
         MUTATING_WEBHOOKS,
-        f"managedclustermutators.admission.{GROUP}",
-        "/mutate-cluster-open-cluster-management-io-v1-managedcluster",
+        CLUSTER_MUTATOR,
+        MUTATE_CLUSTER,
         ("*",),
         "managedclusters",
     ),
     Hook(
         VALIDATING_WEBHOOKS,
-        f"managedclustervalidators.admission.{GROUP}",
-        "/validate-cluster-open-cluster-management-io-v1-managedcluster",
+        CLUSTER_VALIDATOR,
+        VALIDATE_CLUSTER,
         ("*",),
         "managedclusters",
     ),
     Hook(
         VALIDATING_WEBHOOKS,
-        f"managedclustersetbindingvalidators.admission.{GROUP}",
-        "/validate-cluster-open-cluster-management-io-v1beta2-managedclustersetbinding",
+        BINDING_VALIDATOR,
+        VALIDATE_BINDING,
         ("v1beta2",),
         "managedclustersetbindings",
     ),

@@ -8,15 +8,14 @@ webhooks, leader or not.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import ssl
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from muster.http import server_context
 from muster.registration.hub.install import SERVICE, WEBHOOK_SECRET, WebhookEndpoint, trust
 from muster.registration.hub.options import HubOptions
+from muster.registration.hub.webhooks import register
 from muster.runtime.certs import ServingCertificate, ServingPair
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.verbs import KubeClient
@@ -56,9 +55,7 @@ class Webhooks:
     async def start(self) -> None:
         self._pair = await self._certificate.ensure()
         self._server = WebhookServer(await self._context(self._pair))
-        if importlib.util.find_spec("muster.registration.hub.webhooks"):
-            webhooks: Any = importlib.import_module("muster.registration.hub.webhooks")
-            webhooks.register(self._server, self._client, self._options, clock=self._clock)
+        register(self._server, self._client, default_cluster_set=self._options.default_cluster_set, clock=self._clock)
         await self._server.start(self._serving.host, self._serving.port)
 
     @property

@@ -1,0 +1,66 @@
+"""Nobody speaks for the addons of a cluster that is unreachable: their Available condition becomes its Unknown.
+
+An addon's agent renews its own lease on the managed cluster, and the registration agent there reports it; with that gone, what the
+addon said last is worth nothing. Only Unknown is copied: of a cluster that is there but unwell, each addon judges for itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from muster.api import Condition, condition_of
+from muster.api.addon.v1beta1 import ManagedClusterAddOn
+from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
+from muster.logs import get_logger
+from muster.registration.hub.saying import say
+from muster.registration.hub.world import HubWorld
+from muster.registration.kinds import ADDONS
+from muster.runtime.cache import Snapshot
+from muster.runtime.controller import Controller
+
+log = get_logger("muster.registration.hub.addon_health")
+
+ADDON_AVAILABLE: Final = "Available"
+
+
+def unknown_of(cluster: ManagedCluster) -> Condition | None:
+    """What to say of a cluster's addons; None when they speak for themselves."""
+    available = condition_of(cluster.status.conditions, AVAILABLE)
+    if available is None or available.status != "Unknown":
+        return None
+    return msgspec.structs.replace(available, type=ADDON_AVAILABLE)
+
+
+class AddonHealth:
+    def __init__(self, world: HubWorld) -> None:
+        self._world = world
+        self._clusters = world.clusters
+        self._addons = world.informers.of(ADDONS)
+        self._controller: Controller[str] = Controller(
+            "addon-health",
+            self.reconcile,
+            workers=world.options.workers,
+            metrics=world.metrics,
+            clock=world.clock,
+            random=world.random,
+        )
+        self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
+        self._controller.watch(self._addons, lambda addon: [addon.namespace])
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, name: str) -> None:
+        cluster = self._clusters.cache.named(name)
+        unknown = unknown_of(cluster) if cluster is not None else None
+        if unknown is None:
+            return
+        for snapshot in self._addons.cache.in_namespace(name):
+            await self._say(snapshot, unknown)
+
+    async def _say(self, snapshot: Snapshot, unknown: Condition) -> None:
+        addon = ManagedClusterAddOn.decode(snapshot.raw)
+        if await say(self._world.client, addon, unknown, self._world.clock.now()):
+            log.info("addon is out of sight with its cluster", cluster=snapshot.namespace, addon=snapshot.name)

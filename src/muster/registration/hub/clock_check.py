@@ -1,0 +1,97 @@
+"""Whether a cluster's clock agrees with the hub's: condition ManagedClusterConditionClockSynced.
+
+A renewed lease carries the agent's time and is seen within moments, so the two times are compared when, and only when, a renewal
+happens. Times that are five lease durations apart or more are out of step. A cluster that is annotated not to be checked counts as
+in step. The condition informs: what depends on time (`leases.py`) copes with wrong clocks by itself.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from muster.api import Condition
+from muster.api.cluster.v1 import CLOCK_SYNCED, ManagedCluster
+from muster.logs import get_logger
+from muster.registration.hub.leases import grace, is_cluster_lease, renewal
+from muster.registration.hub.saying import say
+from muster.registration.hub.world import HubWorld
+from muster.registration.names import SKIP_CLOCK_CHECK
+from muster.runtime.cache import Snapshot
+from muster.runtime.controller import Controller
+from muster.runtime.resource import LEASES
+
+log = get_logger("muster.registration.hub.clock_check")
+
+IN_STEP: Final = Condition(
+    type=CLOCK_SYNCED,
+    status="True",
+    reason="ManagedClusterClockSynced",
+    message="The clock of the managed cluster is synced with the hub.",
+)
+OUT_OF_STEP: Final = Condition(
+    type=CLOCK_SYNCED,
+    status="False",
+    reason="ManagedClusterClockOutOfSync",
+    message="The clock of hub and agent is out of sync. This may cause the Unknown status and affect agent functionalities.",
+)
+
+
+def tolerance(cluster: ManagedCluster) -> timedelta:
+    """Clocks so far apart are out of step."""
+    return timedelta.max if cluster.metadata.annotations.get(SKIP_CLOCK_CHECK) == "true" else grace(cluster)
+
+
+def verdict(cluster: ManagedCluster, apart: timedelta) -> Condition:
+    """What to say of clocks so far apart."""
+    return IN_STEP if abs(apart) < tolerance(cluster) else OUT_OF_STEP
+
+
+class ClockCheck:
+    def __init__(self, world: HubWorld) -> None:
+        self._world = world
+        self._clusters = world.clusters
+        self._apart: dict[str, timedelta] = {}
+        """Hub's time minus agent's at a cluster's last renewal."""
+        self._settled: dict[str, tuple[bool, timedelta]] = {}
+        """What a cluster's condition says, and from where on it would say the other: renewals that agree are no work."""
+        self._controller: Controller[str] = Controller(
+            "clock-check",
+            self.reconcile,
+            workers=world.options.workers,
+            metrics=world.metrics,
+            clock=world.clock,
+            random=world.random,
+        )
+        leases = world.kept(LEASES)
+        self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
+        self._controller.depend(leases)
+        leases.on_change(self._renewed)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    def _renewed(self, old: Snapshot | None, new: Snapshot | None) -> None:
+        if old is None or new is None or not is_cluster_lease(new):
+            return
+        moment = renewal(new)
+        if moment is None or moment == renewal(old):
+            return
+        name = new.namespace
+        apart = self._apart[name] = self._world.clock.now() - moment
+        settled = self._settled.get(name)
+        if settled is None or (abs(apart) < settled[1]) != settled[0]:
+            self._controller.enqueue(name)
+
+    async def reconcile(self, name: str) -> None:
+        cluster, apart = self._clusters.cache.named(name), self._apart.get(name)
+        if cluster is None:
+            self._apart.pop(name, None)
+            self._settled.pop(name, None)
+            return
+        if apart is None or cluster.metadata.deletion_timestamp:
+            return
+        found = verdict(cluster, apart)
+        if await say(self._world.client, cluster, found, self._world.clock.now()):
+            log.info("clock compared", cluster=name, in_step=found is IN_STEP, seconds_apart=round(apart.total_seconds(), 3))
+        self._settled[name] = (found is IN_STEP, tolerance(cluster))

@@ -1,0 +1,106 @@
+"""Cluster sets: the sets `default` and `global` exist, and every set says how many clusters it has.
+
+With the gate DefaultClusterSet the two well-known sets are made when they are missing, and their selectors are put back when
+somebody edits them, unless the set is annotated `autoupdate: "false"`; all else in them may be edited. Condition ClusterSetEmpty
+carries the count. A fleet that joins changes the counts of the same few sets again and again, so a set is counted when its
+clusters have been quiet for a moment, at the latest a second after the first change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from muster.api import Condition, ObjectMeta
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.cluster.v1beta2 import BY_LABELS, EMPTY, EXCLUSIVE, ClusterSetSelector, ManagedClusterSet, ManagedClusterSetSpec
+from muster.api.meta import LabelSelector
+from muster.logs import get_logger
+from muster.registration.hub.saying import patch_read, say
+from muster.registration.hub.set_members import selector_of, sets_of
+from muster.registration.hub.world import HubWorld
+from muster.registration.kinds import CLUSTER_SETS
+from muster.registration.names import AUTO_UPDATE
+from muster.runtime.controller import Controller
+from muster.runtime.errors import AlreadyExists
+
+log = get_logger("muster.registration.hub.cluster_sets")
+
+SETTLING: Final = 1.0
+"""Seconds in which changes of clusters are gathered."""
+WELL_KNOWN: Final[Mapping[str, ClusterSetSelector]] = {
+    "default": ClusterSetSelector(selector_type=EXCLUSIVE),
+    "global": ClusterSetSelector(selector_type=BY_LABELS, label_selector=LabelSelector()),
+}
+
+
+def emptiness(count: int) -> Condition:
+    if count == 0:
+        return Condition(type=EMPTY, status="True", reason="NoClusterMatched", message="No ManagedCluster selected")
+    return Condition(type=EMPTY, status="False", reason="ClustersSelected", message=f"{count} ManagedClusters selected")
+
+
+def rolled_back(cluster_set: ManagedClusterSet) -> ManagedClusterSet:
+    """A well-known set as it must be; others as they are."""
+    wanted = WELL_KNOWN.get(cluster_set.metadata.name)
+    if wanted is None or cluster_set.metadata.annotations.get(AUTO_UPDATE) == "false":
+        return cluster_set
+    spec = msgspec.structs.replace(cluster_set.spec, cluster_selector=wanted)
+    return msgspec.structs.replace(cluster_set, spec=spec)
+
+
+class ClusterSets:
+    def __init__(self, world: HubWorld) -> None:
+        self._world = world
+        self._clusters = world.clusters
+        self._sets = world.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
+        self._kept = WELL_KNOWN if world.options.default_cluster_set else {}
+        self._controller: Controller[str] = Controller(
+            "cluster-sets", self.reconcile, workers=2, metrics=world.metrics, clock=world.clock, random=world.random
+        )
+        self._controller.watch(self._sets, lambda cluster_set: [cluster_set.metadata.name])
+        self._controller.depend(self._clusters)
+        self._clusters.on_change(self._cluster_changed)
+        for name in self._kept:
+            self._controller.enqueue(name)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    def _cluster_changed(self, old: ManagedCluster | None, new: ManagedCluster | None) -> None:
+        before, after = ((side.metadata.labels if side else None) for side in (old, new))
+        if before == after:
+            return
+        left, joined = (
+            {one.metadata.name for one in sets_of(labels, self._sets.cache)} if labels is not None else set()
+            for labels in (before, after)
+        )
+        for name in left ^ joined:
+            self._controller.queue.add_after(name, SETTLING)
+
+    async def reconcile(self, name: str) -> None:
+        cluster_set = self._sets.cache.named(name)
+        if cluster_set is None:
+            if name in self._kept:
+                await self._create(name)
+            return
+        if cluster_set.metadata.deletion_timestamp:
+            return
+        wanted = rolled_back(cluster_set) if name in self._kept else cluster_set
+        if await patch_read(self._world.client, cluster_set, wanted):
+            log.info("put back the selector of a well-known cluster set", set=name)
+            # The change comes back as an event, and then the clusters are counted.
+            return
+        count = len(self._clusters.cache.select_keys(selector_of(cluster_set)))
+        await say(self._world.client, cluster_set, emptiness(count), self._world.clock.now())
+
+    async def _create(self, name: str) -> None:
+        spec = ManagedClusterSetSpec(cluster_selector=self._kept[name])
+        document = ManagedClusterSet(metadata=ObjectMeta(name=name), spec=spec).document()
+        try:
+            await self._world.client.create(CLUSTER_SETS, document)
+            log.info("made a well-known cluster set", set=name)
+        except AlreadyExists:
+            return

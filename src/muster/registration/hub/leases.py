@@ -1,0 +1,177 @@
+"""Whether clusters are alive: gives each accepted cluster its Lease and says Unknown when the agent stops renewing it.
+
+A lease is good for five of its cluster's lease durations. Its time of renewal is the agent's; where that is near the hub's own
+time it counts as written, else (the clocks disagree) a renewal counts from when the hub saw it, so that a wrong clock on
+either side neither kills a living cluster nor keeps a dead one alive.
+
+A renewal costs next to nothing: it is read and remembered, nothing is enqueued and nothing written. A cluster is looked at when
+its lease comes or goes, when its ManagedCluster changes, at the very moment its lease would run out, and at the first renewal
+after it did. Nothing polls. The hub only ever says Unknown; that all is well again is for the agent to say.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from muster.api import Condition, condition_of, is_true
+from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, ManagedCluster
+from muster.kube.duration import format_micro_time, parse_time
+from muster.logs import get_logger
+from muster.registration.hub.saying import say
+from muster.registration.hub.world import HubWorld
+from muster.registration.names import CLUSTER_LABEL, DEFAULT_LEASE_SECONDS, LEASE, LEASE_PERIODS
+from muster.runtime.cache import Snapshot
+from muster.runtime.controller import Controller
+from muster.runtime.errors import AlreadyExists
+from muster.runtime.resource import LEASES, Object
+
+log = get_logger("muster.registration.hub.leases")
+
+UNKNOWN: Final = Condition(
+    type=AVAILABLE,
+    status="Unknown",
+    reason="ManagedClusterLeaseUpdateStopped",
+    message="Registration agent stopped updating its lease.",
+)
+
+
+class _Lease(msgspec.Struct, gc=False):
+    class Spec(msgspec.Struct, frozen=True, gc=False):
+        renewTime: str | None = None
+
+    spec: Spec = Spec()
+
+
+_decode_lease = msgspec.json.Decoder(_Lease).decode
+
+
+def renewal(lease: Snapshot) -> datetime | None:
+    """When the agent says it renewed; None when the lease says nothing that can be read."""
+    try:
+        return parse_time(_decode_lease(lease.raw).spec.renewTime or "")
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
+def is_cluster_lease(lease: Snapshot) -> bool:
+    return lease.name == LEASE and lease.labels.get(CLUSTER_LABEL) == lease.namespace
+
+
+def grace(cluster: ManagedCluster) -> timedelta:
+    """How long a renewal is good for."""
+    return timedelta(seconds=LEASE_PERIODS * (max(cluster.spec.lease_duration_seconds, 0) or DEFAULT_LEASE_SECONDS))
+
+
+def alive_until(renewed: datetime | None, seen: datetime | None, good_for: timedelta) -> datetime | None:
+    """Until when a lease holds; `seen` is the hub's time of the renewal, None if it was there when the hub came.
+
+    A renewal that the hub did not see happen is believed, except that it cannot lie in the future: see `Leases.reconcile`.
+    """
+    if renewed is None:
+        return seen and seen + good_for
+    if seen is None or abs(seen - renewed) < good_for:
+        return renewed + good_for
+    return seen + good_for
+
+
+class Leases:
+    def __init__(self, world: HubWorld) -> None:
+        self._world = world
+        self._clusters = world.clusters
+        self._leases = world.kept(LEASES)
+        self._seen: dict[str, datetime] = {}
+        """When the hub saw a cluster's lease being renewed, by its own clock."""
+        self._lapsed: set[str] = set()
+        """Clusters whose next renewal is news."""
+        self._controller: Controller[str] = Controller(
+            "leases",
+            self.reconcile,
+            workers=world.options.workers,
+            metrics=world.metrics,
+            clock=world.clock,
+            random=world.random,
+        )
+        self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
+        self._controller.depend(self._leases)
+        self._leases.on_change(self._changed)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    def _changed(self, old: Snapshot | None, new: Snapshot | None) -> None:
+        lease = new or old
+        if lease is None or not is_cluster_lease(lease):
+            return
+        cluster = lease.namespace
+        if old is None or new is None:
+            self._seen.pop(cluster, None)
+            self._controller.enqueue(cluster)
+        elif renewal(old) != renewal(new):
+            self._seen[cluster] = self._world.clock.now()
+            if cluster in self._lapsed:
+                self._lapsed.discard(cluster)
+                self._controller.enqueue(cluster)
+
+    async def reconcile(self, name: str) -> float | None:
+        cluster = self._clusters.cache.named(name)
+        if cluster is None:
+            self._lapsed.discard(name)
+            return None
+        if condition_of(cluster.status.conditions, ACCEPTED) is None:
+            # Never accepted: nobody has promised to renew anything.
+            return None
+        lease = self._leases.cache.named(LEASE, name)
+        if lease is None:
+            await self._without_lease(cluster)
+            return None
+        now = self._world.clock.now()
+        renewed = renewal(lease)
+        if name not in self._seen and (renewed is None or renewed > now):
+            # There before us, and from the future or from never: its time starts now.
+            self._seen[name] = now
+        until = alive_until(renewed, self._seen.get(name), grace(cluster))
+        assert until is not None, "renewed or seen"
+        if now < until:
+            self._lapsed.discard(name)
+            return (until - now).total_seconds()
+        self._lapsed.add(name)
+        await self._say_unknown(cluster)
+        return None
+
+    async def _without_lease(self, cluster: ManagedCluster) -> None:
+        if cluster.metadata.deletion_timestamp or not is_true(cluster.status.conditions, ACCEPTED):
+            await self._say_unknown(cluster)
+            return
+        try:
+            await self._world.client.create(LEASES, self._fresh(cluster.metadata.name))
+        except AlreadyExists:
+            log.debug("lease is there, the cache will learn of it", cluster=cluster.metadata.name)
+
+    def _fresh(self, cluster: str) -> Object:
+        labels = {**self._world.options.labels, CLUSTER_LABEL: cluster}
+        return {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": LEASE, "namespace": cluster, "labels": labels},
+            "spec": {"holderIdentity": LEASE, "renewTime": format_micro_time(self._world.clock.now())},
+        }
+
+    async def _say_unknown(self, cluster: ManagedCluster) -> None:
+        available = condition_of(cluster.status.conditions, AVAILABLE)
+        if available is not None and available.status == "Unknown":
+            return
+        if not await say(self._world.client, cluster, UNKNOWN, self._world.clock.now()):
+            return
+        name = cluster.metadata.name
+        log.info("cluster is unreachable: its lease was not renewed", cluster=name)
+        # Told in the cluster's own namespace, where those who may see the cluster look.
+        regarding = {
+            "apiVersion": cluster.resource.api_version,
+            "kind": cluster.resource.kind,
+            "metadata": {"name": name, "namespace": name, "uid": cluster.metadata.uid},
+        }
+        note = f"{name} is registered, but its agent has not renewed its lease on the hub in time"
+        self._world.events.event(regarding, "Warning", "AvailableUnknown", note)

@@ -1,0 +1,77 @@
+"""Which namespaces a cluster shall have because of the sets it is in: `status.managedNamespaces` of its ManagedCluster.
+
+The hub writes the list, ordered by set and name; the agent makes the namespaces and reports on each entry. What it has reported
+on entries that stay is left there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from muster.api.cluster.v1 import ClusterSetManagedNamespace, ManagedCluster
+from muster.api.cluster.v1beta2 import ManagedClusterSet
+from muster.registration.hub.saying import patch_read
+from muster.registration.hub.set_members import selector_of, sets_of
+from muster.registration.hub.world import HubWorld
+from muster.registration.kinds import CLUSTER_SETS
+from muster.runtime.controller import Controller
+
+BY_SET = "set of managed namespaces"
+
+
+def wanted_namespaces(cluster: ManagedCluster, cluster_sets: Iterable[ManagedClusterSet]) -> tuple[ClusterSetManagedNamespace, ...]:
+    """What the sets of a cluster ask for, with what is known of each already."""
+    known = {(one.cluster_set, one.name): one for one in cluster.status.managed_namespaces}
+    asked = {
+        (one.metadata.name, namespace.name)
+        for one in sets_of(cluster.metadata.labels, cluster_sets)
+        if not one.metadata.deletion_timestamp
+        for namespace in one.spec.managed_namespaces
+    }
+    return tuple(known.get(place) or ClusterSetManagedNamespace(cluster_set=place[0], name=place[1]) for place in sorted(asked))
+
+
+class ManagedNamespaces:
+    def __init__(self, world: HubWorld) -> None:
+        self._world = world
+        self._clusters = world.clusters
+        self._sets = world.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
+        self._clusters.cache.add_index(
+            BY_SET, lambda cluster: {namespace.cluster_set for namespace in cluster.status.managed_namespaces}
+        )
+        self._controller: Controller[str] = Controller(
+            "managed-namespaces",
+            self.reconcile,
+            workers=world.options.workers,
+            metrics=world.metrics,
+            clock=world.clock,
+            random=world.random,
+        )
+        self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
+        self._controller.depend(self._sets)
+        self._sets.on_change(self._set_changed)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    def _set_changed(self, old: ManagedClusterSet | None, new: ManagedClusterSet | None) -> None:
+        """A set whose namespaces or members changed concerns those who are in it and those who were."""
+        for side in (old, new):
+            if side is None:
+                continue
+            if side.spec.managed_namespaces:
+                for key in self._clusters.cache.select_keys(selector_of(side)):
+                    self._controller.enqueue(key.name)
+            for cluster in self._clusters.cache.by_index(BY_SET, side.metadata.name):
+                self._controller.enqueue(cluster.metadata.name)
+
+    async def reconcile(self, name: str) -> None:
+        cluster = self._clusters.cache.named(name)
+        if cluster is None or cluster.metadata.deletion_timestamp:
+            return
+        wanted = wanted_namespaces(cluster, self._sets.cache)
+        if wanted != cluster.status.managed_namespaces:
+            status = msgspec.structs.replace(cluster.status, managed_namespaces=wanted)
+            await patch_read(self._world.client, cluster, msgspec.structs.replace(cluster, status=status), status=True)

@@ -1,0 +1,54 @@
+"""Whether the cluster set that a namespace has bound is there: condition Bound of each ManagedClusterSetBinding."""
+
+from __future__ import annotations
+
+from muster.api import Condition
+from muster.api.cluster.v1beta2 import BOUND, ManagedClusterSet, ManagedClusterSetBinding
+from muster.registration.hub.saying import say
+from muster.registration.hub.world import HubWorld
+from muster.registration.kinds import CLUSTER_SET_BINDINGS, CLUSTER_SETS
+from muster.runtime.controller import Controller
+from muster.runtime.resource import Key
+
+BY_SET = "set"
+
+
+def boundness(there: bool) -> Condition:
+    if there:
+        return Condition(type=BOUND, status="True", reason="ClusterSetBound")
+    return Condition(type=BOUND, status="False", reason="ClusterSetNotFound")
+
+
+class SetBindings:
+    def __init__(self, world: HubWorld) -> None:
+        self._world = world
+        self._sets = world.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
+        self._bindings = world.informers.of(CLUSTER_SET_BINDINGS, decode=ManagedClusterSetBinding.decode)
+        self._bindings.cache.add_index(BY_SET, lambda binding: [binding.spec.cluster_set])
+        self._controller: Controller[Key] = Controller(
+            "set-bindings", self.reconcile, workers=2, metrics=world.metrics, clock=world.clock, random=world.random
+        )
+        self._controller.watch(self._bindings, lambda binding: [_key(binding)])
+        self._controller.depend(self._sets)
+        self._sets.on_change(self._set_changed)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    def _set_changed(self, old: ManagedClusterSet | None, new: ManagedClusterSet | None) -> None:
+        if (old is None) == (new is None):
+            return
+        name = (new or old).metadata.name  # type: ignore[union-attr]  # one of them is there
+        for binding in self._bindings.cache.by_index(BY_SET, name):
+            self._controller.enqueue(_key(binding))
+
+    async def reconcile(self, key: Key) -> None:
+        binding = self._bindings.cache.get(key)
+        if binding is None or binding.metadata.deletion_timestamp:
+            return
+        condition = boundness(Key("", binding.spec.cluster_set) in self._sets.cache)
+        await say(self._world.client, binding, condition, self._world.clock.now())
+
+
+def _key(binding: ManagedClusterSetBinding) -> Key:
+    return Key(binding.metadata.namespace, binding.metadata.name)

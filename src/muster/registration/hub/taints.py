@@ -1,0 +1,70 @@
+"""Keeps placements away from clusters that do not answer: taints `unavailable` (Available is False) and `unreachable` (Unknown).
+
+A cluster has exactly one of the two or none; a new one that has said nothing yet is unreachable. Taints of others stay. When a
+taint was added is for the admission webhook to stamp, which refuses anybody else's stamp; without the webhook there is none.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from muster.api import condition_of
+from muster.api.cluster.v1 import AVAILABLE, ManagedCluster, Taint
+from muster.logs import get_logger
+from muster.registration.hub.saying import patch_read
+from muster.registration.hub.world import HubWorld
+from muster.registration.names import UNAVAILABLE_TAINT, UNREACHABLE_TAINT
+from muster.runtime.controller import Controller
+
+log = get_logger("muster.registration.hub.taints")
+
+EFFECT = "NoSelect"
+OURS = frozenset({UNAVAILABLE_TAINT, UNREACHABLE_TAINT})
+
+
+def wanted_taint(cluster: ManagedCluster) -> str:
+    """The key of the taint that a cluster should have; empty for none."""
+    available = condition_of(cluster.status.conditions, AVAILABLE)
+    if available is None or available.status == "Unknown":
+        return UNREACHABLE_TAINT
+    return UNAVAILABLE_TAINT if available.status == "False" else ""
+
+
+def tainted(taints: tuple[Taint, ...], wanted: str) -> tuple[Taint, ...]:
+    """The taints with exactly the wanted one of ours."""
+    kept = tuple(taint for taint in taints if not _ours(taint) or taint.key == wanted)
+    if not wanted or any(_ours(taint) for taint in kept):
+        return kept
+    return (*kept, Taint(key=wanted, effect=EFFECT))
+
+
+def _ours(taint: Taint) -> bool:
+    return taint.key in OURS and taint.effect == EFFECT
+
+
+class Taints:
+    def __init__(self, world: HubWorld) -> None:
+        self._world = world
+        self._clusters = world.clusters
+        self._controller: Controller[str] = Controller(
+            "taints",
+            self.reconcile,
+            workers=world.options.workers,
+            metrics=world.metrics,
+            clock=world.clock,
+            random=world.random,
+        )
+        self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, name: str) -> None:
+        cluster = self._clusters.cache.named(name)
+        if cluster is None or cluster.metadata.deletion_timestamp:
+            return
+        wanted = wanted_taint(cluster)
+        taints = tainted(cluster.spec.taints, wanted)
+        changed = msgspec.structs.replace(cluster, spec=msgspec.structs.replace(cluster.spec, taints=taints))
+        if await patch_read(self._world.client, cluster, changed):
+            log.debug("tainted", cluster=name, taint=wanted or "none")
