@@ -33,5 +33,7 @@ class AgentOptions:
     hub_connection_timeout: float = 600.0
     """With several bootstrap kubeconfigs: so long without a renewed lease before another hub is tried."""
     cluster_claims: bool = True
+    cluster_properties: bool = False
+    """Whether ClusterProperties are told to the hub beside claims."""
     max_custom_claims: int = 20
     reserved_claim_suffixes: tuple[str, ...] = ()

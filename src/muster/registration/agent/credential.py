@@ -1,0 +1,147 @@
+"""Runs the driver: from nothing to a credential that works, and from one that ages to the next.
+
+The driver says what to store and what to wait for; this loop stores it before the driver is asked again, watches the one object on
+the hub that it waits for, and wakes it when that changes, when its time has come, or when somebody else changed the Secret. A step
+that fails is tried again later and later. When a step leaves a credential that works, the same write makes it the one in use: with
+its kubeconfig beside it, and in the place of another hub's if there was one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from muster.api.resource import Document
+from muster.logs import get_logger
+from muster.registration.agent.hub_kubeconfig import HubAddress, hub_kubeconfig
+from muster.registration.agent.hub_secret import KUBECONFIG, part_of, settled, stepped
+from muster.registration.agent.world import AgentWorld
+from muster.registration.drivers.seam import Progress, Report, Watched
+from muster.runtime.cache import Snapshot
+from muster.runtime.clock import Backoff, pause
+from muster.runtime.errors import Conflict, KubeError
+from muster.runtime.informer import Informer
+from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.registration.agent")
+
+STEP_SECONDS = 120.0
+"""A step that has not ended by then is broken off and tried again."""
+
+Trouble = Callable[[Exception | None], None]
+"""Is told why a step failed, and None when one went well."""
+
+
+class CredentialKeeper:
+    def __init__(
+        self,
+        world: AgentWorld,
+        hub: KubeClient,
+        address: HubAddress,
+        prefix: str = "",
+        *,
+        trouble: Trouble,
+        report: Callable[[Report], None] = lambda report: None,
+    ) -> None:
+        self._world = world
+        self._hub = hub
+        self._address = address
+        self._prefix = prefix
+        self._trouble = trouble
+        self._report = report
+        self._news = asyncio.Event()
+        self._backoff = Backoff(1.0, 60.0, random=world.random)
+        self._watched: Watched | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._seen: Document | None = None
+
+    async def run(self, *, until_usable: bool = False) -> None:
+        ignore = self._world.secret.on_change(self._news.set)
+        try:
+            while True:
+                again = await self._step()
+                if until_usable and not self._prefix and not self.problem:
+                    return
+                await pause(self._world.clock, self._news, again)
+        finally:
+            ignore()
+            await self._watch(None)
+
+    @property
+    def problem(self) -> str:
+        """Why what is stored cannot be used on this hub; empty when it can."""
+        part = part_of(self._world.secret.data, self._prefix)
+        missing = "no kubeconfig is stored" if self._kubeconfig() is not None and KUBECONFIG not in part else ""
+        return self._world.driver.problem(part) or missing
+
+    async def _step(self) -> float | None:
+        """One step of the driver; how long to wait for the next."""
+        self._news.clear()
+        try:
+            async with asyncio.timeout(STEP_SECONDS):
+                part = part_of(self._world.secret.data, self._prefix)
+                progress = await self._world.driver.advance(self._hub, part, self._seen)
+                await self._store(progress)
+        except Conflict as error:
+            log.debug("the hub secret was changed by somebody else", error=str(error))
+            return self._backoff.next()
+        except (KubeError, OSError, TimeoutError) as error:
+            self._trouble(error)
+            return self._backoff.next()
+        except Exception as error:
+            log.error("the registration driver failed", error=f"{type(error).__name__}: {error}")
+            self._trouble(error)
+            return self._backoff.next()
+        self._trouble(None)
+        self._backoff.reset()
+        await self._watch(progress.watch)
+        if progress.report is not None:
+            self._tell(progress.report)
+        return progress.again
+
+    async def _store(self, progress: Progress) -> None:
+        world = self._world
+        part = part_of(world.secret.data, self._prefix)
+        after = {key: value for key, value in {**part, **progress.data}.items() if value is not None}
+        if world.driver.problem(after):
+            await world.secret.store(stepped(world.secret.data, self._prefix, progress.data))
+        else:
+            # Somebody else's kubeconfig for the same hub is as good as ours.
+            kubeconfig = None if KUBECONFIG in part else self._kubeconfig()
+            await world.secret.store(settled(world.secret.data, self._prefix, progress.data, kubeconfig))
+            self._prefix = ""
+
+    def _kubeconfig(self) -> bytes | None:
+        user = self._world.driver.kubeconfig_user()
+        return None if user is None else hub_kubeconfig(self._address, user)
+
+    def _tell(self, report: Report) -> None:
+        write = log.info if report.status else log.warning
+        write("credential", cluster=self._world.cluster, reason=report.event or report.reason, message=report.message)
+        severity = "Normal" if report.status else "Warning"
+        reason = report.event or report.reason
+        self._world.events.event(self._world.secret.reference, severity, reason, report.message)  # type: ignore[arg-type]
+        self._report(report)
+
+    async def _watch(self, wanted: Watched | None) -> None:
+        """Follow the object that the driver waits for, and no other."""
+        if wanted == self._watched:
+            return
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        self._watched, self._watching, self._seen = wanted, None, None
+        if wanted is not None:
+            informer: Informer[Snapshot] = Informer(
+                self._hub,
+                wanted.resource,
+                field_selector=f"metadata.name={wanted.name}",
+                clock=self._world.clock,
+                random=self._world.random,
+            )
+            informer.on_change(self._changed)
+            self._watching = asyncio.create_task(informer.run())
+
+    def _changed(self, old: Snapshot | None, new: Snapshot | None) -> None:
+        self._seen = None if new is None else new.data
+        self._news.set()

@@ -1,0 +1,79 @@
+"""Which of several hubs to go to: the checks before joining one, and a memory for those that failed us.
+
+A hub fails an agent when it takes back its acceptance, or when it could not be told of the cluster's life for too long. It then
+goes to the end of the list for a while, so that the others get their chance first; it is never struck off, for it may be the only
+one that is left. A hub that has not decided on the cluster yet has not failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from muster.api import condition_of
+from muster.api.cluster.v1 import ACCEPTED, GROUP, ManagedCluster
+from muster.registration.agent.bootstrap import Candidate
+from muster.registration.agent.hub_kubeconfig import HubAddress
+from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.runtime.clock import Clock
+from muster.runtime.errors import KubeError, NotFound
+from muster.runtime.resource import Resource
+from muster.runtime.verbs import KubeClient
+
+SELF_REVIEWS: Final = Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False)
+CHECK_SECONDS = 20.0
+NEEDED: Final = tuple((GROUP, MANAGED_CLUSTERS.plural, verb) for verb in ("create", "get"))
+NEEDED_BY_CSR: Final = tuple((SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, verb) for verb in ("create", "get", "list", "watch"))
+
+
+def denied(cluster: ManagedCluster) -> bool:
+    """Whether the hub has decided against the cluster; one that has not decided yet has not said anything about it."""
+    return not cluster.spec.hub_accepts_client and condition_of(cluster.status.conditions, ACCEPTED) is not None
+
+
+class Failover:
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._failed: dict[HubAddress, float] = {}
+
+    def failed(self, address: HubAddress) -> None:
+        self._failed[address] = self._clock.monotonic()
+
+    def is_failed(self, address: HubAddress) -> bool:
+        since = self._failed.get(address)
+        return since is not None and self._clock.monotonic() - since < self._seconds
+
+    def order(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """In the administrator's order, then those that failed, the one that did so longest ago first."""
+        listed = list(candidates)
+        late = [candidate for candidate in listed if self.is_failed(candidate.address)]
+        late.sort(key=lambda candidate: self._failed[candidate.address])
+        return [candidate for candidate in listed if candidate not in late] + late
+
+
+async def objection(hub: KubeClient, cluster: str, driver: str) -> str:
+    """Why this hub, with this identity, is not to be joined now; empty when it may be."""
+    needed = NEEDED + (NEEDED_BY_CSR if driver == "csr" else ())
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            missing = [what for what in await asyncio.gather(*(_missing(hub, *right) for right in needed)) if what]
+            if missing:
+                return f"the bootstrap identity may not {', '.join(missing)}"
+            try:
+                known = ManagedCluster.decode(await hub.get(MANAGED_CLUSTERS, cluster))
+            except NotFound:
+                return ""
+            return "the hub has denied this cluster" if denied(known) else ""
+    except TimeoutError:
+        return f"no answer within {CHECK_SECONDS:g} s"
+    except (KubeError, ValueError) as error:
+        return str(error)
+
+
+async def _missing(hub: KubeClient, group: str, resource: str, verb: str) -> str:
+    attributes = {"group": group, "resource": resource, "verb": verb}
+    review = {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind, "spec": {"resourceAttributes": attributes}}
+    answer = await hub.create(SELF_REVIEWS, review)
+    return "" if (answer.get("status") or {}).get("allowed") else f"{verb} {resource}"

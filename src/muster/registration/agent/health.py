@@ -1,0 +1,92 @@
+"""Whether the managed cluster's API server is well, as the hub is told.
+
+`/livez` is asked, and `/healthz` where there is no `/livez` or it is not open to us. One failure says little: it has to last before
+the cluster is called unavailable, and until then it is looked at more often. What an unhealthy server answered becomes the
+condition's message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+
+from muster.api import Condition
+from muster.api.cluster.v1 import AVAILABLE
+from muster.runtime.clock import Clock
+from muster.runtime.errors import Forbidden, KubeError, NotFound, StatusError, Unreachable
+from muster.runtime.verbs import KubeClient
+
+PATIENCE = 20.0
+"""So long must an API server be failing before the cluster is called unavailable."""
+FAILING_SECONDS = 5.0
+REQUEST_SECONDS = 15.0
+
+HEALTHY = Condition(type=AVAILABLE, status="True", reason="ManagedClusterAvailable", message="Managed cluster is available")
+
+
+class ApiServerHealth:
+    def __init__(self, spoke: KubeClient, clock: Clock, period: float) -> None:
+        self._spoke = spoke
+        self._clock = clock
+        self._period = period
+        self._failing_since: float | None = None
+        self._next = clock.monotonic()
+        self.condition: Condition | None = None
+        """What can be said of the server; None before the first answer, and while a first failure has not lasted."""
+        self.version = ""
+
+    @property
+    def rest(self) -> float:
+        """Seconds until it should be looked at again."""
+        return max(0.0, self._next - self._clock.monotonic())
+
+    async def look(self) -> None:
+        problem = await self._ask()
+        now = self._clock.monotonic()
+        if not problem:
+            self._failing_since = None
+            self.condition = HEALTHY
+            self._next = now + self._period
+            self.version = await self._version() or self.version
+            return
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since >= PATIENCE:
+            reason = "ManagedClusterKubeAPIServerUnavailable"
+            self.condition = Condition(type=AVAILABLE, status="False", reason=reason, message=problem)
+            self._next = now + self._period
+        else:
+            self._next = now + min(FAILING_SECONDS, self._period)
+
+    async def _ask(self) -> str:
+        """Empty when all is well, or what is wrong."""
+        code, answer = 0, ""
+        for path in ("/livez", "/healthz"):
+            try:
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    await self._spoke.raw("GET", path)
+                return ""
+            except (NotFound, Forbidden) as error:
+                code, answer = error.code, error.message
+            except StatusError as error:
+                code, answer = error.code, error.message
+                break
+            except TimeoutError:
+                code, answer = 0, f"no answer within {REQUEST_SECONDS:g} s"
+                break
+            except Unreachable as error:
+                code, answer = 0, error.reason
+                break
+            except KubeError as error:
+                code, answer = 0, str(error)
+                break
+        return f"The kube-apiserver is not ok, status code: {code}, {answer}"
+
+    async def _version(self) -> str:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                answer = orjson.loads(await self._spoke.raw("GET", "/version"))
+        except (KubeError, TimeoutError, orjson.JSONDecodeError):
+            return ""
+        return str(answer.get("gitVersion") or "") if isinstance(answer, dict) else ""

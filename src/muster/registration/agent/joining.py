@@ -1,0 +1,66 @@
+"""How an agent introduces its cluster to the hub: the ManagedCluster it creates, and what it keeps right in it later.
+
+It is made during bootstrap, without looking first: that it exists already is as good, whoever made it. An existing one cannot be
+changed with a bootstrap identity; once registered, the agent adds what is missing in it: ways to reach the cluster, and what its
+driver needs there. Annotations of the command line are for a new ManagedCluster only, others may have changed them since.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Mapping
+
+from muster.api.resource import Document
+from muster.logs import get_logger
+from muster.registration.agent.options import AgentOptions
+from muster.registration.agent.world import AgentWorld
+from muster.registration.drivers.seam import SpokeDriver
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.names import AGENT_ANNOTATIONS
+from muster.runtime.errors import AlreadyExists, Forbidden
+from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.registration.agent")
+
+
+def allowed_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Those that an agent may set."""
+    return {key: value for key, value in annotations.items() if key.startswith(AGENT_ANNOTATIONS)}
+
+
+def new_cluster(name: str, options: AgentOptions, driver: SpokeDriver) -> Document:
+    document: Document = {
+        "apiVersion": MANAGED_CLUSTERS.api_version,
+        "kind": MANAGED_CLUSTERS.kind,
+        "metadata": {"name": name},
+        "spec": {"hubAcceptsClient": False},
+    }
+    if annotations := allowed_annotations(options.cluster_annotations):
+        document["metadata"]["annotations"] = annotations
+    return kept_right(document, options, driver)
+
+
+def kept_right(cluster: Document, options: AgentOptions, driver: SpokeDriver) -> Document:
+    """The ManagedCluster with everything in it that the agent answers for; equal to what was given when nothing is missing."""
+    document = copy.deepcopy(cluster)
+    configs = list((document.get("spec") or {}).get("managedClusterClientConfigs") or ())
+    known = {config.get("url") for config in configs}
+    missing = [url for url in options.external_server_urls if url not in known]
+    if missing:
+        bundle = {"caBundle": base64.b64encode(options.external_ca).decode()} if options.external_ca else {}
+        document.setdefault("spec", {})["managedClusterClientConfigs"] = [*configs, *({"url": url, **bundle} for url in missing)]
+    return driver.decorate(document)
+
+
+async def introduce(hub: KubeClient, world: AgentWorld) -> None:
+    """See to it that the hub knows of this cluster. Raises KubeError."""
+    try:
+        await hub.create(MANAGED_CLUSTERS, new_cluster(world.cluster, world.options, world.driver))
+    except AlreadyExists:
+        log.debug("the hub knows this cluster already", cluster=world.cluster)
+    except Forbidden as error:
+        # An administrator may have made it for us; if not, nothing that follows will be accepted.
+        log.warning("may not create the ManagedCluster; going on", cluster=world.cluster, error=str(error))
+    else:
+        log.info("introduced this cluster to the hub", cluster=world.cluster, hub=hub.server)

@@ -1,0 +1,148 @@
+"""Tells the hub that the cluster lives: renews its lease, in one request each time, for as long as the hub accepts the cluster.
+
+The hub makes the lease and takes a cluster for lost after five times its duration; the agent renews after one to one and a quarter
+of it, drawn anew each time so that a fleet does not knock in step. The version of the last answer is remembered, so that no read
+precedes a renewal; when somebody else has written, the lease is read again. A renewal that fails is tried again sooner than the
+next would be due, and one that the hub missed (`Unknown`) is made up for soon. Without acceptance nothing is asked at all.
+
+Only after such a renewal is the cluster to be called available again: `vouched` tells. Otherwise a hub that sees an expired lease
+and an agent that sees a healthy cluster would write over each other as fast as they can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from muster.api import condition_of, is_true
+from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, ManagedCluster
+from muster.logs import get_logger
+from muster.registration.agent.world import AgentWorld
+from muster.registration.names import DEFAULT_LEASE_SECONDS, LEASE
+from muster.runtime.clock import Backoff, pause, timestamp
+from muster.runtime.errors import Conflict, KubeError, Unauthorized
+from muster.runtime.informer import Informer
+from muster.runtime.resource import LEASES, Object
+from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.registration.agent")
+
+JITTER = 0.25
+REQUEST_SECONDS = 20.0
+
+
+def lease_seconds(cluster: ManagedCluster | None) -> int | None:
+    """How often to renew; None while the hub does not accept the cluster."""
+    if cluster is None or not is_true(cluster.status.conditions, ACCEPTED):
+        return None
+    return cluster.spec.lease_duration_seconds or DEFAULT_LEASE_SECONDS
+
+
+def missed_at(cluster: ManagedCluster | None) -> str:
+    """Since when the hub takes the cluster for lost; empty when it does not."""
+    available = None if cluster is None else condition_of(cluster.status.conditions, AVAILABLE)
+    return available.last_transition_time if available is not None and available.status == "Unknown" else ""
+
+
+class LeaseKeeper:
+    def __init__(
+        self,
+        world: AgentWorld,
+        hub: KubeClient,
+        clusters: Informer[ManagedCluster],
+    ) -> None:
+        self._listener: Callable[[], None] = lambda: None
+        self._answered = ""
+        self._world = world
+        self._hub = hub
+        self._clusters = clusters
+        self._news = asyncio.Event()
+        self._lease: Object | None = None
+        self._backoff = Backoff(1.0, 30.0, random=world.random)
+        self._failing = ""
+        self.heard = world.clock.monotonic()
+        """When the hub last took a renewal, or this began."""
+        self.refused_since: float | None = None
+        """Since when the hub says that it does not know who we are."""
+        clusters.on_change(lambda old, new: self._news.set())
+
+    async def run(self) -> None:
+        while True:
+            seconds = self._seconds
+            if seconds is None:
+                await pause(self._world.clock, self._news, None)
+            else:
+                await self._rest(seconds, await self._renew(seconds))
+
+    def on_answered(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when a renewal follows after the hub had missed one."""
+        self._listener = listener
+
+    def vouched(self, cluster: ManagedCluster) -> bool:
+        """Whether the hub was told of the cluster's life since it last gave it up."""
+        return missed_at(cluster) in ("", self._answered)
+
+    @property
+    def _cluster(self) -> ManagedCluster | None:
+        return self._clusters.cache.named(self._world.cluster)
+
+    @property
+    def _seconds(self) -> int | None:
+        return lease_seconds(self._cluster)
+
+    async def _rest(self, seconds: int, rest: float) -> None:
+        """Until the next renewal is due, or another duration or the end of acceptance makes it a different matter."""
+        clock = self._world.clock
+        due = clock.monotonic() + rest
+        while self._seconds == seconds and clock.monotonic() < due:
+            if missed_at(self._cluster) not in ("", self._answered):
+                # Not at once: a hub whose clock is far from ours gives up on every renewal.
+                due = min(due, self.heard + seconds / 2)
+            await pause(clock, self._news, due - clock.monotonic())
+
+    async def _renew(self, seconds: int) -> float:
+        """One renewal; how long to rest after it."""
+        missed = missed_at(self._cluster)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                lease = self._lease or await self._hub.get(LEASES, LEASE, self._world.cluster)
+                self._lease = _remembered(await self._hub.update(LEASES, _with_time(lease, timestamp(self._world.clock.now()))))
+        except Conflict:
+            self._lease = None
+            return self._backoff.next() / 10
+        except (KubeError, TimeoutError) as error:
+            self._lease = None
+            self._failed(error)
+            return min(self._backoff.next(), float(seconds))
+        self._went_well(missed)
+        return seconds * (1 + JITTER * self._world.random())
+
+    def _failed(self, error: Exception) -> None:
+        now = self._world.clock.monotonic()
+        if not isinstance(error, Unauthorized):
+            self.refused_since = None
+        elif self.refused_since is None:
+            self.refused_since = now
+        if not self._failing:
+            self._failing = str(error) or type(error).__name__
+            log.warning("cannot renew the lease on the hub", cluster=self._world.cluster, error=self._failing)
+
+    def _went_well(self, missed: str) -> None:
+        if self._failing:
+            log.info("renewing the lease on the hub again", cluster=self._world.cluster)
+        self._failing = ""
+        self._backoff.reset()
+        self.heard = self._world.clock.monotonic()
+        self.refused_since = None
+        if missed:
+            self._answered = missed
+            self._listener()
+
+
+def _with_time(lease: Object, moment: str) -> Object:
+    return {**lease, "spec": {**(lease.get("spec") or {}), "renewTime": moment}}
+
+
+def _remembered(lease: Object) -> Object:
+    """What the next renewal needs; who manages which field is the server's to know."""
+    return {**lease, "metadata": {key: value for key, value in lease["metadata"].items() if key != "managedFields"}}
