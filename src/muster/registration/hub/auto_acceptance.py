@@ -1,0 +1,102 @@
+"""Accepts clusters without an administrator, where one of the drivers vouches for them and none objects.
+
+Off unless the hub is started with auto approval. A driver votes ALLOW only on proof, such as a request for credentials from an
+identity on its list; whoever leaves such proof away is merely not voted for, and a ManagedCluster that an administrator prepared
+stays as it is. Votes are taken when the ManagedCluster changes and when a driver says that its proof has changed, in whichever
+order the two arrive.
+
+This happens once in a ManagedCluster's life. The annotation records when, and a cluster that was ever let in, by whomever, has
+a finalizer and a condition to show for it: so a later denial by an administrator stays. Acceptance is written against the very
+version that was voted on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+
+from muster.api import condition_of
+from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
+from muster.kube.duration import format_time
+from muster.logs import get_logger
+from muster.registration.drivers.seam import Vote
+from muster.registration.hub.cluster_writes import patch_cluster
+from muster.registration.hub.rbac import name_problem
+from muster.registration.hub.world import HubWorld
+from muster.registration.names import AUTO_ACCEPTED, RESOURCE_CLEANUP
+from muster.runtime.controller import Controller
+from muster.runtime.latest import Latest
+from muster.runtime.resource import Key
+
+log = get_logger("muster.registration.auto_acceptance")
+
+
+class AutoAcceptance:
+    def __init__(self, world: HubWorld) -> None:
+        self._world = world
+        self._on = world.options.auto_approval
+        self._controller: Controller[str] = Controller(
+            "auto-acceptance",
+            self.reconcile,
+            workers=world.options.workers,
+            metrics=world.metrics,
+            clock=world.clock,
+            random=world.random,
+        )
+        self._clusters = Latest(world.clusters, clock=world.clock)
+        if self._on:
+            self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name] if undecided(cluster) else [])
+
+    async def run(self) -> None:
+        if self._on:
+            await self._controller.run()
+        else:
+            await asyncio.Event().wait()
+
+    def reconsider(self, cluster: str) -> None:
+        """A driver may vote differently now."""
+        if self._on:
+            self._controller.enqueue(cluster)
+
+    async def reconcile(self, name: str) -> None:
+        cluster = self._clusters.get(Key("", name))
+        if cluster is None or not undecided(cluster) or name_problem(name, self._world.options.namespace):
+            return
+        votes = {driver_name: driver.vote(cluster) for driver_name, driver in self._world.drivers.items()}
+        if not elected(votes.values()):
+            return
+        answer = await patch_cluster(self._world.client, cluster, self._accepted(cluster))
+        if answer is not None:
+            self._clusters.wrote(answer)
+        vouching = ", ".join(sorted(driver for driver, vote in votes.items() if vote is Vote.ALLOW))
+        log.info("cluster accepted automatically", cluster=name, driver=vouching)
+        note = f"managed cluster {name} is accepted automatically: vouched for by driver {vouching}"
+        self._world.events.event(cluster.document(), "Normal", "ManagedClusterAutoApproved", note)
+
+    def _accepted(self, cluster: ManagedCluster) -> ManagedCluster:
+        annotations = {**cluster.metadata.annotations, AUTO_ACCEPTED: format_time(self._world.clock.now())}
+        return msgspec.structs.replace(
+            cluster,
+            metadata=msgspec.structs.replace(cluster.metadata, annotations=annotations),
+            spec=msgspec.structs.replace(cluster.spec, hub_accepts_client=True),
+        )
+
+
+def undecided(cluster: ManagedCluster) -> bool:
+    """Whether nobody, person or hub, has ever let this cluster in."""
+    metadata = cluster.metadata
+    return not (
+        cluster.spec.hub_accepts_client
+        or metadata.deletion_timestamp
+        or AUTO_ACCEPTED in metadata.annotations
+        or RESOURCE_CLEANUP in metadata.finalizers
+        or condition_of(cluster.status.conditions, ACCEPTED)
+    )
+
+
+def elected(votes: Iterable[Vote]) -> bool:
+    """One vouches, none objects; silence is no consent."""
+    cast = set(votes)
+    return Vote.ALLOW in cast and Vote.DENY not in cast

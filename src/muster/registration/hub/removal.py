@@ -1,0 +1,86 @@
+"""Removes ManagedClusters that were put out long ago, so that clusters which left do not pile up on the hub.
+
+Off by default. With `remove_denied_after`, a ManagedCluster whose condition HubAcceptedManagedCluster has been False with reason
+`HubClusterAdminDenied` for that many seconds is deleted: by an administrator's denial, or by the cluster's own when it unjoined.
+Only clusters that were accepted once have that reason. One that waits for its first acceptance, one that failed to be accepted,
+and one that is wanted again are never touched. The deletion is an ordinary one, with all its cleaning up, announced by an event,
+and it counts only for the version that was looked at: who accepts the cluster again in the same moment wins.
+
+Nothing is polled: each denied cluster is looked at again at its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Final
+
+from muster.api import condition_of
+from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
+from muster.kube.duration import parse_time
+from muster.logs import get_logger
+from muster.registration.hub.acceptance import DENIED
+from muster.registration.hub.world import HubWorld
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.controller import Controller
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import Key
+
+log = get_logger("muster.registration.removal")
+
+LONGEST_NAP: Final = 86_400.0
+"""A wall clock may be set: whoever is due later is looked at once a day all the same."""
+
+
+class Removal:
+    def __init__(self, world: HubWorld) -> None:
+        self._world = world
+        after = world.options.remove_denied_after
+        self._after = None if after is None else timedelta(seconds=after)
+        self._controller: Controller[str] = Controller(
+            "removal", self.reconcile, workers=2, metrics=world.metrics, clock=world.clock, random=world.random
+        )
+        if self._after is not None:
+            self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name] if denied_at(cluster) else [])
+
+    async def run(self) -> None:
+        if self._after is None:
+            await asyncio.Event().wait()
+        else:
+            await self._controller.run()
+
+    async def reconcile(self, name: str) -> float | None:
+        cluster = self._world.clusters.cache.get(Key("", name))
+        since = None if cluster is None else denied_at(cluster)
+        if cluster is None or since is None or self._after is None:
+            return None
+        left = (since + self._after - self._world.clock.now()).total_seconds()
+        if left > 0:
+            return min(left, LONGEST_NAP)
+        await self._remove(cluster, since)
+        return None
+
+    async def _remove(self, cluster: ManagedCluster, since: datetime) -> None:
+        metadata = cluster.metadata
+        note = f"managed cluster {metadata.name} is deleted: denied since {since:%Y-%m-%dT%H:%M:%SZ}, longer than {self._after}"
+        self._world.events.event(cluster.document(), "Normal", "ManagedClusterRemoved", note)
+        try:
+            await self._world.client.delete(
+                MANAGED_CLUSTERS, metadata.name, uid=metadata.uid, resource_version=metadata.resource_version
+            )
+        except NotFound:
+            return
+        log.info("denied cluster deleted", cluster=metadata.name, denied_since=since.isoformat())
+
+
+def denied_at(cluster: ManagedCluster) -> datetime | None:
+    """When a cluster that had been accepted was denied; None for any other, and where that time cannot be read."""
+    condition = condition_of(cluster.status.conditions, ACCEPTED)
+    if condition is None or condition.status != "False" or condition.reason != DENIED:
+        return None
+    if cluster.spec.hub_accepts_client or cluster.metadata.deletion_timestamp:
+        return None
+    try:
+        return parse_time(condition.last_transition_time)
+    except ValueError:
+        return None
