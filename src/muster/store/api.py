@@ -167,8 +167,11 @@ class Store(Protocol):
         from_revision: int | None,
         listener: Listener,
         on_lost: Lost | None = None,
+        place: str | None = None,
     ) -> Subscription:
         """Deliver events of one cluster (None: all) and resource (None: all) after `from_revision` (None: from now on).
+        With a `place`, only those of that key, or of all keys in that namespace if it ends in a slash: whoever wants little is
+        not asked about everything, so that thousands may watch one object each.
         Retained past events are delivered synchronously, before this returns; raises Compacted if they are gone.
         `on_lost` is told if the store itself has to end the subscription."""
 

@@ -136,7 +136,7 @@ class ResidentStore:
     def list_at(
         self, cluster: str, resource: str, revision: int, prefix: str = "", start: str = "", limit: int = 0
     ) -> Sequence[Entry]:
-        self._require_history((cluster, resource), revision)
+        self._require_history((cluster, resource, None), revision)
         bucket = self._readable(cluster, resource)
         return bucket.list_at(revision, prefix, start, limit) if bucket is not None else []
 
@@ -169,13 +169,16 @@ class ResidentStore:
         from_revision: int | None,
         listener: Listener,
         on_lost: Lost | None = None,
+        place: str | None = None,
     ) -> Watch:
-        scope = (cluster, resource)
+        scope = (cluster, resource, place)
         missed: Sequence[Event] = ()
         if from_revision is not None and from_revision < self._revision:
             self._require_history(scope, from_revision)
             parts = [found for bucket in self._in_scope(scope) if (found := bucket.since(from_revision))]
             missed = parts[0] if len(parts) == 1 else [*heapq.merge(*parts, key=_revision_of)]
+            if place is not None:
+                missed = [event for event in missed if _is_in(event.entry.key, place)]
         watch = Watch(self._watches, scope, from_revision or 0, listener, on_lost)
         if missed:
             watch.deliver(missed)
@@ -183,7 +186,7 @@ class ResidentStore:
         return watch
 
     def _in_scope(self, scope: Scope) -> Iterable[Bucket]:
-        cluster, resource = scope
+        cluster, resource, _ = scope
         if cluster is None:
             clusters: Iterable[Cluster] = self._clusters.values()
         else:
@@ -233,9 +236,7 @@ class ResidentStore:
             return
         batches: dict[Scope, list[Event]] = {}
         for event in events:
-            cluster, resource = event.cluster, event.resource
-            scopes: tuple[Scope, ...] = ((cluster, resource), (cluster, None), (None, resource), (None, None))
-            for scope in scopes:
+            for scope in _scopes_of(event):
                 if scope in watches:
                     batches.setdefault(scope, []).append(event)
         for scope, batch in batches.items():
@@ -369,6 +370,20 @@ class ResidentStore:
 
 def _revision_of(event: Event) -> int:
     return event.entry.revision
+
+
+def _scopes_of(event: Event) -> tuple[Scope, ...]:
+    """Everything that a watch who wants this event may have asked for."""
+    cluster, resource, key = event.cluster, event.resource, event.entry.key
+    namespace, slash, _ = key.rpartition("/")
+    named: tuple[Scope, ...] = ((cluster, resource, None), (cluster, resource, key))
+    if slash:
+        named = (*named, (cluster, resource, namespace + slash))
+    return (*named, (cluster, None, None), (None, resource, None), (None, None, None))
+
+
+def _is_in(key: str, place: str) -> bool:
+    return key.startswith(place) if place.endswith("/") else key == place
 
 
 def _cost(event: Event) -> int:

@@ -13,8 +13,8 @@ from muster.store.api import Event, Listener, Lost
 
 logger = logging.getLogger(__name__)
 
-Scope = tuple[str | None, str | None]
-"""Cluster and resource; None stands for all."""
+Scope = tuple[str | None, str | None, str | None]
+"""Cluster, resource and place: one key, or all keys below a namespace ("name/"). None stands for all."""
 
 
 class Watch:

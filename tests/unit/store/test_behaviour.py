@@ -370,3 +370,34 @@ async def test_a_dropped_cluster_is_gone_and_its_watchers_are_told(medium: Mediu
     assert after.revision > before.revision + 2
     assert [event[4] for event in all_pods.seen] == ["4"]
     await store.drop_cluster("unknown")
+
+
+async def test_a_subscription_to_one_key_hears_of_no_other(medium: Medium) -> None:
+    store = await medium.open()
+    store.add_cluster("c")
+    before = await create(store, "ns/a", "1")
+    await create(store, "ns/ab", "1")
+    heard: list[str] = []
+    store.subscribe("c", PODS, before.revision - 1, lambda events: heard.extend(event.entry.key for event in events), place="ns/a")
+    assert heard == ["ns/a"]
+    for key in ("ns/ab", "other/a", "a"):
+        await put(store, key, "2")
+    await put(store, "ns/a", "2")
+    assert heard == ["ns/a", "ns/a"]
+
+
+async def test_a_subscription_to_a_namespace_hears_of_what_is_in_it(medium: Medium) -> None:
+    store = await medium.open()
+    store.add_cluster("c")
+    before = await create(store, "ns/a", "1")
+    await create(store, "nsx/a", "1")
+    heard: list[str] = []
+    subscription = store.subscribe(
+        "c", PODS, before.revision - 1, lambda events: heard.extend(event.entry.key for event in events), place="ns/"
+    )
+    for key in ("ns/b", "nsx/b", "b"):
+        await create(store, key, "1")
+    assert heard == ["ns/a", "ns/b"]
+    subscription.close()
+    await create(store, "ns/c", "1")
+    assert heard == ["ns/a", "ns/b"]

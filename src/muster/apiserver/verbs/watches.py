@@ -99,8 +99,16 @@ class _Watch:
             if pump is not None:
                 pump.cancel()
 
-    def _subscribe(self, resource: str, revision: int | None, listener: Listener) -> None:
-        self._subscriptions.append(self._cluster.store.subscribe(self._cluster.name, resource, revision, listener, self._on_lost))
+    def _subscribe(self, resource: str, revision: int | None, listener: Listener, place: str | None = None) -> None:
+        store, cluster = self._cluster.store, self._cluster.name
+        self._subscriptions.append(store.subscribe(cluster, resource, revision, listener, self._on_lost, place))
+
+    def _place(self) -> str | None:
+        """The one key or namespace that can matter, so that the store leaves this watch alone with everything else."""
+        name = self._wanted.exact_name
+        if name and (self._prefix or not self._resource.namespaced):
+            return self._prefix + name
+        return self._prefix or None
 
     async def _begin(self) -> None:
         """Send the initial state if asked for, and subscribe to all that follows, with nothing in between."""
@@ -113,11 +121,11 @@ class _Watch:
             self._subscribe(_DEFINITIONS, None, self._on_definitions)
         if not initial:
             self._start = revision or store.revision
-            self._subscribe(self._resource.storage, self._start, self._on_events)
+            self._subscribe(self._resource.storage, self._start, self._on_events, self._place())
             return
         snapshot = store.list(self._cluster.name, self._resource.storage, self._prefix)
         self._start = store.revision
-        self._subscribe(self._resource.storage, None, self._hold_back)
+        self._subscribe(self._resource.storage, None, self._hold_back, self._place())
         entries = [entry for entry in snapshot if self._wanted.matches(entry)]
         values = [present(self._resource, entry) for entry in entries]
         if None in values:
