@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
@@ -88,12 +89,11 @@ class KeyPair:
     def matches(self) -> bool:
         """Whether both can be read and the (first) certificate is for this key."""
         try:
-            certificate = x509.load_pem_x509_certificate(self.certificate)
-            key = serialization.load_pem_private_key(self.key, None)
-        except (ValueError, TypeError):
+            certified = x509.load_pem_x509_certificate(self.certificate).public_key()
+            return certified == serialization.load_pem_private_key(self.key, None).public_key()
+        except (ValueError, TypeError, UnsupportedAlgorithm):
             # TypeError: the key is encrypted.
             return False
-        return certificate.public_key() == key.public_key()
 
 
 class CertificateAuthority:

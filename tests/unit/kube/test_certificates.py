@@ -25,6 +25,8 @@ from muster.kube.certificates import (
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 LONG = "system:open-cluster-management:a-cluster-with-quite-a-long-name:5c5b3a5e-7d8f-4f6a-9c39-2a9a44f6ad11"
 
+KEY_OF_NO_KNOWN_KIND = b"-----BEGIN PRIVATE KEY-----\nMA4CAQAwBQYDKgMEBAIFAA==\n-----END PRIVATE KEY-----\n"
+
 
 @pytest.fixture
 def authority() -> CertificateAuthority:
@@ -89,6 +91,10 @@ def test_a_pair_matches_only_its_own_key(authority: CertificateAuthority) -> Non
     assert not KeyPair(pair.certificate, key_pem(generate_key())).matches()
     assert not KeyPair(b"no certificate", pair.key).matches()
     assert not KeyPair(pair.certificate, b"no key").matches()
+    assert not KeyPair(pair.certificate, KEY_OF_NO_KNOWN_KIND).matches()
+    locked = serialization.BestAvailableEncryption(b"secret")
+    encrypted = load_key(pair.key).private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+    assert not KeyPair(pair.certificate, encrypted).matches()
 
 
 def test_a_pairs_key_is_not_shown(authority: CertificateAuthority) -> None:
