@@ -9,17 +9,26 @@ what to do. Who may run at all (leader election) and webhooks are the caller's b
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 import random as chance
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 from muster.logs import get_logger
 from muster.registration import drivers
 from muster.registration.drivers.seam import HubContext, HubDriver
+from muster.registration.hub.acceptance import Acceptance
+from muster.registration.hub.addon_health import AddonHealth
+from muster.registration.hub.auto_acceptance import AutoAcceptance
+from muster.registration.hub.clock_check import ClockCheck
+from muster.registration.hub.cluster_sets import ClusterSets
+from muster.registration.hub.collection import Collection
+from muster.registration.hub.leases import Leases
+from muster.registration.hub.managed_namespaces import ManagedNamespaces
 from muster.registration.hub.options import HubOptions
+from muster.registration.hub.removal import Removal
+from muster.registration.hub.set_bindings import SetBindings
+from muster.registration.hub.taints import Taints
 from muster.registration.hub.world import HubWorld
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.events import EventRecorder
@@ -33,33 +42,6 @@ REPORTER = "registration-controller"
 """Who the hub's events are from."""
 
 
-MODULES = (
-    "acceptance",
-    "auto_acceptance",
-    "collection",
-    "removal",
-    "leases",
-    "clock_check",
-    "taints",
-    "addon_health",
-    "cluster_sets",
-    "set_bindings",
-    "managed_namespaces",
-)
-
-
-def _controllers_in(name: str) -> list[Any]:
-    """Until all of them are written, those are run that are there."""
-    if importlib.util.find_spec(f"muster.registration.hub.{name}") is None:
-        return []
-    module = importlib.import_module(f"muster.registration.hub.{name}")
-    return [
-        value
-        for value in vars(module).values()
-        if getattr(value, "__module__", "") == module.__name__ and hasattr(value, "reconcile")
-    ]
-
-
 class HubFailed(Exception):
     """A part of the hub ended though nobody asked it to."""
 
@@ -67,6 +49,21 @@ class HubFailed(Exception):
         super().__init__(f"{part} ended: {type(error).__name__}: {error}" if error else f"{part} ended by itself")
         self.part = part
         self.error = error
+
+
+CONTROLLERS: Final[tuple[Callable[[HubWorld], HubController], ...]] = (
+    Acceptance,
+    Collection,
+    Removal,
+    Leases,
+    ClockCheck,
+    Taints,
+    AddonHealth,
+    ClusterSets,
+    SetBindings,
+    ManagedNamespaces,
+)
+"""Beside `AutoAcceptance`, which drivers call."""
 
 
 class HubController(Protocol):
@@ -112,11 +109,10 @@ class Hub:
         return drivers.find(name).hub(context)
 
     def _make_controllers(self) -> list[HubController]:
-        made: list[HubController] = []
-        for name in MODULES:
-            made += [part(self.world) for part in _controllers_in(name)]
-        self._listeners += [made_.reconsider for made_ in made if hasattr(made_, "reconsider")]
-        return made
+        auto_acceptance = AutoAcceptance(self.world)
+        self._listeners.append(auto_acceptance.reconsider)
+        others = (make(self.world) for make in CONTROLLERS)
+        return [auto_acceptance, *others]
 
     def _reconsider(self, cluster: str) -> None:
         for listener in self._listeners:
