@@ -124,7 +124,7 @@ class Fleet:
     spoke: Cluster
     directory: Path
     name: str = "cluster1"
-    _servers: list[Server] = field(default_factory=list)
+    servers: list[Server] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -134,12 +134,15 @@ class Fleet:
     @contextlib.contextmanager
     def running(self) -> Iterator["Fleet"]:
         try:
-            self._start_hub()
-            self._start_registration_agent()
+            self.start_hub()
+            self.start_registration_agent()
             yield self
         finally:
-            for server in reversed(self._servers):
-                server.stop(timeout=5)
+            self.stop()
+
+    def stop(self) -> None:
+        for server in reversed(self.servers):
+            server.stop(timeout=5)
 
     def _run(self, name: str, *arguments: str | Path) -> None:
         (port,) = free_ports(1)
@@ -148,9 +151,9 @@ class Fleet:
         log = self.directory / f"{name}.log"
         server = Server(name, [program, *arguments, *common], log, {"POD_NAME": name, "KUBECONFIG": ""})
         server.start()
-        self._servers.append(server)
+        self.servers.append(server)
 
-    def _start_hub(self) -> None:
+    def start_hub(self) -> None:
         install(self.hub_admin, "hub", HUB_NAMESPACE)
         install_bootstrap(self.hub_admin)
         kubeconfig = service_account_kubeconfig(
@@ -158,7 +161,7 @@ class Fleet:
         )
         self._run("registration-controller", "controller", f"--kubeconfig={kubeconfig}", f"--namespace={HUB_NAMESPACE}")
 
-    def _start_registration_agent(self) -> None:
+    def start_registration_agent(self) -> None:
         install(self.spoke_admin, "agent", AGENT_NAMESPACE)
         own = service_account_kubeconfig(
             self.spoke,
@@ -209,13 +212,13 @@ class Fleet:
     def accept(self) -> None:
         wait_until(lambda: self.hub_admin.get(f"{MANAGED_CLUSTERS}/{self.name}").status == 200, "the ManagedCluster")
         self.hub_admin.patch(f"{MANAGED_CLUSTERS}/{self.name}", {"spec": {"hubAcceptsClient": True}}).expect(200)
-        wait_until(lambda: bool(self._requests()), "the agent's certificate request")
-        for request in self._requests():
+        wait_until(lambda: bool(self.requests()), "the agent's certificate request")
+        for request in self.requests():
             approved = {"type": "Approved", "status": "True", "reason": "Test", "message": "accepted by the test"}
             request.setdefault("status", {})["conditions"] = [approved]
             self.hub_admin.put(f"{CSRS}/{request['metadata']['name']}/approval", request).expect(200)
 
-    def _requests(self) -> list[dict[str, Any]]:
+    def requests(self) -> list[dict[str, Any]]:
         label = f"open-cluster-management.io/cluster-name={self.name}"
         items = self.hub_admin.get(CSRS, query={"labelSelector": label}).expect(200)["items"]
         return [{**item, "kind": "CertificateSigningRequest", "apiVersion": "certificates.k8s.io/v1"} for item in items]
@@ -228,4 +231,4 @@ class Fleet:
         return None
 
     def log(self) -> str:
-        return "\n".join(f"--- {server.name}\n{tail(server.log, 25)}" for server in self._servers)
+        return "\n".join(f"--- {server.name}\n{tail(server.log, 25)}" for server in self.servers)

@@ -1,0 +1,99 @@
+"""One hub, a second hub and one managed cluster for all tests of registration, on planes of their own.
+
+Of their own, because a hub's webhooks would meddle with the objects of other tests. Cluster names are given once, so tests do not
+meet. The first hub approves and accepts by itself whoever is introduced by the bootstrap service account and waits for a person in
+all other cases; the second hub also removes denied clusters after a moment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.support.administrator import AVAILABLE, TRUSTED
+from tests.support.planes import ControlPlane, EmbeddedPlane, KubeOptions, KubePlane
+from tests.support.processes import tail
+from tests.support.registration import Agent, Hub, Spoke
+
+AUTO = ("--feature-gates=ManagedClusterAutoApproval=true", f"--auto-approved-csr-users={TRUSTED}")
+REMOVED_AFTER = 2
+
+
+@dataclass
+class Fleet:
+    hub: Hub
+    spoke: Spoke
+    directory: Path
+    agents: list[Agent] = field(default_factory=list)
+
+    def agent(self, name: str, bootstrap: str = "", *, hub: Hub | None = None, flags: Sequence[str] = ()) -> Agent:
+        """A running agent, introduced by the trusted account unless told otherwise."""
+        hub = hub or self.hub
+        agent = Agent(self.spoke, hub, name, bootstrap or hub.trusted_kubeconfig(), flags)
+        self.agents.append(agent)
+        return agent.start()
+
+    def joined(self, name: str, *, lease: int = 60, hub: Hub | None = None, flags: Sequence[str] = ()) -> Agent:
+        """An agent whose cluster is available."""
+        agent = self.agent(name, hub=hub, flags=flags)
+        agent.hub.wait_condition(name, AVAILABLE)
+        if lease != 60:
+            agent.hub.patch(name, {"spec": {"leaseDurationSeconds": lease}}).expect(200)
+            agent.hub.wait_renewed(name)
+        return agent
+
+    def stop_agents(self) -> None:
+        for agent in self.agents:
+            agent.stop()
+        self.agents.clear()
+
+
+@pytest.fixture(scope="session")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    directory = tmp_path_factory.mktemp("registration")
+    ground: ControlPlane
+    if os.environ.get("MUSTER_E2E") == "kube":
+        ground = KubePlane(directory, KubeOptions(fsync=False))
+    else:
+        ground = EmbeddedPlane(directory, ("hub2", "spoke"))
+    ground.start()
+    yield ground
+    ground.stop(kill=True)
+
+
+@pytest.fixture(scope="session")
+def whole_fleet(ground: ControlPlane) -> Iterator[Fleet]:
+    hub = Hub(ground.cluster, ground.directory / "first", AUTO)
+    hub.install()
+    hub.start()
+    yield Fleet(hub, Spoke(ground.extra("spoke"), ground.directory / "agents"), ground.directory)
+    hub.stop()
+
+
+@pytest.fixture
+def fleet(whole_fleet: Fleet) -> Iterator[Fleet]:
+    yield whole_fleet
+    whole_fleet.stop_agents()
+
+
+@pytest.fixture(scope="session")
+def second_hub(ground: ControlPlane) -> Iterator[Hub]:
+    hub = Hub(ground.extra("hub2"), ground.directory / "second", (*AUTO, f"--remove-denied-after={REMOVED_AFTER}s"))
+    hub.install()
+    hub.start()
+    yield hub
+    hub.stop()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    fleet = getattr(item, "funcargs", {}).get("whole_fleet")
+    if report.failed and isinstance(fleet, Fleet):
+        for process in (fleet.hub.process, *(agent.process for agent in fleet.agents)):
+            report.sections.append((process.name, tail(process.log, 15)))

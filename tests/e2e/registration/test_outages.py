@@ -1,0 +1,133 @@
+"""Hubs that go away, come back elsewhere or under another authority, and introductions that run out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.e2e.registration.conftest import Fleet
+from tests.support.administrator import AVAILABLE, Administrator
+from tests.support.link import Link
+from tests.support.registration import Agent, Hub
+
+
+@pytest.fixture
+def link(fleet: Fleet) -> Iterator[Link]:
+    parts = urlsplit(fleet.hub.cluster.url)
+    link = Link(str(parts.hostname), int(parts.port or 443))
+    yield link
+    link.close()
+
+
+def through(link: Link, hub: Administrator) -> str:
+    """The hub's URL by way of the link."""
+    return f"https://127.0.0.1:{link.port}{urlsplit(hub.cluster.url).path}"
+
+
+def test_a_hub_that_was_away_for_ten_lease_periods_gets_its_cluster_back(fleet: Fleet, link: Link) -> None:
+    hub = fleet.hub
+    agent = fleet.agent("patient", hub.trusted_kubeconfig(through(link, hub)))
+    hub.wait_available("patient")
+    hub.patch("patient", {"spec": {"leaseDurationSeconds": 1}}).expect(200)
+    hub.wait_renewed("patient", times=2)
+    before = agent.secret
+
+    link.cut()
+
+    hub.wait_condition("patient", AVAILABLE, "Unknown", "ManagedClusterLeaseUpdateStopped")
+    unreachable = hub.wait(lambda: taints(hub, "patient"), "the taint of an unreachable cluster")
+    assert unreachable == ["cluster.open-cluster-management.io/unreachable"]
+    since = hub.renewed("patient")
+    hub.wait(lambda: seconds_since(since) > 10, "ten lease periods to pass")
+    assert hub.renewed("patient") == since
+    assert agent.process.running
+
+    link.mend()
+
+    hub.wait_condition("patient", AVAILABLE)
+    hub.wait_renewed("patient", times=2)
+    hub.wait(lambda: not taints(hub, "patient"), "the taint to go")
+    assert agent.secret == before
+    assert len(hub.requests("patient")) == 1
+
+
+def taints(hub: Administrator, name: str) -> list[str]:
+    return [taint["key"] for taint in (hub.find(name) or {}).get("spec", {}).get("taints") or ()]
+
+
+def seconds_since(moment: str) -> float:
+    from datetime import UTC, datetime
+
+    return (datetime.now(UTC) - datetime.fromisoformat(moment.replace("Z", "+00:00"))).total_seconds()
+
+
+def test_an_expired_introduction_is_replaced_without_touching_the_agent(fleet: Fleet) -> None:
+    hub = fleet.hub
+    agent = fleet.agent("late", hub.token_kubeconfig(expires_in=-60))
+    hub.wait(lambda: "nauthorized" in agent.process.log.read_text(), "the agent to say that it is not let in")
+    assert hub.find("late") is None
+    assert agent.process.running
+
+    agent.introduce(hub.trusted_kubeconfig())
+
+    hub.wait_available("late")
+
+
+def test_a_hub_under_a_new_address_is_followed(fleet: Fleet, link: Link) -> None:
+    """The hub secret then names the new address; the hub itself is the same, and so is the cluster."""
+    hub = fleet.hub
+    agent = fleet.joined("mover", lease=1)
+    assert str(link.port).encode() not in agent.secret["kubeconfig"]
+
+    agent.introduce(hub.trusted_kubeconfig(through(link, hub)))
+
+    hub.wait(lambda: str(link.port).encode() in agent.secret["kubeconfig"], "the hub kubeconfig to name the new address", 60)
+    assert link.connections > 0
+    hub.wait_renewed("mover", times=2)
+    hub.wait_condition("mover", AVAILABLE)
+
+
+def test_an_agent_goes_to_the_second_hub_when_the_first_denies_it(fleet: Fleet, second_hub: Hub, tmp_path: Path) -> None:
+    files = [tmp_path / "first.kubeconfig", tmp_path / "second.kubeconfig"]
+    for file, hub in zip(files, (fleet.hub, second_hub), strict=True):
+        file.write_text(hub.trusted_kubeconfig())
+    flags = [f"--bootstrap-kubeconfigs={file}" for file in files]
+    agent = fleet.agent("wanderer", flags=["--feature-gates=MultipleHubs=true", *flags])
+    fleet.hub.wait_available("wanderer")
+    assert second_hub.find("wanderer") is None
+
+    fleet.hub.deny("wanderer")
+
+    second_hub.servers.append(agent.process)
+    second_hub.wait_available("wanderer", timeout=60)
+    assert second_hub.cluster.url.encode() in agent.secret["kubeconfig"]
+
+
+def test_an_agent_goes_to_the_second_hub_when_the_first_is_lost(fleet: Fleet, second_hub: Hub, link: Link, tmp_path: Path) -> None:
+    files = [tmp_path / "first.kubeconfig", tmp_path / "second.kubeconfig"]
+    files[0].write_text(fleet.hub.trusted_kubeconfig(through(link, fleet.hub)))
+    files[1].write_text(second_hub.trusted_kubeconfig())
+    flags = [*(f"--bootstrap-kubeconfigs={file}" for file in files), "--hub-connection-timeout-seconds=3"]
+    agent: Agent = fleet.agent("refugee", flags=["--feature-gates=MultipleHubs=true", *flags])
+    fleet.hub.wait_available("refugee")
+    fleet.hub.patch("refugee", {"spec": {"leaseDurationSeconds": 1}}).expect(200)
+    fleet.hub.wait_renewed("refugee")
+
+    link.cut()
+
+    second_hub.servers.append(agent.process)
+    second_hub.wait_available("refugee", timeout=60)
+
+
+def test_a_denied_cluster_is_removed_when_its_time_is_up(fleet: Fleet, second_hub: Hub) -> None:
+    fleet.joined("forgotten", hub=second_hub)
+    second_hub.deny("forgotten")
+    second_hub.wait_condition("forgotten", "HubAcceptedManagedCluster", "False")
+    assert second_hub.find("forgotten") is not None
+
+    second_hub.wait_gone("forgotten")
+
+    assert second_hub.admin.get("/api/v1/namespaces/forgotten").status == 200

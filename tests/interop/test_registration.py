@@ -1,0 +1,158 @@
+"""Upstream's Go registration agent with our hub, and our agent with upstream's Go hub: each takes the other for one of its own.
+
+Both pairs run on one embedded control plane, each program as its own service account with the rights that its own side's manifests
+give it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.interop.ocm import AGENT_NAMESPACE, Fleet
+from tests.support.administrator import ACCEPTED, AVAILABLE, MANAGED_CLUSTERS, RBAC, Administrator, managed_cluster, read_secret
+from tests.support.planes import EmbeddedPlane
+from tests.support.registration import Agent, Hub, Spoke
+
+SECRET = f"/api/v1/namespaces/{AGENT_NAMESPACE}/secrets/hub-kubeconfig-secret"
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPlane]:
+    ground = EmbeddedPlane(tmp_path_factory.mktemp("registration"), ("go-hub", "go-spoke", "spoke"))
+    ground.start()
+    yield ground
+    ground.stop(kill=True)
+
+
+@pytest.fixture(scope="module")
+def our_hub(ground: EmbeddedPlane) -> Iterator[Hub]:
+    hub = Hub(ground.cluster, ground.directory / "our-hub")
+    hub.install()
+    hub.start()
+    yield hub
+    hub.stop()
+
+
+@pytest.fixture(scope="module")
+def go_agent(ground: EmbeddedPlane, our_hub: Hub) -> Iterator[Fleet]:
+    """Upstream's agent of cluster `gopher`."""
+    fleet = Fleet(ground.cluster, ground.extra("go-spoke"), ground.directory / "go-agent", "gopher")
+    fleet.start_registration_agent()
+    our_hub.servers += fleet.servers
+    yield fleet
+    fleet.stop()
+
+
+@pytest.fixture(scope="module")
+def go_hub(ground: EmbeddedPlane) -> Iterator[Administrator]:
+    """Upstream's hub, on a cluster of its own."""
+    cluster = ground.extra("go-hub")
+    fleet = Fleet(cluster, cluster, ground.directory / "go-hub")
+    fleet.start_hub()
+    administrator = Administrator(cluster)
+    administrator.servers += fleet.servers
+    yield administrator
+    fleet.stop()
+
+
+@pytest.fixture(scope="module")
+def our_agent(ground: EmbeddedPlane, go_hub: Administrator) -> Iterator[Agent]:
+    """Our agent of cluster `python`."""
+    spoke = Spoke(ground.extra("spoke"), ground.directory / "our-agent")
+    agent = Agent(spoke, go_hub, "python", go_hub.trusted_kubeconfig()).start()
+    yield agent
+    agent.stop()
+
+
+@pytest.mark.timeout(180)
+def test_upstreams_agent_registers_with_our_hub(our_hub: Hub, go_agent: Fleet) -> None:
+    our_hub.approve("gopher")
+    our_hub.accept("gopher", lease=2)
+    our_hub.wait_available("gopher", timeout=90)
+    our_hub.wait_renewed("gopher", times=2)
+    assert len(our_hub.requests("gopher")) == 1
+
+
+@pytest.mark.timeout(180)
+def test_upstreams_agent_renews_its_certificate_with_our_hub(our_hub: Hub, go_agent: Fleet) -> None:
+    """It is made to believe that its certificate ages by a copy with other dates; the hub is only ever shown the real one."""
+    our_hub.wait_available("gopher", timeout=90)
+    before = len(our_hub.requests("gopher"))
+    stored = read_secret(go_agent.spoke_admin, AGENT_NAMESPACE, "hub-kubeconfig-secret")
+    old = aged(stored["tls.crt"], stored["tls.key"])
+
+    go_agent.spoke_admin.patch(SECRET, {"data": {"tls.crt": base64.b64encode(old).decode()}}).expect(200)
+
+    our_hub.wait(lambda: len(our_hub.requests("gopher")) > before, "a request for the next certificate", 60)
+    our_hub.wait(lambda: certificate(go_agent) not in (old, stored["tls.crt"]), "the new certificate to be stored", 60)
+    our_hub.wait_condition("gopher", "ClusterCertificateRotated", timeout=60)
+    assert our_hub.requests("gopher")[-1]["spec"]["username"].startswith("system:open-cluster-management:gopher:")
+    our_hub.wait_renewed("gopher", times=2)
+
+
+@pytest.mark.timeout(180)
+def test_our_hub_denies_and_takes_back_upstreams_agent(our_hub: Hub, go_agent: Fleet) -> None:
+    our_hub.wait_available("gopher", timeout=90)
+    before = certificate(go_agent)
+
+    our_hub.deny("gopher")
+    our_hub.wait_condition("gopher", ACCEPTED, "False", "HubClusterAdminDenied")
+    our_hub.wait_condition("gopher", AVAILABLE, "Unknown", "ManagedClusterLeaseUpdateStopped")
+    our_hub.set_accepted("gopher", True)
+
+    our_hub.wait_condition("gopher", ACCEPTED)
+    our_hub.wait_condition("gopher", AVAILABLE, timeout=90)
+    our_hub.wait_renewed("gopher", times=2)
+    assert certificate(go_agent) == before
+
+
+@pytest.mark.timeout(180)
+def test_our_agent_registers_with_upstreams_hub_is_denied_taken_back_and_deleted(go_hub: Administrator, our_agent: Agent) -> None:
+    go_hub.approve("python")
+    go_hub.accept("python", lease=2)
+    go_hub.wait_available("python", timeout=60)
+    go_hub.wait_renewed("python", times=2)
+    before = our_agent.secret
+
+    go_hub.deny("python")
+    go_hub.wait_condition("python", ACCEPTED, "False", "HubClusterAdminDenied", timeout=60)
+    go_hub.wait_condition("python", AVAILABLE, "Unknown", timeout=60)
+    go_hub.set_accepted("python", True)
+    go_hub.wait_condition("python", ACCEPTED, timeout=60)
+    go_hub.wait_condition("python", AVAILABLE, timeout=60)
+    go_hub.wait_renewed("python", times=2)
+    assert our_agent.secret == before
+    assert len(go_hub.requests("python")) == 1
+
+    go_hub.delete("python")
+    go_hub.wait_gone("python", timeout=60)
+    role = "open-cluster-management:managedcluster:python"
+    assert go_hub.admin.get(f"{RBAC}/clusterroles/{role}").status == 404
+    assert our_agent.process.running
+
+    go_hub.admin.post(MANAGED_CLUSTERS, managed_cluster("python", accepted=True, leaseDurationSeconds=2)).expect(201)
+    go_hub.wait_available("python", timeout=60)
+
+
+def certificate(fleet: Fleet) -> bytes:
+    return read_secret(fleet.spoke_admin, AGENT_NAMESPACE, "hub-kubeconfig-secret")["tls.crt"]
+
+
+def aged(certificate: bytes, key: bytes) -> bytes:
+    """A look-alike that has lived nine tenths of its life, signed by its own key."""
+    original = x509.load_pem_x509_certificate(certificate)
+    private: Any = serialization.load_pem_private_key(key, None)
+    assert isinstance(private, ec.EllipticCurvePrivateKey)
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(original.subject).issuer_name(original.issuer)
+    builder = builder.public_key(private.public_key()).serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(hours=9)).not_valid_after(now + timedelta(hours=1))
+    return builder.sign(private, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
