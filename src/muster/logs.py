@@ -2,15 +2,22 @@
 
 Importing structlog (and rich, which it pulls in where it is installed) takes longer than everything else a start does
 together, and a healthy server writes no line before it is ready; so loggers here only remember their name until then.
+
+Several programs may live in one process as tasks. `diverted` gives the lines of the current task, and of tasks it starts, to a
+function instead of standard error: that is how each keeps a log of its own.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-DEBUG, INFO = 10, 20
+DEBUG, INFO, WARNING = 10, 20, 30
 _level = INFO
+_sink: ContextVar[Callable[[str], object] | None] = ContextVar("log sink", default=None)
 
 
 class Logger:
@@ -27,7 +34,8 @@ class Logger:
             self._write("debug", event, fields)
 
     def info(self, event: str, **fields: object) -> None:
-        self._write("info", event, fields)
+        if _level <= INFO:
+            self._write("info", event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
         self._write("warning", event, fields)
@@ -49,9 +57,34 @@ def get_logger(name: str) -> Logger:
 
 
 def set_level(level: int) -> None:
-    """Which lines are written from now on: `DEBUG` and up, or `INFO` and up."""
+    """Which lines are written from now on: `DEBUG`, `INFO` or `WARNING`, and up."""
     global _level
     _level = level
+
+
+@contextmanager
+def diverted(sink: Callable[[str], object]) -> Iterator[None]:
+    """Inside, lines of this context go to `sink`, each with its line break."""
+    token = _sink.set(sink)
+    try:
+        yield
+    finally:
+        _sink.reset(token)
+
+
+class _Output:
+    """Looks for the sink with every line: loggers outlive contexts."""
+
+    def write(self, text: str) -> None:
+        sink = _sink.get()
+        if sink is not None:
+            sink(text)
+        else:
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        if _sink.get() is None:
+            sys.stderr.flush()
 
 
 def _configure() -> None:
@@ -61,7 +94,7 @@ def _configure() -> None:
         return
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(_level),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(_Output()),  # type: ignore[arg-type]  # of a file it uses these two
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
