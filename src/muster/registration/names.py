@@ -90,8 +90,8 @@ def work_binding(cluster: str) -> str:
 
 
 def is_cluster_name(name: str) -> bool:
-    """Whether a cluster may be called so: it names a namespace on the hub."""
-    return not dns1123_label(name)
+    """Whether a cluster may be called so: it names a namespace on the hub, and its group must not be the group of all clusters."""
+    return not dns1123_label(name) and cluster_group(name) != ALL_CLUSTERS_GROUP
 
 
 @dataclass(frozen=True)

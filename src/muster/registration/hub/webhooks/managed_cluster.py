@@ -17,7 +17,7 @@ from muster.api.cluster.v1 import GROUP, ManagedCluster, Taint
 from muster.kube.duration import format_time, parse_time
 from muster.kube.names import dns1123_label
 from muster.registration.hub.webhooks.refusals import bad_request, forbidden, may, read
-from muster.registration.names import CLUSTER_SET_LABEL, REGISTER_GROUP, cluster_group, external_group
+from muster.registration.names import CLUSTER_SET_LABEL, REGISTER_GROUP, cluster_group, external_group, is_cluster_name
 from muster.runtime.clock import Clock
 from muster.runtime.delegation import Authorizer, Identity
 from muster.runtime.errors import NotFound
@@ -141,6 +141,8 @@ def shape_problems(new: ManagedCluster, old: ManagedCluster | None) -> list[str]
     problems = []
     if old is None:
         flaws = dns1123_label(new.metadata.name)
+        if not flaws and not is_cluster_name(new.metadata.name):
+            flaws = ["every agent is in the group that a cluster of this name would have"]
         if flaws:
             problems.append(f"metadata.name format is not correct: {','.join(flaws)}")
     known = set() if old is None else {config.url for config in old.spec.managed_cluster_client_configs}
