@@ -166,8 +166,8 @@ def _address(text: str) -> tuple[str, int]:
 
 def run_hub(settings: Settings) -> None:
     from muster.registration.drivers.seam import DriverError
-    from muster.registration.hub.install import InstallError
     from muster.registration.hub.manager import HubFailed
+    from muster.registration.installing import InstallError
     from muster.runtime.errors import KubeError
     from muster.runtime.leader import LeadershipLost
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.kube.yaml import dump
-from muster.registration.hub.install import SERVICE_ACCOUNTS
+from muster.registration.installing import SERVICE_ACCOUNTS
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
 from muster.runtime.resource import Object
 from muster.runtime.verbs import KubeClient

@@ -57,7 +57,7 @@ class Watched:
     def read(self) -> bytes:
         if self._path is None:
             return self._content
-        stamp = _stamp(self._path)
+        stamp = stamp_of(self._path)
         if stamp is not None and stamp != self._stamp:
             content = self._path.read_bytes()
             if content.strip():
@@ -67,7 +67,7 @@ class Watched:
         return self._content
 
 
-def _stamp(path: Path) -> _Stamp:
+def stamp_of(path: Path) -> _Stamp:
     try:
         found = os.stat(path)
     except OSError:

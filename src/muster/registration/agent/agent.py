@@ -28,7 +28,7 @@ from muster.registration.agent.bootstrap import Bootstraps, Candidate
 from muster.registration.agent.credential import CredentialKeeper
 from muster.registration.agent.failover import Failover, denied, objection
 from muster.registration.agent.hub_kubeconfig import HubAddress
-from muster.registration.agent.hub_secret import AGENT_NAME, CLUSTER_NAME, KUBECONFIG, HubSecret, opened, part_of, stored_address
+from muster.registration.agent.hub_secret import AGENT_NAME, CLUSTER_NAME, KUBECONFIG, HubSecret, opened, part_of
 from muster.registration.agent.identity import settle
 from muster.registration.agent.joining import introduce
 from muster.registration.agent.lease import LeaseKeeper
@@ -108,7 +108,10 @@ class Agent:
         self._connect_by = connect
         self._failover = Failover(clock, options.hub_connection_timeout)
         self._news = asyncio.Event()
-        self._secrets: Informer[Snapshot] = Informer(self._management, SECRETS, options.namespace, clock=clock, random=random)
+        # By name: what else is in the namespace is none of our business.
+        self._own_secret = self._watch_of(options.hub_secret)
+        given = () if options.bootstrap_kubeconfigs else options.bootstrap_secrets
+        self._given_secrets = {name: self._watch_of(name) for name in given}
         self._secret: HubSecret
         self._bootstraps: Bootstraps
         self._world: AgentWorld | None = None
@@ -133,11 +136,10 @@ class Agent:
             options = self._options
             directory = options.hub_kubeconfig_dir or Path(scratch) / "hub"
             self._secret = HubSecret(self._management, options.namespace, options.hub_secret, directory)
-            self._secrets.on_change(self._secret.seen)
+            self._own_secret.on_change(self._secret.seen)
             self._bootstraps = Bootstraps(
-                self._secrets,
+                self._given_secrets,
                 options.namespace,
-                options.bootstrap_secrets,
                 options.bootstrap_kubeconfigs,
                 Path(scratch) / "bootstrap",
                 self._clock,
@@ -151,10 +153,22 @@ class Agent:
                 clock=self._clock,
                 random=self._random,
             )
-            await first(self._live(events), self._secrets.run(), self._secret.run(), self._bootstraps.run(), events.run())
+            watches = [informer.run() for informer in (self._own_secret, *self._given_secrets.values())]
+            await first(self._live(events), self._secret.run(), self._bootstraps.run(), events.run(), *watches)
+
+    def _watch_of(self, name: str) -> Informer[Snapshot]:
+        return Informer(
+            self._management,
+            SECRETS,
+            self._options.namespace,
+            field_selector=f"metadata.name={name}",
+            clock=self._clock,
+            random=self._random,
+        )
 
     async def _live(self, events: EventRecorder) -> None:
-        await self._secrets.synced()
+        for informer in (self._own_secret, *self._given_secrets.values()):
+            await informer.synced()
         await self._bootstraps.refresh()
         self._world = self._settled(events)
         log.info("agent", cluster=self._world.cluster, agent=self._world.identity.agent, driver=self._driver.name)
@@ -191,7 +205,7 @@ class Agent:
         if self._world is None:
             return "not begun"
         stored = part_of(self._secret.data, "")
-        if address is not None and stored_address(stored, self._secret.directory) != address:
+        if address is not None and self._secret.address != address:
             return "no credential for this hub is stored"
         names = {CLUSTER_NAME: self._here.identity.cluster, AGENT_NAME: self._here.identity.agent}
         if any(stored.get(key, name.encode()) != name.encode() for key, name in names.items()):
@@ -212,7 +226,7 @@ class Agent:
 
     def _from_store(self) -> Candidate | HubAddress | None:
         """The hub that the stored credential is for, unless it failed us or the bootstrap kubeconfigs no longer name it."""
-        stored = stored_address(self._secret.data, self._secret.directory)
+        stored = self._secret.address
         if stored is None or self._problem(stored):
             return None
         candidates = self._bootstraps.candidates
@@ -287,8 +301,7 @@ class Agent:
 
     async def _open(self, candidate: Candidate) -> str:
         """Make room in the secret for what this registration stores."""
-        stored = stored_address(self._secret.data, self._secret.directory)
-        prefix, changes = opened(self._secret.data, stored, candidate.address, self._here.identity)
+        prefix, changes = opened(self._secret.data, self._secret.address, candidate.address, self._here.identity)
         await self._secret.store(changes)
         return prefix
 

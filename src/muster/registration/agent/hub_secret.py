@@ -49,16 +49,6 @@ def part_of(data: Data, prefix: str) -> dict[str, bytes]:
     return {key: value for key, value in data.items() if not key.startswith(NEXT)}
 
 
-def stored_address(data: Data, directory: Path) -> HubAddress | None:
-    """The hub whose credential is stored."""
-    if KUBECONFIG not in data:
-        return None
-    try:
-        return address_of(data[KUBECONFIG], "hub kubeconfig", directory)
-    except KubeconfigError:
-        return None
-
-
 def opened(
     data: Data, stored: HubAddress | None, wanted: HubAddress, identity: AgentIdentity
 ) -> tuple[str, dict[str, bytes | None]]:
@@ -99,6 +89,8 @@ class HubSecret:
         self.name = name
         self.directory = directory
         self.data: Data = {}
+        self.address: HubAddress | None = None
+        """The hub whose credential is stored."""
         self._version = ""
         self._listeners: list[Callable[[], None]] = []
         self._mirroring = asyncio.Lock()
@@ -116,9 +108,8 @@ class HubSecret:
         return lambda: self._listeners.remove(listener)
 
     def seen(self, old: Snapshot | None, new: Snapshot | None) -> None:
-        """What a watch of the namespace's Secrets tells."""
-        if (new or old) is not None and (new or old).name == self.name:  # type: ignore[union-attr]
-            self._take(None if new is None else new.data)
+        """What a watch of this Secret tells."""
+        self._take(None if new is None else new.data)
 
     def _take(self, secret: Object | None, *, ours: bool = False) -> None:
         version = secret["metadata"]["resourceVersion"] if secret else ""
@@ -127,10 +118,21 @@ class HubSecret:
         self._version = version
         data = {key: base64.b64decode(value) for key, value in ((secret or {}).get("data") or {}).items()}
         if data != self.data:
+            if data.get(KUBECONFIG) != self.data.get(KUBECONFIG):
+                self.address = self._read_address(data)
             self.data = data
             self._stale.set()
             for listener in [] if ours else list(self._listeners):
                 listener()
+
+    def _read_address(self, data: Data) -> HubAddress | None:
+        if KUBECONFIG not in data:
+            return None
+        try:
+            return address_of(data[KUBECONFIG], f"Secret {self.namespace}/{self.name}", self.directory)
+        except KubeconfigError as error:
+            log.warning("the stored kubeconfig of the hub cannot be read", error=str(error))
+            return None
 
     async def store(self, changes: Changes) -> None:
         """Write what differs. `Conflict` when somebody else has written: `data` is what is there now."""
@@ -194,7 +196,7 @@ def mirror(directory: Path, files: Data) -> None:
         _write_file(directory / name, files[name])
     for path in directory.iterdir():
         if path.name not in files and path.is_file():
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def _write_file(path: Path, content: bytes) -> None:

@@ -11,9 +11,8 @@ Webhooks are called at a URL where API server and hub share a machine, else thro
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from muster.api import Document
 from muster.api.addon.v1alpha1 import GROUP as ADDON_GROUP
@@ -30,6 +29,17 @@ from muster.registration.hub.webhooks import (
     VALIDATE_BINDING,
     VALIDATE_CLUSTER,
 )
+from muster.registration.installing import (
+    RBAC_GROUP,
+    READ,
+    ROLES,
+    SERVICE_ACCOUNTS,
+    apply_all,
+    await_definitions,
+    binding,
+    named,
+    rule,
+)
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from muster.registration.names import (
     BOOTSTRAP_ACCOUNT,
@@ -40,7 +50,7 @@ from muster.registration.names import (
     REGISTER_GROUP,
 )
 from muster.runtime.certs import inject_ca_bundle
-from muster.runtime.clock import SYSTEM, Clock, sleep
+from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.errors import NotFound
 from muster.runtime.resource import DEFINITIONS, MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOKS, Resource
 from muster.runtime.verbs import KubeClient
@@ -53,16 +63,6 @@ ROLE: Final = "open-cluster-management:cluster-manager-registration:controller"
 SERVICE: Final = "cluster-manager-registration-webhook"
 WEBHOOK_SECRET: Final = "registration-webhook-serving-cert"
 BOOTSTRAP_GROUP: Final = "system:bootstrappers:managedcluster"
-ESTABLISHED_WITHIN: Final = 60.0
-
-SERVICE_ACCOUNTS: Final = Resource("v1", "serviceaccounts", "ServiceAccount")
-ROLES: Final = Resource("rbac.authorization.k8s.io/v1", "roles", "Role")
-_RBAC: Final = "rbac.authorization.k8s.io"
-_READ: Final = ("get", "list", "watch")
-
-
-class InstallError(Exception):
-    """Something that was applied does not come to life."""
 
 
 @dataclass(frozen=True)
@@ -140,39 +140,34 @@ HOOKS: Final = (
 CONVERTED: Final = tuple(kind.name for kind in HUB if kind.converted)
 
 
-def rule(group: str, resources: Sequence[str], verbs: Sequence[str], names: Sequence[str] = ()) -> Document:
-    named: Document = {"resourceNames": list(names)} if names else {}
-    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs), **named}
-
-
 BOOTSTRAP_RULES: Final = (
     rule("", ["configmaps"], ["get"]),
-    rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *_READ]),
-    rule(GROUP, ["managedclusters"], [*_READ, "create"]),
+    rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *READ]),
+    rule(GROUP, ["managedclusters"], [*READ, "create"]),
     rule(GROUP, ["managedclustersets/join"], ["create"]),
 )
 
 HUB_RULES: Final = (
-    rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *_READ]),
+    rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *READ]),
     rule("certificates.k8s.io", ["certificatesigningrequests/approval"], ["update", "patch"]),
     rule("certificates.k8s.io", ["signers"], ["approve"], [CLIENT_SIGNER]),
-    rule("", ["namespaces"], [*_READ, "create", "update", "patch"]),
+    rule("", ["namespaces"], [*READ, "create", "update", "patch"]),
     rule("", ["events"], ["create", "update", "patch"]),
     rule("events.k8s.io", ["events"], ["create", "update", "patch"]),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
-    rule(_RBAC, ["clusterroles", "clusterrolebindings", "rolebindings"], [*_READ, "create", "update", "patch", "delete"]),
-    rule("coordination.k8s.io", ["leases"], [*_READ, "create", "update", "patch"]),
-    rule(GROUP, ["managedclusters"], [*_READ, "update", "patch", "delete"]),
+    rule(RBAC_GROUP, ["clusterroles", "clusterrolebindings", "rolebindings"], [*READ, "create", "update", "patch", "delete"]),
+    rule("coordination.k8s.io", ["leases"], [*READ, "create", "update", "patch"]),
+    rule(GROUP, ["managedclusters"], [*READ, "update", "patch", "delete"]),
     rule(GROUP, ["managedclusters/status"], ["update", "patch"]),
-    rule(GROUP, ["managedclustersets"], [*_READ, "create", "update", "patch"]),
+    rule(GROUP, ["managedclustersets"], [*READ, "create", "update", "patch"]),
     rule(GROUP, ["managedclustersets/join"], ["create"], ["default"]),
-    rule(GROUP, ["managedclustersetbindings"], _READ),
+    rule(GROUP, ["managedclustersetbindings"], READ),
     rule(GROUP, ["managedclustersets/status", "managedclustersetbindings/status"], ["update", "patch"]),
     rule(REGISTER_GROUP, ["managedclusters/clientcertificates"], ["renew"]),
     rule(REGISTER_GROUP, ["managedclusters/accept"], ["update"]),
-    rule(WORK_GROUP, ["manifestworks"], [*_READ, "update", "patch", "delete", "deletecollection"]),
+    rule(WORK_GROUP, ["manifestworks"], [*READ, "update", "patch", "delete", "deletecollection"]),
     rule(WORK_GROUP, ["manifestworks/status"], ["update", "patch"]),
-    rule(ADDON_GROUP, ["managedclusteraddons"], [*_READ, "delete", "deletecollection"]),
+    rule(ADDON_GROUP, ["managedclusteraddons"], [*READ, "delete", "deletecollection"]),
     rule(ADDON_GROUP, ["managedclusteraddons/status"], ["update", "patch"]),
     rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "patch"], CONVERTED),
     rule(
@@ -202,11 +197,10 @@ async def install(
     Raises InstallError and what the client raises.
     """
     await install_namespaces(client, namespace)
-    await _apply_all(
-        client, [(DEFINITIONS, document) for document in definitions(HUB, webhooks.conversion() if webhooks else None)]
-    )
-    await _apply_all(client, permissions(namespace))
-    await _await_definitions(client, [kind.name for kind in HUB], clock)
+    documents = definitions(HUB, webhooks.conversion() if webhooks else None)
+    await apply_all(client, [(DEFINITIONS, document) for document in documents], MANAGER)
+    await apply_all(client, permissions(namespace), MANAGER)
+    await await_definitions(client, [kind.name for kind in HUB], clock)
     for hook in HOOKS:
         if webhooks is not None:
             await client.apply(hook.resource, hook.document(webhooks), manager=MANAGER)
@@ -227,51 +221,19 @@ async def trust(client: KubeClient, ca: bytes, *, clock: Clock = SYSTEM) -> None
 def permissions(namespace: str) -> list[tuple[Resource, Document]]:
     """Accounts, roles and bindings: of agents that are not registered yet, and of the hub itself."""
     agent = {"kind": "ServiceAccount", "name": BOOTSTRAP_ACCOUNT, "namespace": BOOTSTRAP_NAMESPACE}
-    group = {"kind": "Group", "name": BOOTSTRAP_GROUP, "apiGroup": _RBAC}
+    group = {"kind": "Group", "name": BOOTSTRAP_GROUP, "apiGroup": RBAC_GROUP}
     hub = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     return [
-        (SERVICE_ACCOUNTS, {"metadata": _named(BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE)}),
-        (CLUSTER_ROLES, {"metadata": _named(BOOTSTRAP_ROLE), "rules": list(BOOTSTRAP_RULES)}),
-        (CLUSTER_ROLE_BINDINGS, _binding(f"{BOOTSTRAP_ROLE}:agent-registration", "ClusterRole", BOOTSTRAP_ROLE, agent)),
-        (CLUSTER_ROLE_BINDINGS, _binding(f"{BOOTSTRAP_ROLE}:managedcluster", "ClusterRole", BOOTSTRAP_ROLE, group)),
-        (SERVICE_ACCOUNTS, {"metadata": _named(ACCOUNT, namespace)}),
-        (CLUSTER_ROLES, {"metadata": _named(ROLE), "rules": list(HUB_RULES)}),
-        (CLUSTER_ROLE_BINDINGS, _binding(ROLE, "ClusterRole", ROLE, hub)),
-        (ROLES, {"metadata": _named(ROLE, namespace), "rules": list(HUB_NAMESPACE_RULES)}),
-        (ROLE_BINDINGS, _binding(ROLE, "Role", ROLE, hub, namespace)),
+        (SERVICE_ACCOUNTS, {"metadata": named(BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE)}),
+        (CLUSTER_ROLES, {"metadata": named(BOOTSTRAP_ROLE), "rules": list(BOOTSTRAP_RULES)}),
+        (CLUSTER_ROLE_BINDINGS, binding(f"{BOOTSTRAP_ROLE}:agent-registration", "ClusterRole", BOOTSTRAP_ROLE, agent)),
+        (CLUSTER_ROLE_BINDINGS, binding(f"{BOOTSTRAP_ROLE}:managedcluster", "ClusterRole", BOOTSTRAP_ROLE, group)),
+        (SERVICE_ACCOUNTS, {"metadata": named(ACCOUNT, namespace)}),
+        (CLUSTER_ROLES, {"metadata": named(ROLE), "rules": list(HUB_RULES)}),
+        (CLUSTER_ROLE_BINDINGS, binding(ROLE, "ClusterRole", ROLE, hub)),
+        (ROLES, {"metadata": named(ROLE, namespace), "rules": list(HUB_NAMESPACE_RULES)}),
+        (ROLE_BINDINGS, binding(ROLE, "Role", ROLE, hub, namespace)),
     ]
-
-
-def _named(name: str, namespace: str = "") -> Document:
-    return {"name": name, "namespace": namespace} if namespace else {"name": name}
-
-
-def _binding(name: str, kind: str, role: str, subject: Mapping[str, Any], namespace: str = "") -> Document:
-    reference = {"apiGroup": _RBAC, "kind": kind, "name": role}
-    return {"metadata": _named(name, namespace), "roleRef": reference, "subjects": [dict(subject)]}
-
-
-async def _apply_all(client: KubeClient, objects: Sequence[tuple[Resource, Document]]) -> None:
-    for resource, document in objects:
-        await client.apply(resource, document, manager=MANAGER)
-
-
-async def _await_definitions(client: KubeClient, names: Sequence[str], clock: Clock) -> None:
-    waiting = set(names)
-    deadline = clock.monotonic() + ESTABLISHED_WITHIN
-    while True:
-        found = await client.list(DEFINITIONS)
-        waiting -= {obj["metadata"]["name"] for obj in found.items if _established(obj)}
-        if not waiting:
-            return
-        if clock.monotonic() >= deadline:
-            raise InstallError(f"not served {ESTABLISHED_WITHIN:g} s after they were applied: {', '.join(sorted(waiting))}")
-        await sleep(clock, 0.1)
-
-
-def _established(definition: Document) -> bool:
-    conditions = (definition.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 async def _remove(client: KubeClient, resource: Resource, name: str) -> None:

@@ -1,0 +1,59 @@
+"""What has to be on a managed cluster before an agent can run there: the definition of claims, a namespace, an account with rights.
+
+It needs an administrator's rights; the agent itself then runs as `klusterlet-registration-sa`. That account reads nodes and
+claims, keeps namespaces that cluster sets ask for, and has its own namespace's Secrets and events, nothing else. Several agents may
+share a cluster, each in a namespace of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.api import Document
+from muster.api.cluster.v1 import GROUP
+from muster.api.crds import SPOKE, definitions
+from muster.registration.agent.options import AgentOptions
+from muster.registration.installing import READ, ROLES, SERVICE_ACCOUNTS, apply_all, await_definitions, binding, named, rule
+from muster.registration.kinds import CLUSTER_CLAIMS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
+from muster.registration.names import AGENT_NAMESPACE
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.resource import DEFINITIONS, NAMESPACES, Resource
+from muster.runtime.verbs import KubeClient
+
+MANAGER: Final = "muster-agent-install"
+ACCOUNT: Final = "klusterlet-registration-sa"
+CLUSTER_ROLE: Final = "open-cluster-management:klusterlet-registration:agent"
+ROLE: Final = "open-cluster-management:management:klusterlet-registration:agent"
+CLAIMS: Final = tuple(kind for kind in SPOKE if kind.resource.plural == CLUSTER_CLAIMS.plural)
+
+CLUSTER_RULES: Final = (
+    rule("", ["nodes"], READ),
+    rule("", ["namespaces"], [*READ, "create", "update", "patch"]),
+    rule(GROUP, ["clusterclaims"], READ),
+    rule("about.k8s.io", ["clusterproperties"], READ),
+)
+NAMESPACE_RULES: Final = (
+    rule("", ["secrets"], [*READ, "create", "update", "patch", "delete"]),
+    rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
+)
+
+
+async def install(client: KubeClient, options: AgentOptions, *, clock: Clock = SYSTEM) -> None:
+    """Everything, and wait until claims are served. Raises InstallError and what the client raises."""
+    await client.apply(NAMESPACES, {"metadata": {"name": options.namespace}}, manager=MANAGER)
+    await apply_all(client, [(DEFINITIONS, document) for document in definitions(CLAIMS)], MANAGER)
+    await apply_all(client, permissions(options.namespace), MANAGER)
+    await await_definitions(client, [kind.name for kind in CLAIMS], clock)
+
+
+def permissions(namespace: str) -> list[tuple[Resource, Document]]:
+    """The account of the agent in a namespace, and its rights."""
+    agent = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    cluster_binding = CLUSTER_ROLE if namespace == AGENT_NAMESPACE else f"{CLUSTER_ROLE}:{namespace}"
+    return [
+        (SERVICE_ACCOUNTS, {"metadata": named(ACCOUNT, namespace)}),
+        (CLUSTER_ROLES, {"metadata": named(CLUSTER_ROLE), "rules": list(CLUSTER_RULES)}),
+        (CLUSTER_ROLE_BINDINGS, binding(cluster_binding, "ClusterRole", CLUSTER_ROLE, agent)),
+        (ROLES, {"metadata": named(ROLE, namespace), "rules": list(NAMESPACE_RULES)}),
+        (ROLE_BINDINGS, binding(ROLE, "Role", ROLE, agent, namespace)),
+    ]

@@ -1,0 +1,63 @@
+"""What installing has to do with, on a hub as on a managed cluster: accounts, rules, bindings, and definitions that are served.
+
+Everything is applied server-side by a manager of its own, so it may be done again at any time, by a newer version too: what is
+there stays, what drifted is set right, fields of others are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from muster.api import Document
+from muster.runtime.clock import Clock, sleep
+from muster.runtime.resource import DEFINITIONS, Resource
+from muster.runtime.verbs import KubeClient
+
+ESTABLISHED_WITHIN: Final = 60.0
+SERVICE_ACCOUNTS: Final = Resource("v1", "serviceaccounts", "ServiceAccount")
+ROLES: Final = Resource("rbac.authorization.k8s.io/v1", "roles", "Role")
+RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+READ: Final = ("get", "list", "watch")
+
+
+class InstallError(Exception):
+    """Something that was applied does not come to life."""
+
+
+def named(name: str, namespace: str = "") -> Document:
+    return {"name": name, "namespace": namespace} if namespace else {"name": name}
+
+
+def rule(group: str, resources: Sequence[str], verbs: Sequence[str], names: Sequence[str] = ()) -> Document:
+    restricted: Document = {"resourceNames": list(names)} if names else {}
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs), **restricted}
+
+
+def binding(name: str, kind: str, role: str, subject: Mapping[str, Any], namespace: str = "") -> Document:
+    reference = {"apiGroup": RBAC_GROUP, "kind": kind, "name": role}
+    return {"metadata": named(name, namespace), "roleRef": reference, "subjects": [dict(subject)]}
+
+
+async def apply_all(client: KubeClient, objects: Sequence[tuple[Resource, Document]], manager: str) -> None:
+    for resource, document in objects:
+        await client.apply(resource, document, manager=manager)
+
+
+async def await_definitions(client: KubeClient, names: Sequence[str], clock: Clock) -> None:
+    """Until the definitions are served. Raises InstallError when that takes too long."""
+    waiting = set(names)
+    deadline = clock.monotonic() + ESTABLISHED_WITHIN
+    while True:
+        found = await client.list(DEFINITIONS)
+        waiting -= {obj["metadata"]["name"] for obj in found.items if _established(obj)}
+        if not waiting:
+            return
+        if clock.monotonic() >= deadline:
+            raise InstallError(f"not served {ESTABLISHED_WITHIN:g} s after they were applied: {', '.join(sorted(waiting))}")
+        await sleep(clock, 0.1)
+
+
+def _established(definition: Document) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
