@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from bench import apiserver, caches, gotemplate, report
+from bench import apiserver, caches, gotemplate, registration, report, simulation
 from bench.report import Row
 
 GOTEMPLATE_TEXT = """
@@ -22,6 +22,8 @@ def template_rows(short: bool) -> list[Row]:
 AREAS: dict[str, tuple[str, str, Callable[[bool], list[Row]]]] = {
     "apiserver": (apiserver.TITLE, apiserver.TEXT, lambda short: apiserver.run(short)),
     "caches": (caches.TITLE, caches.TEXT, lambda short: caches.run(short)),
+    "registration": (registration.TITLE, registration.TEXT, lambda short: registration.run(short)),
+    "simulation": (simulation.TITLE, simulation.TEXT, lambda short: simulation.run(short)),
     "gotemplate": ("Go templates", GOTEMPLATE_TEXT, template_rows),
 }
 

@@ -74,7 +74,8 @@ def _rows(count: int, typed: Samples, snapshots: Samples, peer: Samples) -> list
 
 
 def _cost(samples: Samples, field: str = "resident_kib") -> float:
-    return (samples[1].get(field, samples[1]["resident_kib"]) - samples[0].get(field, samples[0]["resident_kib"])) / 1024
+    before, after = (float(sample[field]) for sample in samples)
+    return (after - before) / 1024
 
 
 def _whole(samples: Samples) -> float:

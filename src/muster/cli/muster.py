@@ -12,7 +12,9 @@ from typing import cast
 import click
 
 PARTS = {
+    "agent": "Run a managed cluster's registration agent.",
     "hub": "Run the hub's registration controllers.",
+    "sim": "Simulate a fleet of managed clusters on one hub.",
 }
 """Command name to short help; module `muster.cli.<name>` has it as `command`."""
 

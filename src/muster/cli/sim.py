@@ -24,9 +24,17 @@ if TYPE_CHECKING:
 @click.option("--batch", type=click.IntRange(0), default=100, show_default=True, help="How many join at a time; 0: all at once.")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Keep the hub's state here.  [default: a temporary directory]")
 @click.option("--ephemeral", is_flag=True, help="Keep the hub's state in memory only.")
+@click.option("-v", "--verbose", is_flag=True, help="Log what hub and agents do.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to report.")
 def command(
-    clusters: int, duration: float, join_within: float, batch: int, data_dir: str | None, ephemeral: bool, output: str
+    clusters: int,
+    duration: float,
+    join_within: float,
+    batch: int,
+    data_dir: str | None,
+    ephemeral: bool,
+    verbose: bool,
+    output: str,
 ) -> None:
     """Simulate a fleet: one hub in a process of its own, and here as many managed clusters with real agents as you like.
 
@@ -34,7 +42,7 @@ def command(
     """
     from muster.fleet.simulation import Plan
 
-    plan = Plan(clusters, duration, join_within, batch, "memory" if ephemeral else "sqlite")
+    plan = Plan(clusters, duration, join_within, batch, "memory" if ephemeral else "sqlite", verbose)
     outcome = _run(plan, data_dir)
     click.echo(_json(outcome) if output == "json" else _text(outcome))
     if not outcome.good:

@@ -1,0 +1,64 @@
+"""A thousand managed clusters on one hub on this machine: `muster sim`, with its report as rows.
+
+    python -m bench simulation [--short]
+
+There is no peer to compare with: upstream has no such simulation, and a thousand of its agents would be a thousand processes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.report import Row
+
+TITLE = "A thousand clusters on one machine"
+TEXT = """
+`muster sim`: one embedded hub (API server on SQLite with durable writes, and registration's controllers) in one process, all
+managed clusters with their agents in a second one; the agents reach the hub over TLS, each with its own certificate. The clusters
+join a hundred at a time. CPU is in cores of this machine, requests are those the hub's API server answered.
+"""
+
+
+def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
+    clusters, duration, within = (20, 20, 60) if short else (1000, 600, 300)
+    say(f"{clusters} clusters for {duration} s …")
+    command = [
+        str(Path(sys.executable).parent / "muster"),
+        "sim",
+        f"--clusters={clusters}",
+        f"--duration={duration}s",
+        f"--join-within={within}s",
+        "--output=json",
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=duration + 120, check=False)
+    if not done.stdout:
+        raise RuntimeError(f"muster sim ended with {done.returncode} and no report; its complaint is above")
+    return _rows(json.loads(done.stdout), within)
+
+
+def _rows(found: dict[str, Any], within: float) -> list[Row]:
+    clusters, joining, steady = found["plan"]["clusters"], found["joining"], found["steady"]
+    lost = clusters - found["lowest_since"]
+
+    def row(title: str, unit: str, value: float | None, limit: float | None = None) -> Row:
+        return Row(title, unit, value, None, "less", limit=limit)
+
+    return [
+        row(f"{clusters:,} clusters join: all Available after", "s", found["all_available_after"], within),
+        row("most clusters not Available afterwards", "", lost, 0),
+        row("requests to the hub per join, the hub's own included", "", found["requests_per_join"]),
+        row("requests while joining", "/s", joining["requests_per_second"]),
+        row("the hub while joining", "cores", joining["hub_cores"]),
+        row("all agents and their clusters while joining", "cores", joining["agents_cores"]),
+        row(f"requests afterwards, over {steady['seconds']:.0f} s", "/s", steady["requests_per_second"]),
+        row("open watches", "", found["open_watches"]),
+        row("the hub afterwards", "cores", steady["hub_cores"]),
+        row("all agents and their clusters afterwards", "cores", steady["agents_cores"]),
+        row("the hub's memory", "MiB", found["hub_mib"]),
+        row("memory of all agents and their clusters", "MiB", found["agents_mib"]),
+    ]

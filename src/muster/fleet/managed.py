@@ -1,0 +1,127 @@
+"""Many managed clusters in one process: a logical cluster each on one embedded control plane, and a registration agent beside it.
+
+An agent is the real one, with the options that an installation would give it and its own identity on the hub over TLS; only its
+own cluster it reaches in process. Agents that end are started again after a pause, as a Deployment would do it, and counted.
+
+At most `at_once` clusters are on their way to becoming Available at any moment: who starts the fleet says `arrived(name)`, and the
+next one starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from muster.api.crds import ALL, definitions
+from muster.apiserver.server import ApiServer, ServerConfig
+from muster.logs import get_logger
+from muster.registration.agent.options import AgentOptions
+from muster.registration.kinds import NODES
+from muster.registration.names import AGENT_NAMESPACE
+from muster.runtime.clock import SYSTEM, Clock, Timer, sleep
+from muster.runtime.direct import InProcessClient
+from muster.runtime.resource import DEFINITIONS, NAMESPACES
+from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.fleet.managed")
+
+RunAgent = Callable[[KubeClient, AgentOptions], Awaitable[None]]
+RESTART_PAUSE: Final = 5.0
+PATIENCE: Final = 60.0
+"""A cluster that is not Available after so long no longer keeps the next ones waiting."""
+COMPLAINTS: Final = 20
+"""So many different failures of agents are logged."""
+_CLAIMS: Final = tuple(kind for kind in ALL if kind.name.startswith("clusterclaims."))
+
+
+async def run_agent(client: KubeClient, options: AgentOptions) -> None:
+    from muster.registration.agent.agent import Agent
+
+    await Agent(client, options).run()
+
+
+class ManagedClusters:
+    """`start` the control plane, then `run` until cancelled, then `stop`."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        bootstrap: Path,
+        directory: Path,
+        *,
+        at_once: int = 100,
+        run_agent: RunAgent = run_agent,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self._names = names
+        self._bootstrap = bootstrap
+        self._directory = directory
+        self._run_agent = run_agent
+        self._clock = clock
+        self._slots = asyncio.Semaphore(at_once)
+        self._joining: dict[str, Timer] = {}
+        self._clients: dict[str, KubeClient] = {}
+        self._server = ApiServer(ServerConfig(clusters=(), store="memory"))
+        self._told: set[str] = set()
+        self.started = 0
+        self.restarts = 0
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def furnish(self) -> None:
+        """Make all clusters now and not when their agents start."""
+        for name in self._names:
+            await self._furnish(name)
+
+    async def stop(self) -> None:
+        await self._server.stop()
+
+    def arrived(self, name: str) -> None:
+        """The cluster has joined; another one may."""
+        waiting = self._joining.pop(name, None)
+        if waiting is not None:
+            waiting.cancel()
+            self._slots.release()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as agents:
+            for name in self._names:
+                await self._slots.acquire()
+                self._joining[name] = self._clock.call_later(PATIENCE, functools.partial(self.arrived, name))
+                client = self._clients.get(name) or await self._furnish(name)
+                agents.create_task(self._keep(name, client), name=f"agent of {name}")
+                self.started += 1
+
+    async def _furnish(self, name: str) -> KubeClient:
+        """A cluster as an agent's installation leaves it: its namespace, the definition of claims; and a node."""
+        cluster = await self._server.add_cluster(name)
+        client = InProcessClient(self._server.client(cluster, agent="klusterlet"), name)
+        for definition in definitions(_CLAIMS):
+            await client.create(DEFINITIONS, definition)
+        await client.create(NAMESPACES, {"metadata": {"name": AGENT_NAMESPACE}})
+        resources = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+        await client.create(NODES, {"metadata": {"name": "node-0"}, "status": {"capacity": resources, "allocatable": resources}})
+        self._clients[name] = client
+        return client
+
+    async def _keep(self, name: str, client: KubeClient) -> None:
+        options = AgentOptions(
+            cluster_name=name, bootstrap_kubeconfigs=(self._bootstrap,), hub_kubeconfig_dir=self._directory / name
+        )
+        while True:
+            try:
+                await self._run_agent(client, options)
+            except Exception as error:
+                self._complain(name, f"{type(error).__name__}: {error}")
+            self.restarts += 1
+            await sleep(self._clock, RESTART_PAUSE)
+
+    def _complain(self, name: str, problem: str) -> None:
+        """One line for what befalls many."""
+        if problem not in self._told and len(self._told) < COMPLAINTS:
+            self._told.add(problem)
+            log.warning("agent failed", cluster=name, error=problem)

@@ -1,0 +1,239 @@
+"""`muster sim`: a hub and many managed clusters on this machine, joined, kept for a while, and measured.
+
+Two processes share the machine's cores: the hub (API server and controllers, `hub.py`) in a child, all managed clusters with their
+agents (`managed.py`) in this one; they meet over TLS only. This process also follows the hub's ManagedClusters as an
+administrator would, so what is reported is what the hub's API says. Samples of CPU, memory and requests are taken every
+`SAMPLE_EVERY` seconds; a figure of the join phase is the difference between its first and last sample, and so for the time after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource as limits
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from muster import logs
+from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
+from muster.api.meta import is_true
+from muster.fleet import hub as hub_process
+from muster.fleet.availability import Availability
+from muster.fleet.managed import ManagedClusters
+from muster.fleet.usage import Sample, counted, rates, usage
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.client import HttpClient
+from muster.runtime.informer import Informer
+from muster.runtime.kubeconfig import load_kubeconfig
+
+SAMPLE_EVERY: Final = 5.0
+HUB_STARTS_WITHIN: Final = 60.0
+Say = Callable[[str], None]
+
+
+class SimulationFailed(Exception):
+    """The simulation cannot be run on this machine; the message says why."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    clusters: int = 1000
+    duration: float = 600.0
+    """Seconds from the first agent's start."""
+    join_within: float = 300.0
+    at_once: int = 100
+    store: str = "sqlite"
+    verbose: bool = False
+    """Log what hub and agents do, and not only what goes wrong."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Averages over a part of the simulation."""
+
+    seconds: float
+    requests: int
+    requests_per_second: float
+    hub_cores: float
+    agents_cores: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    plan: Plan
+    all_available_after: float | None
+    available_at_end: int
+    lowest_since: int
+    losses: int
+    agent_restarts: int
+    joining: Phase
+    steady: Phase
+    requests_per_join: float
+    open_watches: int
+    hub_mib: float
+    agents_mib: float
+    machine_cores: int
+
+    @property
+    def good(self) -> bool:
+        """Whether all were Available in time and stayed so."""
+        joined = self.all_available_after is not None and self.all_available_after <= self.plan.join_within
+        return joined and self.lowest_since >= self.plan.clusters
+
+
+async def simulate(plan: Plan, directory: Path, say: Say) -> Outcome:
+    _allow_connections(plan.clusters)
+    logs.set_level(logs.INFO if plan.verbose else logs.WARNING)
+    async with _hub(directory, plan) as hub_pid, contextlib.aclosing(_Observer(directory, hub_pid, plan)) as observer:
+        names = [f"cluster{number:04d}" for number in range(plan.clusters)]
+        bootstrap = directory / hub_process.BOOTSTRAP
+        fleet = ManagedClusters(names, bootstrap, directory / "agents", at_once=plan.at_once or plan.clusters)
+        observer.availability = Availability(plan.clusters, fleet.arrived)
+        await fleet.start()
+        try:
+            await observer.begin()
+            running = asyncio.create_task(fleet.run(), name="managed clusters")
+            try:
+                await observer.watch_over(fleet, running, say)
+            finally:
+                running.cancel()
+                await asyncio.wait({running})
+        finally:
+            await fleet.stop()
+        return observer.outcome(fleet)
+
+
+class _Observer:
+    """Looks at the hub as its administrator, and at both processes."""
+
+    def __init__(self, directory: Path, hub_pid: int, plan: Plan) -> None:
+        self.availability = Availability(plan.clusters)
+        self._plan = plan
+        self._hub_pid = hub_pid
+        self._client = HttpClient(load_kubeconfig(directory / hub_process.ADMIN), agent="muster-sim")
+        self._informer = Informer(self._client, MANAGED_CLUSTERS, decode=ManagedCluster.decode)
+        self._informer.on_change(self._saw)
+        self._following: asyncio.Task[None] | None = None
+        self._samples: list[Sample] = []
+
+    async def begin(self) -> None:
+        self._following = asyncio.create_task(self._informer.run(), name="observer")
+        await self._informer.synced()
+        self._samples.append(await self._sample())
+
+    async def aclose(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
+        await self._client.close()
+
+    def _saw(self, old: ManagedCluster | None, new: ManagedCluster | None) -> None:
+        if new is not None:
+            self.availability.saw(new.metadata.name, is_true(new.status.conditions, AVAILABLE), time.monotonic())
+        elif old is not None:
+            self.availability.gone(old.metadata.name)
+
+    async def _sample(self) -> Sample:
+        requests, watches = counted(await self._client.raw("GET", "/metrics"))
+        return Sample(time.monotonic(), usage(self._hub_pid), usage(os.getpid()), requests, watches)
+
+    async def watch_over(self, fleet: ManagedClusters, running: asyncio.Task[None], say: Say) -> None:
+        """Until the time is up, the agents fail, or the clusters did not join in time."""
+        began = self._samples[0].at
+        while (now := time.monotonic()) < began + self._plan.duration:
+            await asyncio.wait({running}, timeout=min(SAMPLE_EVERY, began + self._plan.duration - now))
+            if running.done():
+                running.result()
+            self._samples.append(await self._sample())
+            say(self._line(fleet))
+            if self.availability.complete_at is None and self._samples[-1].at > began + self._plan.join_within:
+                return
+
+    def _line(self, fleet: ManagedClusters) -> str:
+        before, now = self._samples[-2:]
+        recent = rates(before, now)
+        state = self.availability
+        return (
+            f"{now.at - self._samples[0].at:5.0f} s  {fleet.started} started, {state.available}/{state.wanted} Available"
+            f"  hub {recent.requests_per_second:,.0f} req/s, {recent.hub_cores:.2f} cores, {now.hub.mib:,.0f} MiB"
+            f"  agents {recent.agents_cores:.2f} cores, {now.agents.mib:,.0f} MiB"
+        )
+
+    def outcome(self, fleet: ManagedClusters) -> Outcome:
+        state = self.availability
+        first, last = self._samples[0], self._samples[-1]
+        joined = next(
+            (sample for sample in self._samples if state.complete_at is not None and sample.at >= state.complete_at), last
+        )
+        joining = _phase(first, joined)
+        return Outcome(
+            plan=self._plan,
+            all_available_after=None if state.complete_at is None else state.complete_at - first.at,
+            available_at_end=state.available,
+            lowest_since=state.lowest,
+            losses=state.losses,
+            agent_restarts=fleet.restarts,
+            joining=joining,
+            steady=_phase(joined, last),
+            requests_per_join=joining.requests / self._plan.clusters,
+            open_watches=last.watches,
+            hub_mib=last.hub.mib,
+            agents_mib=last.agents.mib,
+            machine_cores=os.cpu_count() or 1,
+        )
+
+
+def _phase(first: Sample, last: Sample) -> Phase:
+    averages = rates(first, last)
+    return Phase(
+        seconds=last.at - first.at,
+        requests=last.requests - first.requests,
+        requests_per_second=averages.requests_per_second,
+        hub_cores=averages.hub_cores,
+        agents_cores=averages.agents_cores,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _hub(directory: Path, plan: Plan) -> AsyncIterator[int]:
+    """The hub's process, ready; it ends when its standard input does, so also when this process dies."""
+    command = [sys.executable, "-m", hub_process.__name__, str(directory), plan.store, *(["-v"] if plan.verbose else [])]
+    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+    assert process.stdin is not None, "piped"
+    assert process.stdout is not None, "piped"
+    try:
+        await _ready(process.stdout)
+        yield process.pid
+    finally:
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(30):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+async def _ready(output: asyncio.StreamReader) -> None:
+    try:
+        async with asyncio.timeout(HUB_STARTS_WITHIN):
+            line = await output.readline()
+    except TimeoutError:
+        raise SimulationFailed(f"the hub was not ready within {HUB_STARTS_WITHIN:.0f} s") from None
+    if line.strip().decode() != hub_process.READY:
+        raise SimulationFailed("the hub did not start; its complaint is above")
+
+
+def _allow_connections(clusters: int) -> None:
+    """Every agent keeps a few connections; both processes need a file descriptor for each."""
+    wanted = clusters * 8 + 256
+    soft, hard = limits.getrlimit(limits.RLIMIT_NOFILE)
+    if hard != limits.RLIM_INFINITY and hard < wanted:
+        raise SimulationFailed(f"{clusters} clusters need {wanted} open files and the limit is {hard}: raise it (ulimit -n)")
+    if soft != limits.RLIM_INFINITY and soft < wanted:
+        limits.setrlimit(limits.RLIMIT_NOFILE, (wanted, hard))
