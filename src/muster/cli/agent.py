@@ -1,0 +1,259 @@
+"""`muster agent`: run a managed cluster's registration agent until told to stop.
+
+With `--install` it first makes what it needs on its cluster, which takes an administrator's rights; `--install-only` does nothing
+else. Upstream's flag names are accepted beside ours.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.process import find_cluster, run_until_stopped
+from muster.cli.values import Duration, Gates, Names, Pairs
+
+if TYPE_CHECKING:
+    from muster.registration.agent.options import AgentOptions
+    from muster.registration.drivers.seam import DriverOptions
+    from muster.runtime.kubeconfig import ClientConfig
+
+GATES = ("ClusterClaim", "ClusterProperty", "MultipleHubs")
+UNSUPPORTED_GATES = ("AddonManagement", "V1beta1CSRAPICompatibility")
+EXPIRATION = "client-cert-expiration-seconds"
+
+
+@click.command("agent", short_help="Run a managed cluster's registration agent.")
+@click.option("--cluster-name", "--spoke-cluster-name", default="", help="On the hub.  [default: as before, else a new UUID]")
+@click.option("--agent-id", "agent_name", default="", help="Of this agent.  [default: as before, else random]")
+@click.option("--namespace", help="Where the agent's Secrets are.  [default: the pod's, else open-cluster-management-agent]")
+@click.option(
+    "--kubeconfig", type=click.Path(dir_okay=False), help="Of the agent's own cluster.  [default: in-cluster, or kubectl's]"
+)
+@click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
+@click.option("--spoke-kubeconfig", type=click.Path(dir_okay=False), help="Of the managed cluster, if the agent runs elsewhere.")
+@click.option("--install", is_flag=True, help="Make the agent's namespace, account and rights first.")
+@click.option("--install-only", is_flag=True, help="Install and end.")
+@click.option(
+    "--bootstrap-kubeconfig",
+    "--bootstrap-kubeconfigs",
+    "bootstrap_kubeconfigs",
+    type=Names(),
+    multiple=True,
+    help="Files to introduce the cluster with, in order of preference.",
+)
+@click.option(
+    "--bootstrap-kubeconfig-secret",
+    "bootstrap_secrets",
+    type=Names(),
+    multiple=True,
+    help="Secrets to introduce the cluster with.  [default: bootstrap-hub-kubeconfig]",
+)
+@click.option("--hub-kubeconfig-dir", type=click.Path(file_okay=False), help="Where others find our hub kubeconfig.")
+@click.option("--hub-kubeconfig-secret", "hub_secret", default="hub-kubeconfig-secret", show_default=True, help="What we keep.")
+@click.option("--registration-auth", "driver", default="csr", show_default=True, help="How the agent proves who it is.")
+@click.option(f"--{EXPIRATION}", "expiration", type=int, help="How long certificates should be valid.  [default: the hub decides]")
+@click.option("--driver-option", "driver_options", multiple=True, metavar="NAME.KEY=VALUE", help="Tell a driver (repeatable).")
+@click.option(
+    "--spoke-external-server-urls", "urls", type=Names(), multiple=True, help="Where the hub can reach this cluster's API server."
+)
+@click.option("--cluster-healthcheck-period", "period", type=Duration(), default="1m", show_default=True, help="Between two looks.")
+@click.option(
+    "--max-custom-cluster-claims", type=click.IntRange(0), default=20, show_default=True, help="How many the hub is told."
+)
+@click.option("--reserved-cluster-claim-suffixes", "suffixes", type=Names(), multiple=True, help="Claims that are always told.")
+@click.option("--cluster-annotations", "annotations", type=Pairs(), multiple=True, help="For a new ManagedCluster.")
+@click.option(
+    "--hub-connection-timeout-seconds",
+    "timeout",
+    type=click.FloatRange(1),
+    default=600,
+    show_default=True,
+    help="With several hubs: so long without one before the next is tried.",
+)
+@click.option("--feature-gates", "gates", type=Gates(GATES, UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(GATES)}.")
+@click.option("--health-host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--health-port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 picks a free one.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def command(**options: Any) -> None:
+    """Register this cluster with a hub, keep that alive, and tell the hub how the cluster is."""
+    from muster import logs
+
+    logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
+    run_agent(_settings(options))
+
+
+@dataclass(frozen=True)
+class Settings:
+    management: ClientConfig
+    spoke: ClientConfig | None
+    options: AgentOptions
+    install: bool
+    install_only: bool
+    health: tuple[str, int]
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    from muster.registration.agent.options import AgentOptions
+    from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET
+
+    gates = dict(_flat(given["gates"]))
+    urls = _urls(_flat(given["urls"]))
+    cluster_name, driver_options = _cluster_name(given["cluster_name"]), _driver_options(given)
+    management = find_cluster(given["kubeconfig"], given["context"])
+    spoke = find_cluster(given["spoke_kubeconfig"], "") if given["spoke_kubeconfig"] else None
+    options = AgentOptions(
+        cluster_name=cluster_name,
+        agent_name=given["agent_name"],
+        namespace=given["namespace"] or _pod_namespace(management) or AGENT_NAMESPACE,
+        hub_secret=given["hub_secret"],
+        bootstrap_secrets=_flat(given["bootstrap_secrets"]) or (BOOTSTRAP_SECRET,),
+        bootstrap_kubeconfigs=tuple(Path(path) for path in _flat(given["bootstrap_kubeconfigs"])),
+        hub_kubeconfig_dir=Path(given["hub_kubeconfig_dir"]) if given["hub_kubeconfig_dir"] else None,
+        driver=given["driver"],
+        driver_options=driver_options,
+        external_server_urls=urls,
+        external_ca=_authority(spoke or management) if urls else b"",
+        cluster_annotations=_annotations(dict(_flat(given["annotations"]))),
+        health_check_seconds=_period(given["period"]),
+        hub_connection_timeout=given["timeout"],
+        cluster_claims=gates.get("ClusterClaim", True),
+        cluster_properties=gates.get("ClusterProperty", False),
+        max_custom_claims=given["max_custom_cluster_claims"],
+        reserved_claim_suffixes=_flat(given["suffixes"]),
+    )
+    if gates.get("MultipleHubs") and len(options.bootstrap_kubeconfigs or options.bootstrap_secrets) < 2:
+        raise click.UsageError("--feature-gates MultipleHubs=true: give at least two --bootstrap-kubeconfigs")
+    install = given["install"] or given["install_only"]
+    return Settings(management, spoke, options, install, given["install_only"], (given["health_host"], given["health_port"]))
+
+
+def _flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    return tuple(value for values in given for value in values)
+
+
+def _pod_namespace(config: ClientConfig) -> str:
+    """The namespace of the pod this runs in; what a person's kubeconfig says is about something else."""
+    from muster.runtime.kubeconfig import SERVICE_ACCOUNT
+
+    token = config.identity.token_file
+    return config.namespace if token is not None and token.parent == SERVICE_ACCOUNT else ""
+
+
+def _cluster_name(name: str) -> str:
+    from muster.kube.names import dns1123_label
+
+    if name and (problems := dns1123_label(name)):
+        raise click.BadParameter(f"{name!r} cannot name a cluster: {problems[0]}", param_hint="--cluster-name")
+    return name
+
+
+def _driver_options(given: dict[str, Any]) -> DriverOptions:
+    """The options of the chosen driver, checked by it."""
+    from muster.registration import drivers
+
+    own = [] if given["expiration"] is None else [f"{given['driver']}.{EXPIRATION}={given['expiration']}"]
+    try:
+        options = drivers.driver_options([*own, *given["driver_options"]]).get(given["driver"], {})
+        _try_driver(given["driver"], options)
+    except drivers.DriverError as error:
+        raise click.ClickException(str(error)) from None
+    return options
+
+
+def _try_driver(name: str, options: DriverOptions) -> None:
+    import random
+
+    from muster.registration import drivers
+    from muster.registration.drivers.seam import SpokeContext
+    from muster.registration.names import AgentIdentity
+    from muster.runtime.clock import SYSTEM
+    from muster.runtime.metrics import Metrics
+
+    drivers.find(name).spoke(SpokeContext(AgentIdentity("cluster", "agent"), SYSTEM, random.random, Metrics(), options))
+
+
+def _urls(urls: tuple[str, ...]) -> tuple[str, ...]:
+    from urllib.parse import urlsplit
+
+    for url in urls:
+        if urlsplit(url).scheme != "https" or not urlsplit(url).hostname:
+            raise click.BadParameter(f"{url!r} is not an https URL", param_hint="--spoke-external-server-urls")
+    return urls
+
+
+def _authority(config: ClientConfig) -> bytes:
+    try:
+        return config.ca.read_bytes() if isinstance(config.ca, Path) else config.ca or b""
+    except OSError as error:
+        raise click.ClickException(f"certificate authority {config.ca!s}: {error.strerror}") from None
+
+
+def _annotations(annotations: dict[str, str]) -> dict[str, str]:
+    from muster.registration.names import AGENT_ANNOTATIONS
+
+    for key in annotations:
+        if not key.startswith(AGENT_ANNOTATIONS):
+            click.echo(
+                f"warning: --cluster-annotations: {key} does not begin with {AGENT_ANNOTATIONS}; it is passed over", err=True
+            )
+    return annotations
+
+
+def _period(seconds: float) -> float:
+    if seconds <= 0:
+        raise click.BadParameter("must be greater than zero", param_hint="--cluster-healthcheck-period")
+    return seconds
+
+
+def run_agent(settings: Settings) -> None:
+    from muster.registration.drivers.seam import DriverError
+    from muster.registration.installing import InstallError
+    from muster.runtime.errors import KubeError
+
+    try:
+        run_until_stopped(_serve(settings))
+    except (DriverError, InstallError) as error:
+        raise click.ClickException(str(error)) from None
+    except KubeError as error:
+        raise click.ClickException(f"the cluster does not let us work: {error}") from None
+    except OSError as error:
+        if error.filename is not None:
+            raise click.ClickException(f"{error.filename}: {error.strerror}") from None
+        raise click.ClickException(f"cannot listen: {error.strerror or error}; choose another --health-port") from None
+
+
+async def _serve(settings: Settings) -> None:
+    from muster.registration.agent.agent import Agent
+    from muster.runtime.client import HttpClient
+    from muster.runtime.health import HealthServer
+    from muster.runtime.metrics import Metrics
+
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+
+        def client(config: ClientConfig) -> HttpClient:
+            made = HttpClient(config, agent="muster-registration-agent", metrics=metrics)
+            stack.push_async_callback(made.close)
+            return made
+
+        management = client(settings.management)
+        spoke = client(settings.spoke) if settings.spoke else management
+        if settings.install:
+            from muster.registration.agent.install import install
+
+            await install(management, settings.options)
+        if settings.install_only:
+            click.echo(f"installed on {management.server}")
+            return
+        agent = Agent(spoke, settings.options, management=management, metrics=metrics)
+        health = HealthServer(metrics)
+        health.live("hub-kube-config", agent.unhealthy)
+        health.ready("registration", agent.unready)
+        await health.start(*settings.health)
+        stack.push_async_callback(health.stop)
+        click.echo(f"started: agent on {management.server}; health on port {health.port}")
+        await agent.run()
