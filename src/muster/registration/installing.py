@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from muster.api import Document
 from muster.runtime.clock import Clock, sleep
-from muster.runtime.resource import DEFINITIONS, Resource
+from muster.runtime.errors import AlreadyExists
+from muster.runtime.resource import DEFINITIONS, NAMESPACES, Resource
 from muster.runtime.verbs import KubeClient
 
 ESTABLISHED_WITHIN: Final = 60.0
@@ -42,6 +43,14 @@ def binding(name: str, kind: str, role: str, subject: Mapping[str, Any], namespa
 async def apply_all(client: KubeClient, objects: Sequence[tuple[Resource, Document]], manager: str) -> None:
     for resource, document in objects:
         await client.apply(resource, document, manager=manager)
+
+
+async def ensure_namespace(client: KubeClient, name: str) -> None:
+    """Made if it is missing, not applied: whoever wants nothing in it would become the owner of nothing, again and again."""
+    try:
+        await client.create(NAMESPACES, {"apiVersion": NAMESPACES.api_version, "kind": NAMESPACES.kind, "metadata": named(name)})
+    except AlreadyExists:
+        return
 
 
 async def await_definitions(client: KubeClient, names: Sequence[str], clock: Clock) -> None:

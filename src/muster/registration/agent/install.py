@@ -13,11 +13,21 @@ from muster.api import Document
 from muster.api.cluster.v1 import GROUP
 from muster.api.crds import SPOKE, definitions
 from muster.registration.agent.options import AgentOptions
-from muster.registration.installing import READ, ROLES, SERVICE_ACCOUNTS, apply_all, await_definitions, binding, named, rule
+from muster.registration.installing import (
+    READ,
+    ROLES,
+    SERVICE_ACCOUNTS,
+    apply_all,
+    await_definitions,
+    binding,
+    ensure_namespace,
+    named,
+    rule,
+)
 from muster.registration.kinds import CLUSTER_CLAIMS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Resource
+from muster.runtime.resource import DEFINITIONS, Resource
 from muster.runtime.verbs import KubeClient
 
 MANAGER: Final = "muster-agent-install"
@@ -40,7 +50,7 @@ NAMESPACE_RULES: Final = (
 
 async def install(client: KubeClient, options: AgentOptions, *, clock: Clock = SYSTEM) -> None:
     """Everything, and wait until claims are served. Raises InstallError and what the client raises."""
-    await client.apply(NAMESPACES, {"metadata": {"name": options.namespace}}, manager=MANAGER)
+    await ensure_namespace(client, options.namespace)
     await apply_all(client, [(DEFINITIONS, document) for document in definitions(CLAIMS)], MANAGER)
     await apply_all(client, permissions(options.namespace), MANAGER)
     await await_definitions(client, [kind.name for kind in CLAIMS], clock)

@@ -37,6 +37,7 @@ from muster.registration.installing import (
     apply_all,
     await_definitions,
     binding,
+    ensure_namespace,
     named,
     rule,
 )
@@ -52,7 +53,7 @@ from muster.registration.names import (
 from muster.runtime.certs import inject_ca_bundle
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.errors import NotFound
-from muster.runtime.resource import DEFINITIONS, MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOKS, Resource
+from muster.runtime.resource import DEFINITIONS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.registration.hub.install")
@@ -186,7 +187,7 @@ HUB_NAMESPACE_RULES: Final = (rule("", ["secrets"], ["create"]), rule("", ["secr
 async def install_namespaces(client: KubeClient, namespace: str = HUB_NAMESPACE) -> None:
     """The two namespaces of the hub; everything else that `install` makes may be made later."""
     for name in dict.fromkeys((namespace, BOOTSTRAP_NAMESPACE)):
-        await client.apply(NAMESPACES, {"metadata": {"name": name}}, manager=MANAGER)
+        await ensure_namespace(client, name)
 
 
 async def install(

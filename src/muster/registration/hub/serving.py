@@ -73,9 +73,10 @@ class Webhooks:
 
     async def run(self) -> None:
         """Renew the certificate in time."""
-        await self._certificate.run(self._serve)
+        await self._certificate.run(self.change)
 
-    async def _serve(self, pair: ServingPair) -> None:
+    async def change(self, pair: ServingPair) -> None:
+        """Serve another certificate, once it is trusted."""
         assert self._server is not None, "started"
         await trust(self._client, pair.ca, clock=self._clock)
         self._server.replace_tls(await self._context(pair))
