@@ -89,7 +89,7 @@ def _load(point: EntryPoint) -> Driver:
     try:
         loaded = point.load()
         driver = loaded() if isinstance(loaded, type) else loaded
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Somebody else's code: whatever it raises, it is that driver's problem.
         raise BrokenDriver(point.name, _distribution(point), f"{type(error).__name__}: {error}") from error
     missing = [part for part in ("name", "aliases", "hub", "spoke") if not hasattr(driver, part)]

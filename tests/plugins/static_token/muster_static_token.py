@@ -1,0 +1,119 @@
+"""A registration driver that comes from elsewhere: the hub's API server knows each agent's token already (--token-auth-file).
+
+The agent is started with its token, keeps it in its Secret and marks its ManagedCluster with the token's digest. The hub accepts by
+itself whose digest it was told, and keeps a ConfigMap in the cluster's namespace as long as the cluster may use its token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.resource import Document
+from muster.registration.drivers.seam import (
+    NOTHING_TO_DO,
+    DriverConfigError,
+    HubContext,
+    Outcome,
+    Progress,
+    Report,
+    SpokeContext,
+    Step,
+    Vote,
+)
+from muster.registration.names import AGENT_ANNOTATIONS, DRIVER_ANNOTATION
+from muster.runtime.client import HttpClient
+from muster.runtime.errors import AlreadyExists, KubeError, NotFound
+from muster.runtime.kubeconfig import load_kubeconfig
+from muster.runtime.resource import CONFIG_MAPS
+from muster.runtime.verbs import KubeClient
+
+NAME = "static-token"
+DIGEST = f"{AGENT_ANNOTATIONS}/token-digest"
+PERMIT = "static-token-permit"
+
+
+def digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class TokenSpoke:
+    def __init__(self, context: SpokeContext) -> None:
+        tokens = context.options.get("token") or ()
+        if not tokens or not tokens[-1]:
+            raise DriverConfigError(NAME, "token", "an agent needs one")
+        self._token = tokens[-1]
+        self._context = context
+
+    def decorate(self, cluster: Document) -> Document:
+        metadata = cluster.get("metadata") or {}
+        marks = {DRIVER_ANNOTATION: NAME, DIGEST: digest(self._token)}
+        return {**cluster, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **marks}}}
+
+    def kubeconfig_user(self) -> Document:
+        return {"tokenFile": "token"}
+
+    def problem(self, stored: Mapping[str, bytes]) -> str:
+        return "" if stored.get("token") == self._token.encode() else "the token is not stored"
+
+    async def advance(self, hub: KubeClient, stored: Mapping[str, bytes], seen: Document | None = None) -> Progress:
+        if not self.problem(stored):
+            return Progress()
+        return Progress({"token": self._token.encode()}, again=0, report=Report(True, "TokenStored", "token stored"))
+
+    def connect(self, kubeconfig: Path) -> KubeClient:
+        return HttpClient(load_kubeconfig(kubeconfig), agent=NAME, metrics=self._context.metrics)
+
+
+class TokenHub:
+    def __init__(self, context: HubContext) -> None:
+        self._client = context.client
+        self._accepted = frozenset(context.options.get("accepted-digest") or ())
+
+    def owns(self, cluster: ManagedCluster) -> bool:
+        return cluster.metadata.annotations.get(DRIVER_ANNOTATION) == NAME
+
+    def vote(self, cluster: ManagedCluster) -> Vote:
+        if not self.owns(cluster):
+            return Vote.ABSTAIN
+        return Vote.ALLOW if cluster.metadata.annotations.get(DIGEST) in self._accepted else Vote.DENY
+
+    async def grant(self, cluster: ManagedCluster) -> Outcome:
+        if not self.owns(cluster):
+            return NOTHING_TO_DO
+        permit = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": PERMIT, "namespace": cluster.metadata.name}}
+        try:
+            await self._client.create(CONFIG_MAPS, permit)
+        except AlreadyExists:
+            pass
+        except KubeError as error:
+            return Outcome((Step("permit", str(error)),))
+        return Outcome((Step("permit"),))
+
+    async def revoke(self, cluster: ManagedCluster) -> Outcome:
+        if not self.owns(cluster):
+            return NOTHING_TO_DO
+        try:
+            await self._client.delete(CONFIG_MAPS, PERMIT, cluster.metadata.name)
+        except NotFound:
+            pass
+        except KubeError as error:
+            return Outcome((Step("permit", str(error)),))
+        return Outcome((Step("permit"),))
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+class StaticToken:
+    name = NAME
+    aliases = ("token",)
+
+    def hub(self, context: HubContext) -> TokenHub:
+        return TokenHub(context)
+
+    def spoke(self, context: SpokeContext) -> TokenSpoke:
+        return TokenSpoke(context)
