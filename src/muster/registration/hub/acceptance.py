@@ -95,6 +95,7 @@ class Acceptance:
         self._remains = Remains(world, self._controller.enqueue)
         self._clusters = Latest(world.clusters, clock=world.clock)
         self._driven: dict[str, _Driven] = {}
+        self._sharing = asyncio.Lock()
         self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name])
         for cache in self._permissions.caches.values():
             self._controller.watch(cache, lambda kept: [kept.labels[names.CLUSTER_LABEL]])
@@ -129,10 +130,10 @@ class Acceptance:
     async def _accept(self, cluster: ManagedCluster) -> None:
         name, labels = cluster.metadata.name, self._labels
         cluster = await self._hold(cluster)
-        first = (rbac.namespace(name, labels), rbac.own_role(name, labels, accepted=True), rbac.own_binding(name, labels))
-        problems = await self._ensure(*rbac.common_roles(labels), *first)
-        # Bindings need the namespace.
-        problems += await self._ensure(*rbac.namespace_bindings(name, labels))
+        problems = await _problems([("common roles", self._share_roles())])
+        problems += await self._ensure(rbac.namespace(name, labels), rbac.own_role(name, labels, accepted=True))
+        # A binding needs its namespace, and its role too: who binds must show that he has all the role's rights himself.
+        problems += await self._ensure(rbac.own_binding(name, labels), *rbac.namespace_bindings(name, labels))
         problems += await self._drive(cluster, granted=True)
         if await self._say(cluster, accepted_condition(problems)) and not problems:
             log.info("cluster accepted", cluster=name)
@@ -180,7 +181,8 @@ class Acceptance:
             (f"{resource.kind} {key}", self._permissions.remove(resource, key, name, unseen=unseen))
             for resource, key in (registration, work)
         )
-        problems += await self._ensure(rbac.own_role(name, labels, accepted=False), rbac.own_binding(name, labels))
+        problems += await self._ensure(rbac.own_role(name, labels, accepted=False))
+        problems += await self._ensure(rbac.own_binding(name, labels))
         return problems + await self._drive(cluster, granted=False)
 
     # Deleted
@@ -239,11 +241,13 @@ class Acceptance:
 
     async def _share_roles(self) -> None:
         clusters = self._world.clusters
-        for wanted in rbac.common_roles(self._labels):
-            if len(clusters.cache) or clusters.malformed:
-                await self._permissions.ensure(wanted)
-            else:
-                await self._permissions.remove(CLUSTER_ROLES, wanted.key, COMMON)
+        # Many clusters come at once; the first makes the roles, the others find them.
+        async with self._sharing:
+            for wanted in rbac.common_roles(self._labels):
+                if len(clusters.cache) or clusters.malformed:
+                    await self._permissions.ensure(wanted)
+                else:
+                    await self._permissions.remove(CLUSTER_ROLES, wanted.key, COMMON)
 
     async def _ensure(self, *wanted: Wanted) -> tuple[str, ...]:
         return await _problems((str(one), self._permissions.ensure(one)) for one in wanted)

@@ -4,7 +4,7 @@ What is there is known from caches of labelled objects and from this process's o
 request. A missing object is created; one that says something else is put right by a forced server-side apply. An object of our
 name that lacks our label (somebody made it, or took the label off) is not in the caches: creating fails, and the same apply
 adopts it, labels and permissions together. Where apply cannot help, because a binding's role cannot be changed in place or an
-aggregation rule would write the rules anew, the object is deleted, if it still is the one looked at, and made again. The names
+aggregation rule decides on the rules, the object is deleted, if it still is the one looked at, and made again. The names
 are the hub's by convention, so nobody else's permissions are lost by that.
 
 The binding of the work agent is held by a finalizer while works are left: `remove` only marks it, `release` lets it go.
@@ -14,16 +14,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.logs import get_logger
 from muster.registration import names
 from muster.registration.hub import rbac
 from muster.registration.hub.rbac import Wanted
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from muster.runtime.cache import Snapshot
-from muster.runtime.errors import AlreadyExists, Invalid, KubeError, NotFound
+from muster.runtime.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
 from muster.runtime.informer import Informer
 from muster.runtime.latest import Latest
 from muster.runtime.resource import NAMESPACES, Key, Object, Resource
+
+log = get_logger("muster.registration.permissions")
 
 MANAGER: Final = "muster-registration"
 """Who owns the fields that the hub writes."""
@@ -121,17 +124,19 @@ class Permissions:
         return left
 
     async def _put_right(self, wanted: Wanted) -> Object:
+        key = wanted.key
         try:
             answer = await self._client.apply(wanted.resource, wanted.body, manager=MANAGER)
-        except Invalid:
-            return await self._anew(wanted)
-        return answer if rbac.holds(answer, wanted.body) else await self._anew(wanted)
+        except (Invalid, Forbidden) as error:
+            found = await self._client.get(wanted.resource, key.name, key.namespace)
+            if not rbac.fixed(found, wanted.body):
+                raise
+            log.warning("replacing an object that cannot be put right", object=str(wanted), error=str(error))
+            return await self._anew(wanted, found)
+        return answer if rbac.holds(answer, wanted.body) else await self._anew(wanted, answer)
 
-    async def _anew(self, wanted: Wanted) -> Object:
+    async def _anew(self, wanted: Wanted, found: Object) -> Object:
         key = wanted.key
-        found = await self._client.get(wanted.resource, key.name, key.namespace)
-        if wanted.resource is NAMESPACES or rbac.holds(found, wanted.body):
-            return found
         await self._client.delete(wanted.resource, key.name, key.namespace, uid=found["metadata"]["uid"])
         return await self._client.create(wanted.resource, _whole(wanted), manager=MANAGER)
 

@@ -151,6 +151,11 @@ def holds(current: Object, wanted: Object) -> bool:
     )
 
 
+def fixed(current: Object, wanted: Object) -> bool:
+    """Whether an object can never say what it must: its role cannot be changed, or something else decides on its rules."""
+    return current.get("roleRef") != wanted.get("roleRef") or "aggregationRule" in current
+
+
 def _role(name: str, cluster: str, rules: list[Object], labels: Labels) -> Wanted:
     return Wanted(CLUSTER_ROLES, {"metadata": {"name": name, "labels": _labels(cluster, labels)}, "rules": rules})
 

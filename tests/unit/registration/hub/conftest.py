@@ -4,26 +4,29 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
-from muster.api.crds import definitions
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.registration.drivers.seam import HubDriver, Outcome, Vote
+from muster.registration.hub.install import ACCOUNT, install
 from muster.registration.hub.options import HubOptions
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
+from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import NotFound
 from muster.runtime.events import EventRecorder
 from muster.runtime.informer import Informers
 from muster.runtime.metrics import Metrics
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object, Resource
+from muster.runtime.resource import NAMESPACES, Object, Resource
 from muster.runtime.verbs import JSON, Query
 from tests.support.fake_clock import FakeClock
+
+C = TypeVar("C", bound=InProcessClient)
 
 
 class CountingClient(InProcessClient):
@@ -80,7 +83,7 @@ class Play:
         self.admin = self.client()
         self.driver = ScriptedDriver()
         self.options = HubOptions()
-        self.hub_client = CountingClient(server.client(server.clusters["default"]))
+        self.hub_client = self.as_hub(CountingClient)
         self.metrics = Metrics()
 
     def client(self, user: str = "", *groups: str) -> InProcessClient:
@@ -89,6 +92,11 @@ class Play:
         if not user:
             return InProcessClient(self.server.client(cluster))
         return InProcessClient(self.server.client(cluster, User(user, groups=(*groups, "system:authenticated"))))
+
+    def as_hub(self, kind: type[C]) -> C:
+        """A client with the rights of the hub's own service account and no others."""
+        user = User(f"system:serviceaccount:{HUB_NAMESPACE}:{ACCOUNT}", groups=("system:serviceaccounts", "system:authenticated"))
+        return kind(self.server.client(self.server.clusters["default"], user))
 
     def agent(self, cluster: str, *, external: bool = False) -> InProcessClient:
         prefix = "" if external else "system:"
@@ -195,17 +203,6 @@ async def play(clock: FakeClock) -> AsyncIterator[Play]:
     server = ApiServer(ServerConfig(store="memory", clusters=("default",)))
     await server.start()
     hub = Play(server, clock)
-    for definition in definitions():
-        await hub.admin.create(DEFINITIONS, definition)
-
-    async def established() -> bool:
-        try:
-            await hub.admin.list(MANAGED_CLUSTERS)
-            await hub.admin.list(MANIFEST_WORKS, "default")
-        except NotFound:
-            return False
-        return True
-
-    await hub.until(established)
+    await install(hub.admin)
     yield hub
     await server.stop(grace=0.1)

@@ -161,7 +161,7 @@ class Refusing(CountingClient):
 
 
 async def test_what_cannot_be_deleted_is_named_and_tried_again(play: Play) -> None:
-    play.hub_client = client = Refusing(play.server.client(play.server.clusters["default"]))
+    play.hub_client = client = play.as_hub(Refusing)
     async with play.running(Collection):
         await play.create_cluster("c1")
         await play.until(lambda: held(play))

@@ -8,7 +8,6 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.registration.drivers.seam import Outcome, Step
 from muster.registration.hub.acceptance import Acceptance
 from muster.registration.hub.collection import Collection
-from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, MANIFEST_WORKS, ROLE_BINDINGS
 from muster.registration.names import CLUSTER_LABEL, COLLECTION_CLEANUP, WORK_ROLE
 from muster.runtime.resource import NAMESPACES, Key
@@ -165,10 +164,9 @@ async def test_a_cluster_that_cannot_be_read_keeps_its_permissions(play: Play, m
 
     await play.admin.patch(MANAGED_CLUSTERS, "c1", {"metadata": {"labels": {"poison": "yes"}}})
     monkeypatch.setattr(ManagedCluster, "decode", refusing)
-    worlds: list[HubWorld] = []
-    async with play.running(Acceptance, lambda world: worlds.append(world) or Acceptance(world)):
-        await worlds[0].informers.synced()
-        assert Key("", "c1") in worlds[0].clusters.malformed
+    async with play.running(Acceptance) as world:
+        await world.informers.synced()
+        assert Key("", "c1") in world.clusters.malformed
         await accepted(play, "c2")
         await play.at_rest()
         for resource, name, namespace in PERMISSIONS:

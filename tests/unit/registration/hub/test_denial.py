@@ -65,7 +65,7 @@ async def test_denial_revokes_at_once_though_works_are_left(play: Play) -> None:
             await agent.list(MANIFEST_WORKS, "c1")
 
         async def nothing_left() -> bool:
-            return (await play.condition("c1"))["message"] == "Denied by hub cluster admin"
+            return bool((await play.condition("c1"))["message"] == "Denied by hub cluster admin")
 
         await play.until(nothing_left)
 
@@ -123,7 +123,7 @@ async def test_a_failed_revocation_is_named_and_tried_again(play: Play) -> None:
         play.driver.outcome = lambda cluster: Outcome()
 
         async def healed() -> bool:
-            return (await play.condition("c1"))["message"] == "Denied by hub cluster admin"
+            return bool((await play.condition("c1"))["message"] == "Denied by hub cluster admin")
 
         await play.until(healed)
 
@@ -136,7 +136,7 @@ async def test_a_denied_cluster_cannot_get_its_permissions_back_by_editing_them(
         await play.admin.patch(CLUSTER_ROLES, ROLE, {"rules": [everything]})
 
         async def shrunk() -> bool:
-            return (await play.admin.get(CLUSTER_ROLES, ROLE))["rules"] != [everything]
+            return bool((await play.admin.get(CLUSTER_ROLES, ROLE))["rules"] != [everything])
 
         await play.until(shrunk)
 
