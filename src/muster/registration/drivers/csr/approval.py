@@ -29,6 +29,7 @@ from muster.runtime.resource import Object
 log = get_logger("muster.registration.drivers.csr")
 
 RENEW: Final = Action("renew", REGISTER_GROUP, "managedclusters", subresource="clientcertificates", version="")
+WORKERS: Final = 16
 BY_CLUSTER: Final = "csr-by-cluster"
 REFUSED_AGAIN: Final = 300.0
 """A renewal that is not allowed is asked about again so often, beside every change of its cluster."""
@@ -49,10 +50,17 @@ class Approver:
         self._requests = context.informers.of(SIGNING_REQUESTS, label_selector=OURS)
         self._requests.cache.add_index(BY_CLUSTER, label_index(CLUSTER_LABEL))
         self._clusters = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
+        self._understood: dict[str, tuple[str, AgentRequest | None]] = {}
+        """By request, with its uid."""
         # A refusal is not remembered: what is asked again is asked because something changed.
         self._reviewer = AccessReviewer(context.client, refused_for=0.0, clock=context.clock)
         self._controller: Controller[str] = Controller(
-            "csr-approving", self.reconcile, metrics=context.metrics, clock=context.clock, random=context.random
+            "csr-approving",
+            self.reconcile,
+            workers=WORKERS,
+            metrics=context.metrics,
+            clock=context.clock,
+            random=context.random,
         )
         self._controller.watch(self._requests, lambda snapshot: [snapshot.name])
         self._controller.watch(self._clusters, self._waiting_for)
@@ -63,13 +71,12 @@ class Approver:
     async def reconcile(self, name: str) -> float | None:
         csr = self._requests.cache.named(name)
         if csr is None:
+            self._understood.pop(name, None)
             return None
-        try:
-            request = read_request(csr.data)
-        except NotAnAgentsRequest as problem:
-            log.debug("not an agent's request", request=name, problem=str(problem))
+        request = self._understand(csr)
+        if request is None:
             return None
-        if self.vouches(csr, request):
+        if self._vouches(csr, request):
             self._context.reconsider(request.identity.cluster)
         if is_settled(csr.data):
             return None
@@ -79,18 +86,26 @@ class Approver:
             await self._admit(csr, request)
         return None
 
-    def vouches(self, csr: Snapshot, request: AgentRequest) -> bool:
-        """Whether this request is a trusted identity's word that its cluster wants to join."""
+    def vouched_for(self, cluster: str) -> bool:
+        """Whether a trusted identity has asked for a certificate of this cluster, and nobody has refused."""
+        requests = self._requests.cache.by_index(BY_CLUSTER, cluster)
+        return any(self._vouches(csr, request) for csr in requests if (request := self._understand(csr)) is not None)
+
+    def _vouches(self, csr: Snapshot, request: AgentRequest) -> bool:
         return request.requester.name in self._trusted and verdict_of(csr.data, "Denied", "Failed") is None
 
-    def vouched_for(self, cluster: str) -> bool:
-        for csr in self._requests.cache.by_index(BY_CLUSTER, cluster):
-            try:
-                if self.vouches(csr, read_request(csr.data)):
-                    return True
-            except NotAnAgentsRequest:
-                continue
-        return False
+    def _understand(self, csr: Snapshot) -> AgentRequest | None:
+        """Whose request it is; None for what is no agent's. What was asked never changes, so each is read once."""
+        known = self._understood.get(csr.name)
+        if known is not None and known[0] == csr.uid:
+            return known[1]
+        request: AgentRequest | None = None
+        try:
+            request = read_request(csr.data)
+        except NotAnAgentsRequest as problem:
+            log.debug("not an agent's request", request=csr.name, problem=str(problem))
+        self._understood[csr.name] = (csr.uid, request)
+        return request
 
     async def _renew(self, csr: Snapshot, request: AgentRequest) -> float | None:
         verdict = await self._reviewer.authorize(request.requester, RENEW)
