@@ -3,7 +3,7 @@
 Accepted: the finalizer first, so that nothing made is ever forgotten; namespace, role, bindings, then what the cluster's driver
 needs, and only when all of it is there the condition True. What fails is named in the condition, False with reason `Error`, and
 tried again later and later. Edited or deleted objects are put back. Drivers are asked again only when the ManagedCluster's
-spec, labels or annotations changed.
+labels, annotations or addresses changed.
 
 Denied: whoever was let in, even halfway, is put out at once, whatever the condition says and however many works are left: the
 role shrinks to reading the own ManagedCluster, the registration agent's binding goes, the driver revokes, and the condition says
@@ -23,17 +23,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
-from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.registration import names
 from muster.registration.drivers.seam import HubDriver, Outcome, Step
 from muster.registration.hub import rbac
-from muster.registration.hub.cluster_writes import patch_cluster, redated, with_finalizers
+from muster.registration.hub.cluster_writer import Change, redated, with_finalizers
 from muster.registration.hub.permissions import Permissions
 from muster.registration.hub.rbac import Wanted
 from muster.registration.hub.remains import Remains
@@ -41,7 +39,6 @@ from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_ROLES, MANIFEST_WORKS
 from muster.runtime.controller import Controller
 from muster.runtime.errors import Conflict, KubeError, Unreachable
-from muster.runtime.latest import Latest
 from muster.runtime.resource import Key, Object
 
 log = get_logger("muster.registration.acceptance")
@@ -62,21 +59,11 @@ class Incomplete(Exception):
         self.problems = problems
 
 
-@dataclass(frozen=True)
-class _Driven:
-    """What drivers last did for a cluster without a problem: granted or revoked, and on which version."""
+class _Driven(NamedTuple):
+    """What drivers last did for a cluster without a problem, and for which state of it."""
 
     granted: bool
-    cluster: ManagedCluster
-
-    def covers(self, cluster: ManagedCluster, granted: bool) -> bool:
-        mine, its = self.cluster, cluster
-        return self.granted == granted and (mine.metadata.uid, mine.spec, mine.metadata.annotations, mine.metadata.labels) == (
-            its.metadata.uid,
-            its.spec,
-            its.metadata.annotations,
-            its.metadata.labels,
-        )
+    state: int
 
 
 class Acceptance:
@@ -93,13 +80,15 @@ class Acceptance:
         )
         self._permissions = Permissions(world)
         self._remains = Remains(world, self._controller.enqueue)
-        self._clusters = Latest(world.clusters, clock=world.clock)
+        self._clusters = world.writer
         self._driven: dict[str, _Driven] = {}
+        self._departed: dict[str, ManagedCluster] = {}
+        """The last version of clusters that went while their drivers had granted something."""
         self._sharing = asyncio.Lock()
         self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name])
         for cache in self._permissions.caches.values():
             self._controller.watch(cache, lambda kept: [kept.labels[names.CLUSTER_LABEL]])
-        world.clusters.on_change(lambda old, new: self._controller.enqueue(COMMON) if old is None or new is None else None)
+        world.clusters.on_change(self._came_or_went)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -109,11 +98,17 @@ class Acceptance:
             finally:
                 remains.cancel()
 
+    def _came_or_went(self, old: ManagedCluster | None, new: ManagedCluster | None) -> None:
+        if old is None or new is None:
+            self._controller.enqueue(COMMON)
+        if old is not None and new is None and (driven := self._driven.get(old.metadata.name)) and driven.granted:
+            self._departed[old.metadata.name] = old
+
     async def reconcile(self, name: str) -> None:
         if name == COMMON:
             await self._share_roles()
             return
-        cluster = self._clusters.get(Key("", name))
+        cluster = self._clusters.get(name)
         if cluster is None:
             await self._forget(name)
         elif problem := rbac.name_problem(name, self._world.options.namespace):
@@ -129,7 +124,11 @@ class Acceptance:
 
     async def _accept(self, cluster: ManagedCluster) -> None:
         name, labels = cluster.metadata.name, self._labels
-        cluster = await self._hold(cluster)
+        held = await self._hold(cluster)
+        if held is None:
+            # Somebody has changed his mind meanwhile, and that wakes us.
+            return
+        cluster = held
         problems = await _problems([("common roles", self._share_roles())])
         problems += await self._ensure(rbac.namespace(name, labels), rbac.own_role(name, labels, accepted=True))
         # A binding needs its namespace, and its role too: who binds must show that he has all the role's rights himself.
@@ -146,9 +145,11 @@ class Acceptance:
         if problems:
             raise Incomplete(name, problems)
 
-    async def _hold(self, cluster: ManagedCluster) -> ManagedCluster:
-        answer = await patch_cluster(self._world.client, cluster, with_finalizers(cluster, add=names.RESOURCE_CLEANUP))
-        return cluster if answer is None else self._clusters.wrote(answer) or cluster
+    async def _hold(self, cluster: ManagedCluster) -> ManagedCluster | None:
+        """The cluster with our finalizer on it; None when it is not to be accepted any more."""
+        await self._clusters.change(cluster.metadata.name, unless_changed(cluster, add_finalizer))
+        held = self._clusters.get(cluster.metadata.name)
+        return held if held is not None and names.RESOURCE_CLEANUP in held.metadata.finalizers else None
 
     # Denied
 
@@ -162,7 +163,8 @@ class Acceptance:
         problems = await self._shut_out(cluster, unseen=not denied)
         works: list[Object] = []
         try:
-            works = await self._works(name)
+            if self._permissions.holds_works(name):
+                works = await self._works(name)
         except KubeError as error:
             problems += (f"ManifestWorks in namespace {name}: {error}",)
         if await self._say(cluster, denied_condition(name, works, problems)) and not denied:
@@ -201,9 +203,7 @@ class Acceptance:
         if problems:
             await self._say(cluster, accepted_condition(problems))
             raise Incomplete(name, problems)
-        answer = await patch_cluster(self._world.client, cluster, with_finalizers(cluster, remove=names.RESOURCE_CLEANUP))
-        if answer is not None:
-            self._clusters.wrote(answer)
+        await self._clusters.change(name, unless_changed(cluster, remove_finalizer))
         self._driven.pop(name, None)
         log.info("cluster removed", cluster=name)
 
@@ -211,17 +211,16 @@ class Acceptance:
         """There is no such cluster: whatever permissions are left of it go."""
         if Key("", name) in self._world.clusters.malformed or rbac.name_problem(name, self._world.options.namespace):
             return
-        driven = self._driven.get(name)
         problems: tuple[str, ...] = ()
-        if driven is not None and driven.granted:
-            problems += await self._drive(driven.cluster, granted=False)
-        left = self._permissions.of(name)
-        if left:
+        if (last := self._departed.get(name)) is not None:
+            problems += await self._drive(last, granted=False)
+        if self._permissions.of(name):
             log.info("removing permissions of a cluster that is gone", cluster=name)
             problems += await self._remove_all(name, unseen=False)
         if problems:
             raise Incomplete(name, problems)
         self._driven.pop(name, None)
+        self._departed.pop(name, None)
 
     async def _remove_all(self, name: str, *, unseen: bool) -> tuple[str, ...]:
         problems = await _problems(
@@ -235,7 +234,7 @@ class Acceptance:
     async def _refuse(self, cluster: ManagedCluster, problem: str) -> None:
         """Nothing is made for a name that must not be accepted, so there is nothing to undo."""
         if cluster.metadata.deletion_timestamp:
-            await patch_cluster(self._world.client, cluster, with_finalizers(cluster, remove=names.RESOURCE_CLEANUP))
+            await self._clusters.change(cluster.metadata.name, unless_changed(cluster, remove_finalizer))
         elif cluster.spec.hub_accepts_client and await self._say(cluster, accepted_condition((problem,))):
             log.warning("cluster cannot be accepted", cluster=cluster.metadata.name, problem=problem)
 
@@ -261,31 +260,55 @@ class Acceptance:
 
     async def _drive(self, cluster: ManagedCluster, *, granted: bool) -> tuple[str, ...]:
         """Have the drivers that own the cluster grant or revoke, unless they did so for the same state already."""
-        name = cluster.metadata.name
-        driven = self._driven.get(name)
-        if driven is not None and driven.covers(cluster, granted):
+        name, wanted = cluster.metadata.name, _Driven(granted, _state(cluster))
+        if self._driven.get(name) == wanted:
             return ()
-        # From here on nobody knows, until it has gone well.
-        if driven is not None and driven.granted != granted:
-            del self._driven[name]
+        # Until it has gone well, something may have been granted.
+        self._driven[name] = _Driven(True, 0)
         problems: tuple[str, ...] = ()
         for driver_name, driver in self._world.drivers.items():
             outcome = await _drive_one(driver_name, driver, cluster, granted)
             problems += tuple(f"{driver_name}: {problem}" for problem in outcome.problems)
         if not problems:
-            self._driven[name] = _Driven(granted, cluster)
+            self._driven[name] = wanted
         return problems
 
     async def _say(self, cluster: ManagedCluster, condition: Condition) -> bool:
         """Whether that was news."""
-        after = redated(cluster, condition, format_time(self._world.clock.now()))
-        answer = await patch_cluster(self._world.client, cluster, after, status=True)
-        if answer is not None:
-            self._clusters.wrote(answer)
-        return answer is not None
+        now = self._world.clock.now()
+        change = unless_changed(cluster, lambda newest: redated(newest, condition, now))
+        return await self._clusters.change(cluster.metadata.name, change, status=True)
 
     def _tell(self, cluster: ManagedCluster, reason: str, note: str) -> None:
         self._world.events.event(cluster.document(), "Normal", reason, note)
+
+
+def _state(cluster: ManagedCluster) -> int:
+    """Tells apart the states of a cluster that drivers may treat differently; taints and the like are none of them."""
+    metadata = cluster.metadata
+    marks = (tuple(sorted(metadata.annotations.items())), tuple(sorted(metadata.labels.items())))
+    return hash((metadata.uid, marks, cluster.spec.managed_cluster_client_configs))
+
+
+def unless_changed(seen: ManagedCluster, change: Change) -> Change:
+    """A change of what was seen; of a cluster that another decision has been made on since, none."""
+
+    def careful(newest: ManagedCluster) -> ManagedCluster:
+        return change(newest) if _decision(newest) == _decision(seen) else newest
+
+    return careful
+
+
+def _decision(cluster: ManagedCluster) -> tuple[str, bool, bool]:
+    return cluster.metadata.uid, bool(cluster.metadata.deletion_timestamp), cluster.spec.hub_accepts_client
+
+
+def add_finalizer(cluster: ManagedCluster) -> ManagedCluster:
+    return with_finalizers(cluster, add=names.RESOURCE_CLEANUP)
+
+
+def remove_finalizer(cluster: ManagedCluster) -> ManagedCluster:
+    return with_finalizers(cluster, remove=names.RESOURCE_CLEANUP)
 
 
 async def _drive_one(name: str, driver: HubDriver, cluster: ManagedCluster, granted: bool) -> Outcome:

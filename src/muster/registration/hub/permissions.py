@@ -48,22 +48,24 @@ class Permissions:
         self.caches: dict[Resource, Informer[Snapshot]] = {kind: world.kept(kind) for kind in KINDS}
         self._latest = {kind: Latest(cache, clock=world.clock) for kind, cache in self.caches.items()}
 
-    def get(self, resource: Resource, key: Key, cluster: str) -> Snapshot | None:
-        """The object of this name, if it is labelled as that cluster's."""
-        found = self._latest[resource].snapshot(key)
-        return found if found is not None and found.labels.get(names.CLUSTER_LABEL) == cluster else None
+    def get(self, resource: Resource, key: Key) -> Snapshot | None:
+        return self._latest[resource].snapshot(key)
 
     def of(self, cluster: str) -> list[tuple[Resource, Key]]:
         """Which of a cluster's permissions are there."""
-        return [(resource, key) for resource, key in rbac.own_keys(cluster) if self.get(resource, key, cluster)]
+        return [(resource, key) for resource, key in rbac.own_keys(cluster) if self.get(resource, key)]
+
+    def holds_works(self, cluster: str) -> bool:
+        """Whether the work agent can still reach its works."""
+        return self.get(ROLE_BINDINGS, _work_binding(cluster)) is not None
 
     def namespace_terminating(self, cluster: str) -> bool:
-        found = self.get(NAMESPACES, Key("", cluster), cluster)
+        found = self.get(NAMESPACES, Key("", cluster))
         return found is not None and _terminating(found)
 
     async def ensure(self, wanted: Wanted) -> None:
         """Raises BeingDeleted when the object cannot be had now, else what the server answers."""
-        current = self._latest[wanted.resource].snapshot(wanted.key)
+        current = self.get(wanted.resource, wanted.key)
         if current is not None and _terminating(current):
             await self._let_go(wanted, current)
             current = None
@@ -80,21 +82,24 @@ class Permissions:
 
     async def remove(self, resource: Resource, key: Key, cluster: str, *, unseen: bool = False) -> None:
         """Delete an object that the caches show; `unseen` also one that they might not show for want of its label."""
-        current = self.get(resource, key, cluster)
+        current = self.get(resource, key)
         if current is None and not unseen:
             return
         if current is not None and _terminating(current):
             return
         try:
             answer = await self._client.delete(resource, key.name, key.namespace)
+            if current is None and _is_held(answer):
+                # It must not be lost sight of before it is gone.
+                label = {"metadata": {"labels": {names.CLUSTER_LABEL: cluster}}}
+                answer = await self._client.patch(resource, key.name, label, key.namespace, manager=MANAGER)
         except NotFound:
             answer = {"kind": "Status"}
         self._latest[resource].deleted(key, current.uid if current is not None else "", answer)
 
     async def release(self, cluster: str) -> None:
         """Let the work agent's binding go, if it is marked: no work is left."""
-        key = Key(cluster, names.work_binding(cluster))
-        current = self.get(ROLE_BINDINGS, key, cluster)
+        current = self.get(ROLE_BINDINGS, _work_binding(cluster))
         if current is not None and _terminating(current):
             await self._without_finalizer(current)
 
@@ -143,6 +148,15 @@ class Permissions:
 
 def _terminating(found: Snapshot) -> bool:
     return bool(found.data["metadata"].get("deletionTimestamp"))
+
+
+def _is_held(answer: Object) -> bool:
+    """Whether what a deletion answers is the object, which something still holds."""
+    return answer.get("kind") != "Status" and bool((answer.get("metadata") or {}).get("finalizers"))
+
+
+def _work_binding(cluster: str) -> Key:
+    return Key(cluster, names.work_binding(cluster))
 
 
 def _whole(wanted: Wanted) -> Object:
