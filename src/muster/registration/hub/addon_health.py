@@ -14,8 +14,8 @@ from muster.api import Condition, condition_of
 from muster.api.addon.v1beta1 import ManagedClusterAddOn
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.logs import get_logger
-from muster.registration.hub.saying import say
 from muster.registration.hub.world import HubWorld
+from muster.registration.hub.writes import say
 from muster.registration.kinds import ADDONS
 from muster.runtime.cache import Snapshot
 from muster.runtime.controller import Controller

@@ -22,13 +22,10 @@ from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.registration.drivers.seam import Vote
-from muster.registration.hub.cluster_writes import patch_cluster
 from muster.registration.hub.rbac import name_problem
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import AUTO_ACCEPTED, RESOURCE_CLEANUP
 from muster.runtime.controller import Controller
-from muster.runtime.latest import Latest
-from muster.runtime.resource import Key
 
 log = get_logger("muster.registration.auto_acceptance")
 
@@ -45,7 +42,6 @@ class AutoAcceptance:
             clock=world.clock,
             random=world.random,
         )
-        self._clusters = Latest(world.clusters, clock=world.clock)
         if self._on:
             self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name] if undecided(cluster) else [])
 
@@ -61,21 +57,25 @@ class AutoAcceptance:
             self._controller.enqueue(cluster)
 
     async def reconcile(self, name: str) -> None:
-        cluster = self._clusters.get(Key("", name))
-        if cluster is None or not undecided(cluster) or name_problem(name, self._world.options.namespace):
+        cluster = self._world.writer.get(name)
+        if cluster is None or not self._electable(cluster) or name_problem(name, self._world.options.namespace):
             return
-        votes = {driver_name: driver.vote(cluster) for driver_name, driver in self._world.drivers.items()}
-        if not elected(votes.values()):
+        if not await self._world.writer.change(name, self._accepted):
             return
-        answer = await patch_cluster(self._world.client, cluster, self._accepted(cluster))
-        if answer is not None:
-            self._clusters.wrote(answer)
-        vouching = ", ".join(sorted(driver for driver, vote in votes.items() if vote is Vote.ALLOW))
+        vouching = ", ".join(sorted(driver for driver, vote in self._votes(cluster).items() if vote is Vote.ALLOW))
         log.info("cluster accepted automatically", cluster=name, driver=vouching)
         note = f"managed cluster {name} is accepted automatically: vouched for by driver {vouching}"
         self._world.events.event(cluster.document(), "Normal", "ManagedClusterAutoApproved", note)
 
+    def _votes(self, cluster: ManagedCluster) -> dict[str, Vote]:
+        return {name: driver.vote(cluster) for name, driver in self._world.drivers.items()}
+
+    def _electable(self, cluster: ManagedCluster) -> bool:
+        return undecided(cluster) and elected(self._votes(cluster).values())
+
     def _accepted(self, cluster: ManagedCluster) -> ManagedCluster:
+        if not self._electable(cluster):
+            return cluster
         annotations = {**cluster.metadata.annotations, AUTO_ACCEPTED: format_time(self._world.clock.now())}
         return msgspec.structs.replace(
             cluster,

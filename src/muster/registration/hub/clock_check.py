@@ -13,8 +13,8 @@ from typing import Final
 from muster.api import Condition
 from muster.api.cluster.v1 import CLOCK_SYNCED, ManagedCluster
 from muster.logs import get_logger
+from muster.registration.hub.cluster_writer import with_cluster_said
 from muster.registration.hub.leases import grace, is_cluster_lease, renewal
-from muster.registration.hub.saying import say
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import SKIP_CLOCK_CHECK
 from muster.runtime.cache import Snapshot
@@ -92,6 +92,6 @@ class ClockCheck:
         if apart is None or cluster.metadata.deletion_timestamp:
             return
         found = verdict(cluster, apart)
-        if await say(self._world.client, cluster, found, self._world.clock.now()):
+        if await self._world.writer.change(name, with_cluster_said(found, self._world.clock.now()), status=True):
             log.info("clock compared", cluster=name, in_step=found is IN_STEP, seconds_apart=round(apart.total_seconds(), 3))
         self._settled[name] = (found is IN_STEP, tolerance(cluster))

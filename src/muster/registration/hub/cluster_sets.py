@@ -18,9 +18,9 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.api.cluster.v1beta2 import BY_LABELS, EMPTY, EXCLUSIVE, ClusterSetSelector, ManagedClusterSet, ManagedClusterSetSpec
 from muster.api.meta import LabelSelector
 from muster.logs import get_logger
-from muster.registration.hub.saying import patch_read, say
 from muster.registration.hub.set_members import selector_of, sets_of
 from muster.registration.hub.world import HubWorld
+from muster.registration.hub.writes import patch_read, say
 from muster.registration.kinds import CLUSTER_SETS
 from muster.registration.names import AUTO_UPDATE
 from muster.runtime.controller import Controller
@@ -89,7 +89,7 @@ class ClusterSets:
         if cluster_set.metadata.deletion_timestamp:
             return
         wanted = rolled_back(cluster_set) if name in self._kept else cluster_set
-        if await patch_read(self._world.client, cluster_set, wanted):
+        if await patch_read(self._world.client, cluster_set, wanted) is not None:
             log.info("put back the selector of a well-known cluster set", set=name)
             # The change comes back as an event, and then the clusters are counted.
             return

@@ -18,15 +18,13 @@ from typing import Final
 
 from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import ManagedCluster
-from muster.kube.duration import format_time
 from muster.logs import get_logger
-from muster.registration.hub.cluster_writes import patch_cluster, with_cluster_condition, with_finalizers
+from muster.registration.hub.cluster_writer import with_cluster_said, with_finalizers
 from muster.registration.hub.remains import Remains
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import CLEANUP_PRIORITY, COLLECTION_CLEANUP
 from muster.runtime.controller import Controller
 from muster.runtime.errors import Conflict, KubeError, NotFound, Unreachable
-from muster.runtime.latest import Latest
 from muster.runtime.resource import Key, Object, Resource
 
 log = get_logger("muster.registration.collection")
@@ -57,7 +55,7 @@ class Collection:
             random=world.random,
         )
         self._remains = Remains(world, self._controller.enqueue)
-        self._clusters = Latest(world.clusters, clock=world.clock)
+        self._clusters = world.writer
         self._told: dict[str, tuple[str, float]] = {}
         """By cluster: about which kind something was said last, and when."""
         self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name])
@@ -71,7 +69,7 @@ class Collection:
                 remains.cancel()
 
     async def reconcile(self, name: str) -> float | None:
-        cluster = self._clusters.get(Key("", name))
+        cluster = self._clusters.get(name)
         if cluster is None:
             if self._on and Key("", name) not in self._world.clusters.malformed:
                 await self._collect(name, None)
@@ -86,9 +84,12 @@ class Collection:
 
     async def _hold(self, cluster: ManagedCluster, hold: bool) -> None:
         wanted = {"add": COLLECTION_CLEANUP} if hold else {"remove": COLLECTION_CLEANUP}
-        answer = await patch_cluster(self._world.client, cluster, with_finalizers(cluster, **wanted))
-        if answer is not None:
-            self._clusters.wrote(answer)
+        uid = cluster.metadata.uid
+
+        def change(newest: ManagedCluster) -> ManagedCluster:
+            return with_finalizers(newest, **wanted) if newest.metadata.uid == uid else newest
+
+        await self._clusters.change(cluster.metadata.name, change)
 
     async def _collect(self, name: str, cluster: ManagedCluster | None) -> float | None:
         for resource in self._resources:
@@ -100,7 +101,8 @@ class Collection:
         if cluster is None or COLLECTION_CLEANUP not in cluster.metadata.finalizers:
             return None
         done = Condition(type=DELETING, status="True", reason="NoResource", message="No cleaned resource in cluster ns.")
-        await self._hold(await self._say(cluster, done), False)
+        await self._say(cluster, done)
+        await self._hold(cluster, False)
         log.info("addons and works collected", cluster=name)
         return None
 
@@ -146,10 +148,8 @@ class Collection:
                 raise result
         return [str(result) for result in results if result]
 
-    async def _say(self, cluster: ManagedCluster, condition: Condition) -> ManagedCluster:
-        after = with_cluster_condition(cluster, condition, format_time(self._world.clock.now()))
-        answer = await patch_cluster(self._world.client, cluster, after, status=True)
-        return cluster if answer is None else self._clusters.wrote(answer) or cluster
+    async def _say(self, cluster: ManagedCluster, condition: Condition) -> None:
+        await self._clusters.change(cluster.metadata.name, with_cluster_said(condition, self._world.clock.now()), status=True)
 
 
 def parse_resource(text: str) -> Resource:

@@ -20,7 +20,7 @@ from muster.api import Condition, condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, ManagedCluster
 from muster.kube.duration import format_micro_time, parse_time
 from muster.logs import get_logger
-from muster.registration.hub.saying import say
+from muster.registration.hub.cluster_writer import with_cluster_said
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import CLUSTER_LABEL, DEFAULT_LEASE_SECONDS, LEASE, LEASE_PERIODS
 from muster.runtime.cache import Snapshot
@@ -163,9 +163,9 @@ class Leases:
         available = condition_of(cluster.status.conditions, AVAILABLE)
         if available is not None and available.status == "Unknown":
             return
-        if not await say(self._world.client, cluster, UNKNOWN, self._world.clock.now()):
-            return
         name = cluster.metadata.name
+        if not await self._world.writer.change(name, with_cluster_said(UNKNOWN, self._world.clock.now()), status=True):
+            return
         log.info("cluster is unreachable: its lease was not renewed", cluster=name)
         # Told in the cluster's own namespace, where those who may see the cluster look.
         regarding = {

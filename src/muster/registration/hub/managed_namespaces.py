@@ -12,7 +12,6 @@ import msgspec
 
 from muster.api.cluster.v1 import ClusterSetManagedNamespace, ManagedCluster
 from muster.api.cluster.v1beta2 import ManagedClusterSet
-from muster.registration.hub.saying import patch_read
 from muster.registration.hub.set_members import selector_of, sets_of
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_SETS
@@ -69,9 +68,11 @@ class ManagedNamespaces:
 
     async def reconcile(self, name: str) -> None:
         cluster = self._clusters.cache.named(name)
-        if cluster is None or cluster.metadata.deletion_timestamp:
-            return
-        wanted = wanted_namespaces(cluster, self._sets.cache)
-        if wanted != cluster.status.managed_namespaces:
-            status = msgspec.structs.replace(cluster.status, managed_namespaces=wanted)
-            await patch_read(self._world.client, cluster, msgspec.structs.replace(cluster, status=status), status=True)
+        if cluster is not None and self._right(cluster) != cluster:
+            await self._world.writer.change(name, self._right, status=True)
+
+    def _right(self, cluster: ManagedCluster) -> ManagedCluster:
+        if cluster.metadata.deletion_timestamp:
+            return cluster
+        status = msgspec.structs.replace(cluster.status, managed_namespaces=wanted_namespaces(cluster, self._sets.cache))
+        return msgspec.structs.replace(cluster, status=status)

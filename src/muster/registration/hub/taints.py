@@ -11,7 +11,6 @@ import msgspec
 from muster.api import condition_of
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster, Taint
 from muster.logs import get_logger
-from muster.registration.hub.saying import patch_read
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import UNAVAILABLE_TAINT, UNREACHABLE_TAINT
 from muster.runtime.controller import Controller
@@ -38,6 +37,13 @@ def tainted(taints: tuple[Taint, ...], wanted: str) -> tuple[Taint, ...]:
     return (*kept, Taint(key=wanted, effect=EFFECT))
 
 
+def with_right_taints(cluster: ManagedCluster) -> ManagedCluster:
+    if cluster.metadata.deletion_timestamp:
+        return cluster
+    taints = tainted(cluster.spec.taints, wanted_taint(cluster))
+    return msgspec.structs.replace(cluster, spec=msgspec.structs.replace(cluster.spec, taints=taints))
+
+
 def _ours(taint: Taint) -> bool:
     return taint.key in OURS and taint.effect == EFFECT
 
@@ -61,10 +67,7 @@ class Taints:
 
     async def reconcile(self, name: str) -> None:
         cluster = self._clusters.cache.named(name)
-        if cluster is None or cluster.metadata.deletion_timestamp:
+        if cluster is None or with_right_taints(cluster) == cluster:
             return
-        wanted = wanted_taint(cluster)
-        taints = tainted(cluster.spec.taints, wanted)
-        changed = msgspec.structs.replace(cluster, spec=msgspec.structs.replace(cluster.spec, taints=taints))
-        if await patch_read(self._world.client, cluster, changed):
-            log.debug("tainted", cluster=name, taint=wanted or "none")
+        if await self._world.writer.change(name, with_right_taints):
+            log.debug("tainted", cluster=name, taint=wanted_taint(cluster) or "none")

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.registration.drivers.seam import HubDriver
+from muster.registration.hub.cluster_writer import ClusterWriter
 from muster.registration.hub.options import HubOptions
 from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
 from muster.registration.names import OURS
@@ -34,6 +36,11 @@ class HubWorld:
     random: Random
     options: HubOptions
     drivers: Mapping[str, HubDriver]
+
+    @cached_property
+    def writer(self) -> ClusterWriter:
+        """Through which everybody changes ManagedClusters."""
+        return ClusterWriter(self.client, self.clusters, clock=self.clock)
 
     @property
     def clusters(self) -> Informer[ManagedCluster]:

@@ -1,0 +1,150 @@
+"""One write for all: controllers that want to change the same ManagedCluster at the same time share a patch.
+
+A new cluster is looked at by several controllers at once, and each has something to add: a finalizer here, a taint there. If each
+wrote for itself, all but the first would fail on the version and have to try again. So a controller hands in a *change*, a function
+from the cluster as it is to the cluster as it should be. The first to come waits one turn of the loop, makes all changes that came
+meanwhile on the newest version known, and sends one patch that is valid for that version only. Who comes during the write is served
+by the next one, which goes on from the answer to this.
+
+Invariant: of one cluster, at most one write of this process is under way, and each begins with what the one before left. So
+conflicts come from others only; then everybody in the batch gets the Conflict and decides anew. A change must decide by what it
+is given, because that may be newer than what its author saw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from muster.api import Condition, condition_of
+from muster.api.cluster.v1 import ManagedCluster
+from muster.kube.duration import format_time
+from muster.registration.hub.writes import patch_read, with_said
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.errors import KubeError
+from muster.runtime.informer import Informer
+from muster.runtime.latest import Latest
+from muster.runtime.resource import Key
+from muster.runtime.verbs import KubeClient
+
+Change = Callable[[ManagedCluster], ManagedCluster]
+
+
+class WriteInterrupted(KubeError):
+    """Whoever wrote for others was stopped; whether that was before or after the server acted is unknown."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Wish:
+    change: Change
+    status: bool
+    granted: asyncio.Future[bool]
+
+    def grant(self, altered: bool) -> None:
+        if not self.granted.done():
+            self.granted.set_result(altered)
+
+    def refuse(self, error: Exception) -> None:
+        if not self.granted.done():
+            self.granted.set_exception(error)
+            # Whoever wanted it may have been stopped; then nobody asks.
+            self.granted.exception()
+
+
+class ClusterWriter:
+    def __init__(self, client: KubeClient, clusters: Informer[ManagedCluster], *, clock: Clock = SYSTEM) -> None:
+        self._client = client
+        self._latest = Latest(clusters, clock=clock)
+        self._waiting: dict[str, list[_Wish]] = {}
+        """By cluster that is being written to: who comes next."""
+
+    def get(self, name: str) -> ManagedCluster | None:
+        """The newest version known, this process's own writes included."""
+        return self._latest.get(Key("", name))
+
+    async def change(self, name: str, change: Change, *, status: bool = False) -> bool:
+        """Whether this change altered anything: of the status, or of all else. A cluster that is gone is not altered.
+
+        Raises Conflict when somebody else wrote in between, and what the client raises.
+        """
+        wish = _Wish(change, status, asyncio.get_running_loop().create_future())
+        waiting = self._waiting.get(name)
+        if waiting is not None:
+            waiting.append(wish)
+            return await wish.granted
+        self._waiting[name] = [wish]
+        try:
+            await asyncio.sleep(0)
+            while wishes := self._waiting[name]:
+                self._waiting[name] = []
+                await self._fulfil(name, wishes)
+        finally:
+            for left in self._waiting.pop(name):
+                left.refuse(WriteInterrupted(f"managed cluster {name} was not written"))
+        return wish.granted.result()
+
+    async def _fulfil(self, name: str, wishes: list[_Wish]) -> None:
+        try:
+            for status in (False, True):
+                if chosen := [wish for wish in wishes if wish.status is status]:
+                    await self._write(name, chosen, status)
+        finally:
+            for wish in wishes:
+                wish.refuse(WriteInterrupted(f"managed cluster {name}: the write was interrupted"))
+
+    async def _write(self, name: str, wishes: list[_Wish], status: bool) -> None:
+        before = self.get(name)
+        if before is None:
+            for wish in wishes:
+                wish.grant(False)
+            return
+        after, altering = before, set[_Wish]()
+        for wish in wishes:
+            try:
+                changed = wish.change(after)
+            except Exception as error:
+                # A change that cannot be made is its author's problem alone.
+                wish.refuse(error)
+                continue
+            if changed != after:
+                altering.add(wish)
+                after = changed
+        try:
+            answer = await patch_read(self._client, before, after, status=status)
+        except KubeError as error:
+            for wish in wishes:
+                wish.refuse(error)
+            return
+        if answer is not None:
+            self._latest.wrote(answer)
+        for wish in wishes:
+            wish.grant(answer is not None and wish in altering)
+
+
+def with_cluster_said(condition: Condition, now: datetime) -> Change:
+    return lambda cluster: with_said(cluster, condition, now)
+
+
+def redated(cluster: ManagedCluster, condition: Condition, now: datetime) -> ManagedCluster:
+    """With this condition, of which another reason counts as a transition too: its time tells since when the reason holds."""
+    old = condition_of(cluster.status.conditions, condition.type)
+    changed = with_said(cluster, condition, now)
+    if old is None or old.reason == condition.reason:
+        return changed
+    dated = msgspec.structs.replace(condition, last_transition_time=format_time(now))
+    conditions = tuple(dated if one.type == dated.type else one for one in changed.status.conditions)
+    return msgspec.structs.replace(changed, status=msgspec.structs.replace(changed.status, conditions=conditions))
+
+
+def with_finalizers(cluster: ManagedCluster, *, add: str = "", remove: str = "") -> ManagedCluster:
+    """A cluster that is being deleted takes no new ones."""
+    if cluster.metadata.deletion_timestamp:
+        add = ""
+    finalizers = [name for name in cluster.metadata.finalizers if name != remove]
+    if add and add not in finalizers:
+        finalizers.append(add)
+    return msgspec.structs.replace(cluster, metadata=msgspec.structs.replace(cluster.metadata, finalizers=tuple(finalizers)))
