@@ -15,26 +15,30 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from muster.api.crds import ALL, definitions
+from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.logs import get_logger
+from muster.registration.agent.install import ACCOUNT, install
 from muster.registration.agent.options import AgentOptions
 from muster.registration.kinds import NODES
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.clock import SYSTEM, Clock, Timer, sleep
 from muster.runtime.direct import InProcessClient
-from muster.runtime.resource import DEFINITIONS, NAMESPACES
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.fleet.managed")
 
 RunAgent = Callable[[KubeClient, AgentOptions], Awaitable[None]]
+AT_ONCE: Final = 100
 RESTART_PAUSE: Final = 5.0
 PATIENCE: Final = 60.0
 """A cluster that is not Available after so long no longer keeps the next ones waiting."""
 COMPLAINTS: Final = 20
 """So many different failures of agents are logged."""
-_CLAIMS: Final = tuple(kind for kind in ALL if kind.name.startswith("clusterclaims."))
+_AGENT: Final = User(
+    f"system:serviceaccount:{AGENT_NAMESPACE}:{ACCOUNT}",
+    groups=("system:serviceaccounts", f"system:serviceaccounts:{AGENT_NAMESPACE}", "system:authenticated"),
+)
 
 
 async def run_agent(client: KubeClient, options: AgentOptions) -> None:
@@ -52,7 +56,7 @@ class ManagedClusters:
         bootstrap: Path,
         directory: Path,
         *,
-        at_once: int = 100,
+        at_once: int = AT_ONCE,
         run_agent: RunAgent = run_agent,
         clock: Clock = SYSTEM,
     ) -> None:
@@ -74,8 +78,8 @@ class ManagedClusters:
 
     async def furnish(self) -> None:
         """Make all clusters now and not when their agents start."""
-        for name in self._names:
-            await self._furnish(name)
+        for first in range(0, len(self._names), AT_ONCE):
+            await asyncio.gather(*map(self._furnish, self._names[first : first + AT_ONCE]))
 
     async def stop(self) -> None:
         await self._server.stop()
@@ -92,23 +96,21 @@ class ManagedClusters:
             for name in self._names:
                 await self._slots.acquire()
                 self._joining[name] = self._clock.call_later(PATIENCE, functools.partial(self.arrived, name))
-                client = self._clients.get(name) or await self._furnish(name)
-                agents.create_task(self._keep(name, client), name=f"agent of {name}")
+                agents.create_task(self._keep(name), name=f"agent of {name}")
                 self.started += 1
 
     async def _furnish(self, name: str) -> KubeClient:
-        """A cluster as an agent's installation leaves it: its namespace, the definition of claims; and a node."""
+        """A cluster with a node, as an agent's installation leaves it; gives a client with the agent's rights and no others."""
         cluster = await self._server.add_cluster(name)
-        client = InProcessClient(self._server.client(cluster, agent="klusterlet"), name)
-        for definition in definitions(_CLAIMS):
-            await client.create(DEFINITIONS, definition)
-        await client.create(NAMESPACES, {"metadata": {"name": AGENT_NAMESPACE}})
+        admin = InProcessClient(self._server.client(cluster), name)
+        await install(admin, AgentOptions())
         resources = {"cpu": "4", "memory": "16Gi", "pods": "110"}
-        await client.create(NODES, {"metadata": {"name": "node-0"}, "status": {"capacity": resources, "allocatable": resources}})
-        self._clients[name] = client
+        await admin.create(NODES, {"metadata": {"name": "node-0"}, "status": {"capacity": resources, "allocatable": resources}})
+        client = self._clients[name] = InProcessClient(self._server.client(cluster, _AGENT, "klusterlet"), name)
         return client
 
-    async def _keep(self, name: str, client: KubeClient) -> None:
+    async def _keep(self, name: str) -> None:
+        client = self._clients.get(name) or await self._furnish(name)
         options = AgentOptions(
             cluster_name=name, bootstrap_kubeconfigs=(self._bootstrap,), hub_kubeconfig_dir=self._directory / name
         )
