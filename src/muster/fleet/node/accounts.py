@@ -1,0 +1,57 @@
+"""A pod's own way to the API server without a socket: the pipeline and rules of every request, under its service account.
+
+The identity is that of a token bound to the pod, and it is worth as much: when the account or the pod is gone, requests are refused
+as a token would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+
+from muster.apiserver.auth.identity import User, authenticated
+from muster.apiserver.auth.serviceaccounts import USER_PREFIX
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.server import ApiServer
+from muster.fleet.node.podspec import Pod
+from muster.runtime.direct import InProcessClient
+from muster.runtime.errors import Unauthorized
+from muster.runtime.verbs import JSON, Query
+
+
+class AccountClient(InProcessClient):
+    def __init__(self, server: ApiServer, cluster: Cluster, pod: Pod, node: str, agent: str = "muster") -> None:
+        namespace, name = pod.metadata.namespace, pod.spec.service_account_name
+        account = cluster.read("/serviceaccounts", f"{namespace}/{name}") or {"metadata": {"uid": ""}}
+        self._cluster = cluster
+        self._expected = (("/serviceaccounts", f"{namespace}/{name}", account["metadata"]["uid"]), ("/pods", pod.key, pod.uid))
+        bound = {"pod-name": pod.metadata.name, "pod-uid": pod.uid, "node-name": node}
+        user = User(
+            f"{USER_PREFIX}{namespace}:{name}",
+            account["metadata"]["uid"],
+            ("system:serviceaccounts", f"system:serviceaccounts:{namespace}"),
+            {f"authentication.kubernetes.io/{key}": (value,) for key, value in bound.items()},
+        )
+        super().__init__(server.client(cluster, authenticated(user), agent), server.cluster_url(cluster.name))
+
+    def _check(self) -> None:
+        for storage, key, uid in self._expected:
+            found = self._cluster.read(storage, key)
+            if found is None or found["metadata"]["uid"] != uid:
+                raise Unauthorized(401, "Unauthorized", "Unauthorized")
+
+    async def exchange(
+        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+    ) -> bytes:
+        self._check()
+        return await super().exchange(method, path, query, body, media, idempotent=idempotent)
+
+    async def lines(
+        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
+    ) -> AsyncGenerator[bytes, None]:
+        self._check()
+        lines = super().lines(path, query, timeout, opened)
+        try:
+            async for line in lines:
+                yield line
+        finally:
+            await lines.aclose()

@@ -1,0 +1,68 @@
+"""A directory whose files change all at once, as kubelets write volumes: a reader sees the old files or the new, never a mixture.
+
+Files live in a directory of their own per version; `..data` is a symbolic link to the present one and is replaced by a rename, and
+the names readers use are links through it. Only the owner may read any of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+_DATA = "..data"
+
+
+def write(directory: Path, files: Mapping[str, bytes]) -> bool:
+    """Make `directory` hold exactly these files (by relative path); False where it did already."""
+    private(directory)
+    data = directory / _DATA
+    if data.exists() and read(data) == dict(files):
+        return False
+    version = Path(tempfile.mkdtemp(prefix="..v", dir=directory))
+    for name, content in files.items():
+        _checked(name)
+        target = version / name
+        private(target.parent)
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+    _link(directory, _DATA, version.name)
+    tops = {PurePosixPath(name).parts[0] for name in files}
+    for top in tops:
+        if not (directory / top).is_symlink():
+            _link(directory, top, f"{_DATA}/{top}")
+    for entry in list(os.scandir(directory)):
+        if entry.name in (_DATA, version.name) or entry.name in tops:
+            continue
+        if entry.is_symlink():
+            os.unlink(entry.path)
+        elif entry.name.startswith("..v"):
+            shutil.rmtree(entry.path, ignore_errors=True)
+    return True
+
+
+def private(directory: Path) -> None:
+    """Make a directory, and every one above it that is missing, for the owner's eyes only."""
+    for each in (*reversed(directory.parents), directory):
+        if not each.is_dir():
+            each.mkdir(mode=0o700, exist_ok=True)
+
+
+def read(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def _checked(name: str) -> None:
+    """The server refuses such names; a node that trusted it would write anywhere."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or path.parts[0].startswith(".."):
+        raise ValueError(f"{name!r} leads out of the volume")
+
+
+def _link(directory: Path, name: str, target: str) -> None:
+    temporary = directory / f"..tmp-{name.strip('.')}"
+    temporary.unlink(missing_ok=True)
+    os.symlink(target, temporary)
+    os.replace(temporary, directory / name)

@@ -1,0 +1,228 @@
+"""The node of one cluster: takes pending pods, keeps a worker for each pod bound to it, and reads their logs to the API server.
+
+`sync` is called with every change of a pod and only ever looks at the present state: it binds, begins, updates or stops, and never
+waits for a program. Workers are found by uid, so a pod that is replaced under its old name ends beside its successor. After a
+restart of the process pods are taken up from their status; files of pods that are gone are removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from muster.apiserver.nodes import LogOptions, NoLogs
+from muster.apiserver.registry.resource import Object
+from muster.fleet.attached import Attached
+from muster.fleet.node.addresses import NODE_IP, LoopbackAddresses
+from muster.fleet.node.atomicdir import private
+from muster.fleet.node.binding import is_waiting, obstacle
+from muster.fleet.node.containerlog import has_log, read_log
+from muster.fleet.node.environment import Address
+from muster.fleet.node.heartbeat import MOST_PODS, Heartbeat
+from muster.fleet.node.pod import PODS, PodWorker, Shelter
+from muster.fleet.node.podspec import Pod, pod_of
+from muster.fleet.node.states import container_status, merged
+from muster.fleet.workloads.podstate import FINISHED
+from muster.logs import get_logger
+from muster.runtime.clock import Backoff, sleep
+from muster.runtime.errors import Conflict, KubeError, NotFound
+from muster.runtime.patching import patch_status
+
+log = get_logger("muster.fleet.node")
+
+Work = Coroutine[Any, Any, None]
+Spawn = Callable[[Work, str], asyncio.Task[None]]
+"""Starts work as a task of the node runtime, under a name."""
+
+
+class ClusterNode:
+    def __init__(self, name: str, shelter: Shelter, directory: Path, addresses: LoopbackAddresses, spawn: Spawn) -> None:
+        self.name = name
+        self.attached: Attached = shelter.attached
+        self._shelter = shelter
+        self._directory = directory
+        self._addresses = addresses
+        self._spawn = spawn
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopping = False
+        private(directory)
+        self.heartbeat = Heartbeat(shelter.attached, name, directory, shelter.clock)
+
+    @property
+    def running(self) -> int:
+        return sum(not worker.finished for worker in self._workers.values())
+
+    def forget_strangers(self) -> None:
+        """Remove what pods left behind that went while nobody looked."""
+        known = {pod["metadata"]["uid"] for pod in self.attached.cluster.scan("/pods")}
+        for path in self._directory.iterdir():
+            if path.name not in known:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def touched(self, plural: str, namespace: str, name: str) -> None:
+        """A Secret or ConfigMap has changed: pods that read it look again."""
+        for worker in self._workers.values():
+            if worker.pod.metadata.namespace == namespace and worker.uses(plural, name):
+                worker.refresh()
+
+    def waiting(self) -> list[str]:
+        """Keys of pods that no node has taken."""
+        pods = (pod for pod in self.attached.cluster.scan("/pods") if is_waiting(pod))
+        return [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods]
+
+    async def sync(self, key: str) -> None:
+        found = self.attached.cluster.read("/pods", key)
+        uid = found["metadata"]["uid"] if found is not None else ""
+        for worker in [each for each in self._workers.values() if each.pod.key == key and each.pod.uid != uid]:
+            self._vanished(worker)
+        if found is None or self._stopping:
+            return
+        if is_waiting(found):
+            await self._bind(found)
+        elif found["spec"].get("nodeName") == self.name:
+            try:
+                self._keep(pod_of(found))
+            except msgspec.ValidationError as problem:
+                self.attached.node_events.event(found, "Warning", "FailedValidation", f"this node cannot read the pod: {problem}")
+
+    def _keep(self, pod: Pod) -> None:
+        worker = self._workers.get(pod.uid)
+        if worker is not None:
+            worker.update(pod)
+            if worker.finished and pod.leaving and pod.uid not in self._tasks:
+                self._start(worker, self._remove(worker))
+            return
+        worker = self._worker(pod)
+        if pod.status.get("phase") in FINISHED:
+            worker.finished = True
+            if pod.leaving:
+                self._start(worker, self._remove(worker))
+            return
+        if pod.leaving:
+            worker.stop(pod.grace)
+        self._start(worker, self._work(worker))
+
+    def _worker(self, pod: Pod) -> PodWorker:
+        address = Address(self._addresses.take(pod.status.get("podIP") or ""), self.name, NODE_IP)
+        worker = self._workers[pod.uid] = PodWorker(pod, address, self._directory / pod.uid, self._shelter)
+        return worker
+
+    def _start(self, worker: PodWorker, work: Work) -> None:
+        task = self._tasks[worker.pod.uid] = self._spawn(work, f"pod {worker.pod.key}")
+        task.add_done_callback(lambda _: self._tasks.pop(worker.pod.uid, None))
+
+    async def _work(self, worker: PodWorker) -> None:
+        try:
+            await worker.run()
+        except Exception as problem:  # the edge of a pod: one that breaks its worker must not stop the others
+            worker.finished = True
+            log.error("pod worker failed", pod=worker.pod.key, cluster=self.attached.name, exc_info=problem)
+            worker.tell(True, "FailedSync", f"the node failed to run the pod: {type(problem).__name__}: {problem}")
+        if worker.pod.leaving or worker.gone:
+            await self._remove(worker)
+
+    async def _remove(self, worker: PodWorker) -> None:
+        backoff = Backoff(0.2, 30.0, random=self._shelter.random)
+        while True:
+            try:
+                await worker.remove()
+                break
+            except KubeError as problem:
+                log.debug("pod not removed yet", pod=worker.pod.key, error=str(problem))
+                await sleep(self._shelter.clock, backoff.next())
+        self._workers.pop(worker.pod.uid, None)
+        self._addresses.give_back(worker.address.ip)
+
+    def _vanished(self, worker: PodWorker) -> None:
+        """The object is gone (deleted by force): what runs is stopped, and the files go."""
+        worker.gone = True
+        worker.stop(worker.pod.grace if not worker.pod.leaving else 0.0)
+        if worker.finished and worker.pod.uid not in self._tasks:
+            self._start(worker, self._remove(worker))
+
+    async def _bind(self, pod: Object) -> None:
+        node, metadata = self.attached.cluster.read("/nodes", self.name), pod["metadata"]
+        problem = obstacle(pod, node, self.running, MOST_PODS)
+        if problem:
+            await self._refuse(pod, problem)
+            return
+        target = {"apiVersion": "v1", "kind": "Node", "name": self.name}
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
+            "target": target,
+        }
+        try:
+            await self.attached.kubelet.create(PODS, binding, metadata["namespace"], name=metadata["name"], subresource="binding")
+        except (NotFound, Conflict):
+            return
+        text = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {self.name}"
+        self.attached.node_events.event(pod, "Normal", "Scheduled", text)
+
+    async def _refuse(self, pod: Object, problem: str) -> None:
+        said = (pod.get("status") or {}).get("conditions") or ()
+        conditions = merged(said, [("PodScheduled", False, "Unschedulable", problem)], self._shelter.clock.now())
+        if conditions == list(said):
+            return
+        self.attached.node_events.event(pod, "Warning", "FailedScheduling", problem)
+        try:
+            await patch_status(self.attached.kubelet, PODS, pod, {**(pod.get("status") or {}), "conditions": conditions})
+        except (NotFound, Conflict):
+            return
+
+    async def stop(self, grace: float) -> None:
+        """Stop every pod's programs but leave the pods: they go on when the node comes back."""
+        self._stopping = True
+        for worker in self._workers.values():
+            worker.stop(min(grace, worker.pod.grace))
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
+
+    # The API server's door.
+
+    async def logs(self, pod: Object, options: LogOptions) -> AsyncGenerator[bytes, None]:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        worker = self._workers.get(uid)
+        container = worker.container(options.container) if worker is not None else None
+        if container is not None:
+            status, live = container_status(container.spec, container.standing), container.log
+        else:
+            status, live = _written_status(pod, options.container), None
+        attempt = attempt_to_read(name, options, status)
+        directory = self._directory / uid / "logs" / options.container
+        if not has_log(directory, attempt):
+            raise NoLogs(f'the log of container "{options.container}" in pod "{name}" is no longer kept')
+        running = live is not None and live.path.name == f"{attempt}.log"
+        return read_log(directory, attempt, options, self._shelter.clock.now(), live if running else None)
+
+
+def _written_status(pod: Object, container: str) -> Object:
+    status = pod.get("status") or {}
+    listed = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+    return next((each for each in listed if each["name"] == container), {})
+
+
+def attempt_to_read(pod: str, options: LogOptions, status: Object) -> int:
+    """Which attempt's log is meant; `NoLogs` where there was none, in a kubelet's words."""
+    named = f'container "{options.container}" in pod "{pod}"'
+    if not status:
+        raise NoLogs(f"{named} is not available")
+    state, restarts = status.get("state") or {}, int(status.get("restartCount", 0))
+    ended = bool((status.get("lastState") or {}).get("terminated"))
+    waits = "running" not in state and "terminated" not in state
+    if options.previous:
+        if not ended:
+            raise NoLogs(f"previous terminated {named} not found")
+        # While the next attempt waits, the last one is also the previous one.
+        return restarts if waits else restarts - 1
+    if waits and not ended:
+        reason = (state.get("waiting") or {}).get("reason", "")
+        raise NoLogs(f"{named} is waiting to start: {reason}" if reason else f"{named} is waiting to start - no logs yet")
+    return restarts

@@ -1,0 +1,349 @@
+"""One container: a program run as a task, watched by its probes, started again when it ends, and stopped when asked.
+
+The life of an attempt: resolve what it needs (waiting until that exists) → run → ended, with an exit code. Whether another attempt
+follows is the restart policy's to say; the first follows at once, later ones after 10 s, 20 s, … 5 min, until one has lasted ten
+minutes. Being cancelled is a program's SIGTERM. One that has not ended when its grace is over cannot be killed as a process can:
+it is cancelled once more, counted as killed (137), and if even that does not end it, left behind and reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+from muster.fleet.node import containerlog
+from muster.fleet.node.containerlog import ContainerLog
+from muster.fleet.node.environment import MissingReference, PodEnvironment, expand
+from muster.fleet.node.podspec import ContainerSpec, Probe
+from muster.fleet.node.probes import ProbeLoop
+from muster.fleet.node.programs import Program, Programs, command_line, find_program
+from muster.fleet.node.states import (
+    CONFIG_ERROR,
+    CRASH_LOOP,
+    NOT_RUNNABLE,
+    SCHEME,
+    Running,
+    Standing,
+    Terminated,
+    Waiting,
+    restarts_after,
+)
+from muster.logs import diverted, get_logger
+from muster.runtime.clock import Clock, sleep, within
+
+log = get_logger("muster.fleet.node")
+
+FIRST_BACKOFF, LONGEST_BACKOFF = 10.0, 300.0
+STEADY = 600.0
+"""An attempt that lasted this long has its failures forgiven."""
+LAST_WORD = 2.0
+"""Seconds a program has after its grace is over."""
+TERMINATED_BY_REQUEST, KILLED, NOT_STARTED = 143, 137, 128
+CONFIG_RETRY = 10.0
+
+
+class Host(Protocol):
+    """What a container needs of its pod."""
+
+    def runnable(self, image: str) -> bool: ...
+
+    def environment(self, spec: ContainerSpec, write: Callable[[str, str], None]) -> PodEnvironment:
+        """Resolved anew for every attempt; `MissingReference` while something is not there."""
+
+    def changed(self) -> None:
+        """The standing has changed: tell the API server."""
+
+    def tell(self, warning: bool, reason: str, note: str) -> None:
+        """An event about the pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a container is treated."""
+
+    policy: str
+    grace: float
+    shown: str
+    """The pod in messages: name_namespace(uid)."""
+
+
+class Container:
+    def __init__(
+        self, spec: ContainerSpec, manner: Manner, programs: Programs, host: Host, logs: Path, clock: Clock, standing: Standing
+    ) -> None:
+        self.spec = spec
+        self.manner = manner
+        self.standing = standing
+        self.log: ContainerLog | None = None
+        """Of the running attempt."""
+        self.logs = logs
+        self._programs = programs
+        self._host = host
+        self._clock = clock
+        self._failures = 0
+        self._task: asyncio.Task[int] | None = None
+        self._asked: float | None = None
+        """The grace with which the present attempt was asked to end."""
+        self._stopping: float | None = None
+        """The grace with which it is being stopped for good."""
+        self._news = asyncio.Event()
+        self._attempted = standing.done or standing.last is not None
+        """Whether an attempt came before: the next is a restart."""
+
+    @property
+    def attempt(self) -> int:
+        """Number of the present, or last, attempt."""
+        return self.standing.restarts
+
+    def is_stopping(self) -> bool:
+        return self._stopping is not None
+
+    def changed(self, spec: ContainerSpec | None = None) -> None:
+        """Something it waits for may be there, or (a new image) it is to be another program."""
+        if spec is not None and spec != self.spec:
+            replaced = spec.image != self.spec.image
+            self.spec = spec
+            if replaced and self._task is not None:
+                self._host.tell(False, "Killing", f"Container {spec.name} definition changed, will be restarted")
+                self._ask_to_end(self.manner.grace)
+        self._news.set()
+
+    def stop(self, grace: float) -> None:
+        """Ask it to end for good, within so many seconds. `run` returns when it has."""
+        if self._stopping is not None and self._stopping <= grace:
+            return
+        self._stopping = grace
+        self._news.set()
+        if self._task is not None and not self._task.done():
+            if self._asked is None:
+                self._host.tell(False, "Killing", f"Stopping container {self.spec.name}")
+            self._ask_to_end(grace)
+
+    def _ask_to_end(self, grace: float) -> None:
+        first, self._asked = self._asked is None, grace if self._asked is None else min(grace, self._asked)
+        if first and self._task is not None:
+            self._task.cancel()
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until it is stopped or has ended for good; the standing tells how."""
+        if self.standing.done and not self._goes_on():
+            return
+        while not self.is_stopping():
+            if not self.is_runnable():
+                await self._wait(None)
+                continue
+            if self._attempted:
+                await self._back_off()
+                if self.is_stopping():
+                    return
+            if not await self._attempt():
+                continue
+            if not self._goes_on():
+                return
+
+    def _goes_on(self) -> bool:
+        state = self.standing.state
+        return isinstance(state, Terminated) and self._stopping is None and restarts_after(self.manner.policy, state.exit_code)
+
+    def is_runnable(self) -> bool:
+        """Whether its image is ours; if not, it waits and says why."""
+        if self._host.runnable(self.spec.image):
+            return True
+        text = f'image "{self.spec.image}" does not run here: embedded clusters run Muster\'s own image only'
+        if self.standing.state != Waiting(NOT_RUNNABLE, text):
+            self._host.tell(True, NOT_RUNNABLE, text)
+        self._set(replace(self.standing, state=Waiting(NOT_RUNNABLE, text), last=_last(self.standing), ready=False, started=False))
+        return False
+
+    def _set(self, standing: Standing) -> None:
+        if standing != self.standing:
+            self.standing = standing
+            self._host.changed()
+
+    async def _wait(self, seconds: float | None) -> None:
+        """Until news come, or so long."""
+        self._news.clear()
+        if self._stopping is not None:
+            return
+        try:
+            await (self._news.wait() if seconds is None else within(self._clock, seconds, self._news.wait()))
+        except TimeoutError:
+            return
+
+    async def _back_off(self) -> None:
+        ended = self.standing.state if isinstance(self.standing.state, Terminated) else self.standing.last
+        if ended is not None and (ended.finished - ended.started).total_seconds() >= STEADY:
+            self._failures = 0
+        self._failures += 1
+        if self._failures == 1:
+            return
+        pause = min(FIRST_BACKOFF * 2 ** min(self._failures - 2, 30), LONGEST_BACKOFF)
+        text = f"back-off {_shown(pause)} restarting failed container={self.spec.name} pod={self.manner.shown}"
+        self._host.tell(True, "BackOff", f"Back-off restarting failed container {self.spec.name} in pod {self.manner.shown}")
+        self._set(replace(self.standing, state=Waiting(CRASH_LOOP, text), last=ended, ready=False, started=False))
+        due = self._clock.monotonic() + pause
+        while self._stopping is None and (left := due - self._clock.monotonic()) > 0:
+            await self._wait(left)
+
+    async def _attempt(self) -> bool:
+        """One run of the program; False where it could not even begin."""
+        before = self.standing
+        number = before.restarts + 1 if self._attempted else before.restarts
+        output = ContainerLog(self.logs, number, self._clock)
+        try:
+            try:
+                environment = self._host.environment(self.spec, output.write)
+            except MissingReference as problem:
+                if before.state != Waiting(CONFIG_ERROR, str(problem)):
+                    self._host.tell(True, "Failed", f"Error: {problem}")
+                self._set(replace(before, state=Waiting(CONFIG_ERROR, str(problem)), last=_last(before)))
+                await self._wait(CONFIG_RETRY)
+                return False
+            self.log = output
+            started, identity = self._clock.now(), f"{SCHEME}{uuid4().hex}"
+            probed = self.spec.startup_probe is not None
+            ready = self.spec.readiness_probe is None and not probed
+            standing = Standing(Running(started), _last(before), number, ready, not probed, identity)
+            self._attempted = True
+            self._set(standing)
+            self._host.tell(False, "Started", "Container started")
+            code, text = await self._supervise(environment, output)
+            message = self._message(environment, code, number) or text
+            reason = "Completed" if code == 0 else "StartError" if code == NOT_STARTED and text else "Error"
+            ended = Terminated(code, reason, message, started, self._clock.now(), identity)
+            self._set(replace(self.standing, state=ended, ready=False, started=False))
+            return True
+        finally:
+            output.close()
+            self.log = None
+
+    async def _supervise(self, environment: PodEnvironment, output: ContainerLog) -> tuple[int, str]:
+        """Exit code and, where the program never began, why."""
+        words = command_line(
+            [expand(word, environment.environ) for word in self.spec.command],
+            [expand(word, environment.environ) for word in self.spec.args],
+        )
+        found = find_program(self._programs, words)
+        if found is None:
+            known = ", ".join(sorted(" ".join(name) for name in self._programs))
+            return NOT_STARTED, f"no program {' '.join(words[:2])!r} in this image; there are {known}"
+        program, arguments = found
+        name = f"{environment.namespace}/{environment.pod}/{self.spec.name}"
+        self._asked = self._stopping
+        self._task = asyncio.create_task(_guarded(program, arguments, environment), name=name)
+        health = asyncio.create_task(self._watch(environment.ip), name=f"probes of {name}")
+        try:
+            return await self._ended(self._task), ""
+        except asyncio.CancelledError:
+            # The node itself is being torn down in a hurry: nothing may outlive it.
+            self._task.cancel()
+            raise
+        finally:
+            self._task = None
+            health.cancel()
+
+    async def _ended(self, task: asyncio.Task[int]) -> int:
+        """Wait for the end; once the program was asked to end, only for as long as its grace lasts."""
+        asked_at: float | None = None
+        while not task.done():
+            waits: set[asyncio.Future[object]] = {task, asyncio.ensure_future(self._news.wait())}  # type: ignore[arg-type]
+            if self._asked is not None:
+                asked_at = self._clock.monotonic() if asked_at is None else asked_at
+                left = asked_at + self._asked - self._clock.monotonic()
+                if left <= 0:
+                    return await self._kill(task)
+                waits.add(asyncio.ensure_future(sleep(self._clock, left)))
+            self._news.clear()
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in waits - {task}:
+                    each.cancel()
+        return _code(task)
+
+    async def _kill(self, task: asyncio.Task[int]) -> int:
+        task.cancel()
+        pause = asyncio.ensure_future(sleep(self._clock, LAST_WORD))
+        await asyncio.wait({task, pause}, return_when=asyncio.FIRST_COMPLETED)
+        pause.cancel()
+        if not task.done():
+            log.error("program does not end; left behind", pod=self.manner.shown, container=self.spec.name)
+            self._host.tell(True, "FailedKillPod", f"program of container {self.spec.name} does not end; it is left behind")
+        return KILLED
+
+    async def _watch(self, ip: str) -> None:
+        """The probes: first the startup check alone, then the others side by side."""
+        spec, clock = self.spec, self._clock
+        if spec.startup_probe is not None:
+            report = self._vital(spec.startup_probe, "Startup")
+            if not await ProbeLoop(spec.startup_probe, ip, spec.ports, report, clock, eager=True, ends=True).run():
+                return
+            self._set(replace(self.standing, started=True, ready=spec.readiness_probe is None))
+        async with asyncio.TaskGroup() as loops:
+            if spec.readiness_probe is not None:
+                loops.create_task(ProbeLoop(spec.readiness_probe, ip, spec.ports, self._readiness, clock, eager=True).run())
+            if spec.liveness_probe is not None:
+                report = self._vital(spec.liveness_probe, "Liveness")
+                loops.create_task(ProbeLoop(spec.liveness_probe, ip, spec.ports, report, clock, eager=False).run())
+
+    def _readiness(self, passed: bool, problem: str) -> None:
+        if not passed:
+            self._host.tell(True, "Unhealthy", f"Readiness probe failed: {problem}")
+        self._set(replace(self.standing, ready=passed))
+
+    def _vital(self, probe: Probe, kind: str) -> Callable[[bool, str], None]:
+        """A probe whose failure ends the attempt."""
+
+        def report(passed: bool, problem: str) -> None:
+            if passed or self._asked is not None:
+                return
+            self._host.tell(True, "Unhealthy", f"{kind} probe failed: {problem}")
+            self._host.tell(False, "Killing", f"Container {self.spec.name} failed {kind.lower()} probe, will be restarted")
+            asked = probe.termination_grace_period_seconds
+            self._ask_to_end(self.manner.grace if asked is None else float(asked))
+
+        return report
+
+    def _message(self, environment: PodEnvironment, code: int, attempt: int) -> str:
+        """What the program left for people to read when it ended."""
+        path = environment.path(self.spec.termination_message_path)
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(4096).decode(errors="replace")
+        if code and self.spec.termination_message_policy == "FallbackToLogsOnError":
+            return containerlog.last_lines(self.logs, attempt)
+        return ""
+
+
+async def _guarded(program: Program, arguments: Sequence[str], environment: PodEnvironment) -> int:
+    """The exit code, whatever way the program ends; what it raises goes into its log, never further."""
+    with diverted(lambda text: environment.write("stderr", text)):
+        try:
+            return int(await program(arguments, environment) or 0)
+        except SystemExit as leaving:
+            if isinstance(leaving.code, str):
+                environment.print(leaving.code, stream="stderr")
+            return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        except Exception:
+            environment.print(traceback.format_exc(), stream="stderr")
+            return 1
+
+
+def _code(task: asyncio.Task[int]) -> int:
+    return TERMINATED_BY_REQUEST if task.cancelled() else task.result()
+
+
+def _last(standing: Standing) -> Terminated | None:
+    return standing.state if isinstance(standing.state, Terminated) else standing.last
+
+
+def _shown(seconds: float) -> str:
+    """As Go writes a duration."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

@@ -1,0 +1,140 @@
+"""The Node object of an embedded cluster, and the heartbeat that keeps it true.
+
+As with kubelets, the heartbeat is a Lease in kube-node-lease, renewed every ten seconds; the Node itself is written when something
+about it changes and every five minutes. Labels and taints others put on the Node stay; cordoning it keeps new pods away.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+from muster.apiserver.documents.health import VERSION
+from muster.apiserver.registry.resource import Object
+from muster.fleet.attached import Attached
+from muster.fleet.node.addresses import NODE_IP
+from muster.fleet.node.environment import machine_memory
+from muster.fleet.node.states import SCHEME
+from muster.kube.duration import format_time
+from muster.logs import get_logger
+from muster.runtime.clock import Clock, sleep, timestamp
+from muster.runtime.errors import AlreadyExists, KubeError, NotFound
+from muster.runtime.patching import patch_changes, patch_status
+from muster.runtime.resource import LEASES, Resource
+
+log = get_logger("muster.fleet.node")
+NODES = Resource("v1", "nodes", "Node", namespaced=False)
+NAMESPACE = "kube-node-lease"
+LEASE_SECONDS, RENEW_SECONDS, REPORT_SECONDS = 40, 10.0, 300.0
+MOST_PODS = 250
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def architecture() -> str:
+    machine = platform.machine().lower()
+    return _ARCHITECTURES.get(machine, machine)
+
+
+def node_labels(name: str) -> dict[str, str]:
+    system = platform.system().lower()
+    labels = {"kubernetes.io/arch": architecture(), "kubernetes.io/os": system, "kubernetes.io/hostname": name}
+    return labels | {"beta.kubernetes.io/arch": architecture(), "beta.kubernetes.io/os": system}
+
+
+def node_status(present: Object, name: str, directory: Path, now: datetime) -> Object:
+    """What this machine can take, and that it is ready. All clusters of a process share it; each tells the whole."""
+    disk = shutil.disk_usage(directory).total
+    capacity = {
+        "cpu": str(os.cpu_count() or 1),
+        "memory": f"{machine_memory() // 1024}Ki",
+        "ephemeral-storage": f"{disk // 1024}Ki",
+        "pods": str(MOST_PODS),
+    }
+    before = {each["type"]: each for each in present.get("conditions") or ()}
+    conditions = []
+    for kind, status, reason, message in (
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        ("Ready", "True", "KubeletReady", "Muster's node runtime runs pods of Muster's image as tasks"),
+    ):
+        known = before.get(kind) or {}
+        since = known["lastTransitionTime"] if known.get("status") == status else format_time(now)
+        said = {"type": kind, "status": status, "reason": reason, "message": message}
+        conditions.append({**said, "lastHeartbeatTime": format_time(now), "lastTransitionTime": since})
+    return {
+        **present,
+        "capacity": capacity,
+        "allocatable": capacity,
+        "conditions": conditions,
+        "addresses": [{"type": "InternalIP", "address": NODE_IP}, {"type": "Hostname", "address": name}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+        "nodeInfo": {
+            "architecture": architecture(),
+            "operatingSystem": platform.system().lower(),
+            "kernelVersion": platform.release(),
+            "osImage": platform.platform(terse=True),
+            "containerRuntimeVersion": f"{SCHEME}{platform.python_version()}",
+            "kubeletVersion": VERSION["gitVersion"],
+            "kubeProxyVersion": "",
+            "machineID": "",
+            "systemUUID": "",
+            "bootID": "",
+        },
+    }
+
+
+class Heartbeat:
+    def __init__(self, attached: Attached, name: str, directory: Path, clock: Clock) -> None:
+        self._attached = attached
+        self._client = attached.kubelet
+        self._name = name
+        self._directory = directory
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Until cancelled. A server that refuses is asked again with the next beat."""
+        due = float("-inf")
+        while True:
+            try:
+                if self._clock.monotonic() >= due or self._attached.cluster.read("/nodes", self._name) is None:
+                    await self._report()
+                    due = self._clock.monotonic() + REPORT_SECONDS
+                await self._renew()
+            except KubeError as problem:
+                log.warning("heartbeat refused", node=self._name, cluster=self._attached.name, error=str(problem))
+            await sleep(self._clock, RENEW_SECONDS)
+
+    async def _report(self) -> None:
+        present = self._attached.cluster.read("/nodes", self._name)
+        if present is None:
+            wanted: Object = {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": self._name, "labels": node_labels(self._name)},
+            }
+            try:
+                present = await self._client.create(NODES, wanted)
+            except AlreadyExists:
+                present = await self._client.get(NODES, self._name)
+        labels = {**(present["metadata"].get("labels") or {}), **node_labels(self._name)}
+        changed = {**present, "metadata": {**present["metadata"], "labels": labels}}
+        await patch_changes(self._client, NODES, present, changed)
+        status = node_status(present.get("status") or {}, self._name, self._directory, self._clock.now())
+        await patch_status(self._client, NODES, present, status)
+
+    async def _renew(self) -> None:
+        moment = timestamp(self._clock.now())
+        try:
+            await self._client.patch(LEASES, self._name, {"spec": {"renewTime": moment}}, NAMESPACE)
+            return
+        except NotFound:
+            pass
+        node = self._attached.cluster.read("/nodes", self._name)
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": node["metadata"]["uid"]} if node else None
+        metadata: Object = {"name": self._name, "namespace": NAMESPACE, **({"ownerReferences": [owner]} if owner else {})}
+        spec = {"holderIdentity": self._name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": moment}
+        await self._client.create(LEASES, {"metadata": metadata, "spec": spec})

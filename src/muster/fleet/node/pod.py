@@ -1,0 +1,313 @@
+"""One pod on the node, from the moment it is bound until it is gone: its volumes, its containers, its status.
+
+A worker is one task: mount (waiting for what is missing) → initial containers one after the other → the others side by side → tidy
+up. Volumes are kept current by a second task. Whenever anything changes, a third writes the status, only what differs, and as
+often as it takes; a worker never ends because the API server was away. The worker of a pod that is deleted stops its containers
+within the grace period, writes how they ended, and only then lets the object go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.apiserver.registry.resource import Object
+from muster.fleet.attached import Attached
+from muster.fleet.node.atomicdir import private
+from muster.fleet.node.container import Container, Manner
+from muster.fleet.node.environment import (
+    Address,
+    MissingReference,
+    PodEnvironment,
+    mounted,
+    resolve_environ,
+)
+from muster.fleet.node.podspec import ContainerSpec, Pod, pod_of, referenced
+from muster.fleet.node.programs import Programs, is_ours
+from muster.fleet.node.states import INITIALIZING, PodFacts, Standing, Waiting, pod_status, remembered, restarts_after
+from muster.fleet.node.volumes import Volumes
+from muster.kube.duration import parse_time
+from muster.logs import get_logger
+from muster.runtime.clock import Backoff, Clock, Random, sleep, within
+from muster.runtime.errors import Conflict, KubeError, NotFound
+from muster.runtime.patching import patch_status
+from muster.runtime.resource import Resource
+from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.fleet.node")
+PODS = Resource("v1", "pods", "Pod")
+MOUNT_RETRY = (0.5, 60.0)
+
+
+@dataclass(frozen=True)
+class Shelter:
+    """What the node gives to every pod."""
+
+    attached: Attached
+    programs: Programs
+    images: tuple[str, ...]
+    server: str
+    connect: Callable[[Pod], KubeClient]
+    """A client with the identity of a pod's service account."""
+    clock: Clock
+    random: Random
+
+
+class PodWorker:
+    def __init__(self, pod: Pod, address: Address, directory: Path, shelter: Shelter) -> None:
+        self.pod = pod
+        self.address = address
+        self.directory = directory
+        self.finished = False
+        self.gone = False
+        """The object was deleted under it."""
+        self._shelter = shelter
+        self._clock = shelter.clock
+        now = self._clock.now()
+        self._started = parse_time(pod.status["startTime"]) if pod.status.get("startTime") else now
+        self._references = referenced(pod)
+        self._volumes = Volumes(directory / "volumes", shelter.attached.kubelet, self._lookup, self._clock)
+        self._mounted = False
+        self._news = asyncio.Event()
+        self._remount = asyncio.Event()
+        self._dirty = asyncio.Event()
+        self._grace: float | None = None
+        self._initial = self._containers(pod.spec.init_containers, "initContainerStatuses")
+        self._main = self._containers(pod.spec.containers, "containerStatuses")
+
+    def _containers(self, specs: tuple[ContainerSpec, ...], field: str) -> dict[str, Container]:
+        known = {each["name"]: each for each in self.pod.status.get(field) or ()}
+        meta, spec = self.pod.metadata, self.pod.spec
+        shown = f"{meta.name}_{meta.namespace}({meta.uid})"
+        grace = float(spec.termination_grace_period_seconds)
+        made = {}
+        for each in specs:
+            policy = each.restart_policy or spec.restart_policy
+            if field == "initContainerStatuses" and not each.restart_policy:
+                policy = "OnFailure" if spec.restart_policy == "Always" else spec.restart_policy
+            standing = remembered(known.get(each.name), self._clock.now())
+            logs = self.directory / "logs" / each.name
+            made[each.name] = Container(
+                each, Manner(policy, grace, shown), self._shelter.programs, self, logs, self._clock, standing
+            )
+        return made
+
+    # What its containers ask of it.
+
+    def runnable(self, image: str) -> bool:
+        return is_ours(image, self._shelter.images)
+
+    def environment(self, spec: ContainerSpec, write: Callable[[str, str], None]) -> PodEnvironment:
+        environ = resolve_environ(self.pod, spec, self.address, self._lookup)
+        scratch = self.directory / "containers" / spec.name
+        shutil.rmtree(scratch, ignore_errors=True)
+        private(scratch)
+        return PodEnvironment(
+            namespace=self.pod.metadata.namespace,
+            pod=self.pod.metadata.name,
+            container=spec.name,
+            uid=self.pod.uid,
+            ip=self.address.ip,
+            environ=environ,
+            server=self._shelter.server,
+            connect=lambda: self._shelter.connect(self.pod),
+            write=write,
+            mounts=mounted(self._volumes.places, spec.volume_mounts, environ),
+            scratch=scratch,
+        )
+
+    def changed(self) -> None:
+        self._dirty.set()
+        self._news.set()
+
+    def tell(self, warning: bool, reason: str, note: str) -> None:
+        meta = self.pod.metadata
+        regarding = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+        }
+        self._shelter.attached.node_events.event(regarding, "Warning" if warning else "Normal", reason, note)
+
+    def _lookup(self, plural: str, name: str) -> Object | None:
+        return self._shelter.attached.cluster.read(f"/{plural}", f"{self.pod.metadata.namespace}/{name}")
+
+    # What the node tells it.
+
+    def uses(self, plural: str, name: str) -> bool:
+        return (plural, name) in self._references
+
+    def update(self, pod: Pod) -> None:
+        """A newer version of the pod."""
+        known = self.pod.metadata
+        moved = pod.metadata.generation != known.generation
+        reworded = (pod.metadata.labels, pod.metadata.annotations) != (known.labels, known.annotations)
+        self.pod = pod
+        if moved:
+            self._references = referenced(pod)
+            for spec in (*pod.spec.init_containers, *pod.spec.containers):
+                container = self._initial.get(spec.name) or self._main.get(spec.name)
+                if container is not None:
+                    container.changed(spec)
+        if moved or reworded:
+            self.refresh()
+        # Somebody else may have written into the status, or opened a readiness gate.
+        self._dirty.set()
+        if pod.leaving:
+            self.stop(pod.grace)
+
+    def refresh(self) -> None:
+        """Something it reads has changed, or is there now."""
+        self._remount.set()
+        self._news.set()
+        for container in self._all():
+            container.changed()
+
+    def stop(self, grace: float) -> None:
+        """Stop the containers within so many seconds; `run` ends after that."""
+        if self._grace is None or grace < self._grace:
+            self._grace = grace
+            self._news.set()
+            for container in self._all():
+                container.stop(grace)
+
+    def _all(self) -> list[Container]:
+        return [*self._initial.values(), *self._main.values()]
+
+    def container(self, name: str) -> Container | None:
+        return self._initial.get(name) or self._main.get(name)
+
+    # Its life.
+
+    async def run(self) -> None:
+        """Until all containers have ended for good or the pod is to go."""
+        helpers = {asyncio.create_task(self._write_status(), name=f"status of {self.pod.key}")}
+        try:
+            self._dirty.set()
+            while not self._runs_here() and self._grace is None:
+                await self._wait()
+            helpers.add(asyncio.create_task(self._keep_volumes(), name=f"volumes of {self.pod.key}"))
+            while not self._mounted and self._grace is None:
+                await self._wait()
+            await self._run_containers()
+        finally:
+            for task in helpers:
+                task.cancel()
+            await asyncio.wait(helpers)
+        self.finished = True
+        await self._report(final=True)
+
+    def _runs_here(self) -> bool:
+        """Whether every image is ours; the others say that they are not."""
+        runnable = [container.is_runnable() for container in self._all()]
+        return all(runnable)
+
+    async def _run_containers(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            if self._grace is None and await self._initialize(tasks):
+                await asyncio.wait([tasks.create_task(container.run()) for container in self._main.values()])
+            for container in self._initial.values():
+                if container.manner.policy == "Always":
+                    container.stop(self.pod.grace)
+
+    async def _initialize(self, tasks: asyncio.TaskGroup) -> bool:
+        """Initial containers in order; one that may restart for ever goes on beside the others once it has started."""
+        for container in self._initial.values():
+            running = tasks.create_task(container.run())
+            if container.manner.policy != "Always":
+                await asyncio.wait({running})
+                if not container.standing.succeeded:
+                    return False
+            while not container.standing.started and not running.done():
+                await self._wait()
+        return self._grace is None
+
+    async def _wait(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
+    async def _keep_volumes(self) -> None:
+        """Mount, and from then on remount whenever something changed or a token grows old."""
+        backoff = Backoff(*MOUNT_RETRY, random=self._shelter.random)
+        while True:
+            self._remount.clear()
+            pause: float | None
+            try:
+                pause = await self._volumes.materialise(self.pod, self.address)
+                backoff.reset()
+                if not self._mounted:
+                    self._mounted = True
+                    self.changed()
+            except (MissingReference, OSError) as problem:
+                self.tell(True, "FailedMount", f"MountVolume.SetUp failed: {problem}")
+                pause = backoff.next()
+            try:
+                await (self._remount.wait() if pause is None else within(self._clock, pause, self._remount.wait()))
+            except TimeoutError:
+                continue
+
+    # Its status.
+
+    def _facts(self) -> PodFacts:
+        initial = [(each, each.standing) for each in self._initial.values()]
+        complete = all(standing.started if each.manner.policy == "Always" else standing.succeeded for each, standing in initial)
+        begun = any(not isinstance(each.standing.state, Waiting) or each.standing.last for each in self._main.values())
+        failed = any(
+            standing.done and not standing.succeeded and not restarts_after(each.manner.policy, 1) for each, standing in initial
+        )
+        node_ip = self.address.node_ip
+        return PodFacts(self.address.ip, node_ip, self._started, self._mounted, complete or begun, failed)
+
+    def status(self, pod: Pod) -> Object:
+        facts = self._facts()
+        initial = {name: each.standing for name, each in self._initial.items()}
+        main = {name: each.standing for name, each in self._main.items()}
+        if not facts.initialized:
+            main = {name: _initializing(standing) for name, standing in main.items()}
+        return pod_status(pod, facts, initial, main, self._clock.now())
+
+    async def _write_status(self) -> None:
+        backoff = Backoff(0.2, 30.0, random=self._shelter.random)
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            try:
+                await self._report()
+                backoff.reset()
+            except KubeError as problem:
+                log.debug("status not written", pod=self.pod.key, error=str(problem))
+                self._dirty.set()
+                await sleep(self._clock, backoff.next())
+
+    async def _report(self, *, final: bool = False) -> None:
+        cluster = self._shelter.attached.cluster
+        found = cluster.read("/pods", self.pod.key)
+        if found is None or found["metadata"]["uid"] != self.pod.uid:
+            return
+        try:
+            await patch_status(self._shelter.attached.kubelet, PODS, found, self.status(pod_of(found)))
+        except (NotFound, Conflict):
+            return
+        except KubeError as problem:
+            if not final:
+                raise
+            log.warning("last status not written", pod=self.pod.key, error=str(problem))
+
+    async def remove(self) -> None:
+        """Let the object go, now that nothing of it runs, and forget its files."""
+        meta = self.pod.metadata
+        # Gone already, or another pod of that name by now: both are fine.
+        with contextlib.suppress(NotFound, Conflict):
+            await self._shelter.attached.kubelet.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace=0)
+        await asyncio.to_thread(shutil.rmtree, self.directory, True)
+
+
+def _initializing(standing: Standing) -> Standing:
+    """What waits for the initial containers says so, unless it has something better to say."""
+    if standing == Standing() or isinstance(standing.state, Waiting):
+        return Standing(Waiting(INITIALIZING), standing.last, standing.restarts)
+    return standing

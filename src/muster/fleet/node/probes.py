@@ -1,0 +1,138 @@
+"""Whether a container is well: HTTP and TCP checks against the pod's own address, and the loops that repeat them.
+
+A check opens one connection and reads one status line; certificates are not verified, as kubelets do not either. Checks that run a
+command inside the container do not exist here and count as passed; of gRPC checks only the port is tried.
+
+Before its first success a check is repeated quickly, in pauses that double up to its period: on a machine where programs are up
+within milliseconds, waiting ten seconds for the second look would be most of a rollout. These early misses count for nothing but
+time: a startup check fails when its period times its threshold has passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+
+from muster.fleet.node.podspec import HttpCheck, Port, Probe
+from muster.runtime.clock import Clock, sleep
+
+FIRST_PAUSE = 0.1
+
+
+@cache
+def _trusting() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def port_number(port: int | str, ports: Sequence[Port]) -> int | None:
+    if isinstance(port, int):
+        return port
+    return next((each.container_port for each in ports if each.name == port), int(port) if port.isdigit() else None)
+
+
+async def check(probe: Probe, ip: str, ports: Sequence[Port]) -> str | None:
+    """What is wrong, or None."""
+    try:
+        async with asyncio.timeout(probe.timeout_seconds):
+            if probe.http_get is not None:
+                return await _http(probe.http_get, ip, ports)
+            if probe.tcp_socket is not None:
+                return await _tcp(probe.tcp_socket.host or ip, port_number(probe.tcp_socket.port, ports))
+            if probe.grpc is not None:
+                return await _tcp(ip, probe.grpc.port)
+    except TimeoutError:
+        return f"no answer within {probe.timeout_seconds} s"
+    except OSError as problem:
+        return problem.strerror or str(problem) or type(problem).__name__
+    return None
+
+
+async def _tcp(host: str, port: int | None) -> str | None:
+    if port is None:
+        return "the port it names does not exist"
+    _, writer = await asyncio.open_connection(host, port)
+    writer.close()
+    return None
+
+
+async def _http(target: HttpCheck, ip: str, ports: Sequence[Port]) -> str | None:
+    port = port_number(target.port, ports)
+    if port is None:
+        return "the port it names does not exist"
+    tls = _trusting() if target.scheme == "HTTPS" else None
+    reader, writer = await asyncio.open_connection(target.host or ip, port, ssl=tls)
+    try:
+        given = {header.name.lower(): f"{header.name}: {header.value}" for header in target.http_headers}
+        fields = {"host": f"Host: {target.host or ip}:{port}", "user-agent": "User-Agent: kube-probe/muster"} | given
+        path = target.path if target.path.startswith("/") else f"/{target.path}"
+        head = "\r\n".join([f"GET {path} HTTP/1.1", *fields.values(), "Accept: */*", "Connection: close", "", ""])
+        writer.write(head.encode())
+        line = await reader.readline()
+    finally:
+        # Aborted, not closed: the answer's body is of no interest, and a TLS farewell costs a turn.
+        writer.transport.abort()
+    words = line.split(b" ", 2)
+    code = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+    if 200 <= code < 400:
+        return None
+    return f"HTTP probe failed with statuscode: {code}" if code else "the answer is not HTTP"
+
+
+Report = Callable[[bool, str], None]
+"""Told whenever a threshold is reached: passed or failed, and what is wrong."""
+
+
+class ProbeLoop:
+    """Repeats one check until cancelled. `ends` says that one success is all that is asked (a startup check); `run` then says
+    whether it came in time."""
+
+    def __init__(
+        self, probe: Probe, ip: str, ports: Sequence[Port], report: Report, clock: Clock, *, eager: bool, ends: bool = False
+    ) -> None:
+        self._probe = probe
+        self._look = partial(check, probe, ip, ports)
+        self._report = report
+        self._clock = clock
+        self._eager = eager
+        self._ends = ends
+
+    async def run(self) -> bool:
+        await sleep(self._clock, self._probe.initial_delay_seconds)
+        if self._eager and not await self._until_first():
+            return False
+        if not self._ends:
+            await self._steady()
+        return True
+
+    async def _until_first(self) -> bool:
+        """Look often until the first success; False when a startup check ran out of time."""
+        began, pause, told = self._clock.monotonic(), FIRST_PAUSE, False
+        patience = self._probe.period_seconds * self._probe.failure_threshold
+        while True:
+            problem = await self._look()
+            if problem is None:
+                self._report(True, "")
+                return True
+            if self._clock.monotonic() - began >= patience and not told:
+                told = True
+                self._report(False, problem)
+                if self._ends:
+                    return False
+            await sleep(self._clock, pause)
+            pause = min(pause * 2, self._probe.period_seconds)
+
+    async def _steady(self) -> None:
+        passed = failed = 0
+        while True:
+            await sleep(self._clock, self._probe.period_seconds)
+            problem = await self._look()
+            passed, failed = (passed + 1, 0) if problem is None else (0, failed + 1)
+            if passed == self._probe.success_threshold:
+                self._report(True, "")
+            elif failed and failed % self._probe.failure_threshold == 0:
+                self._report(False, problem or "")

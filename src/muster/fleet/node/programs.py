@@ -1,0 +1,43 @@
+"""What an embedded node can run: programs of Muster's own image, found in a table the caller gives.
+
+On a real cluster the image starts `muster <words> <flags>`. Here the same words find an entry of the table, and the rest is handed
+to it as arguments. Whether an image is ours is decided by the last part of its repository, whatever registry and tag it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from muster.fleet.node.environment import PodEnvironment
+
+Program = Callable[[Sequence[str], "PodEnvironment"], Awaitable[int]]
+"""Runs until done and gives its exit code. Being cancelled is its SIGTERM: it may tidy up for as long as the pod's grace period."""
+Programs = Mapping[tuple[str, ...], Program]
+"""By the words that begin its command line, e.g. ("hub",) or ("addon", "manager"); the longest entry that fits counts."""
+
+ENTRYPOINT: Final = "muster"
+IMAGES: Final = ("muster",)
+
+
+def is_ours(image: str, repositories: Sequence[str] = IMAGES) -> bool:
+    repository = image.partition("@")[0]
+    last = repository.rpartition("/")[2].partition(":")[0]
+    return last in repositories
+
+
+def command_line(command: Sequence[str], args: Sequence[str]) -> list[str]:
+    """What the image would execute, without the program's own name."""
+    words = [*(command or (ENTRYPOINT,)), *args]
+    words[0] = words[0].rpartition("/")[2]
+    return words[1:] if words[0] == ENTRYPOINT else words
+
+
+def find_program(programs: Programs, words: Sequence[str]) -> tuple[Program, list[str]] | None:
+    """The program and its arguments."""
+    for length in range(min(len(words), max(map(len, programs), default=0)), -1, -1):
+        found = programs.get(tuple(words[:length]))
+        if found is not None:
+            return found, list(words[length:])
+    return None

@@ -1,0 +1,158 @@
+"""The node runtime: for each attached cluster of an API server in this process a node, and the controllers of workloads.
+
+Everything is a function of the store's event stream, so clusters at rest cost a heartbeat every ten seconds and nothing else.
+`run` owns every task; when it is cancelled, programs are asked to end, have `grace` seconds for it, and their last states are
+written before it returns. Pods stay: the next run takes them up again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.controllers.manager import ControllerManager
+from muster.apiserver.server import ApiServer
+from muster.fleet.attached import Attached, Attachments
+from muster.fleet.node.accounts import AccountClient
+from muster.fleet.node.addresses import LoopbackAddresses
+from muster.fleet.node.clusternode import ClusterNode, Work
+from muster.fleet.node.pod import Shelter
+from muster.fleet.node.programs import IMAGES, Programs
+from muster.fleet.workloads import workload_controllers
+from muster.runtime.clock import SYSTEM, Clock, Random
+from muster.runtime.direct import InProcessClient
+from muster.runtime.events import EventRecorder
+from muster.store.api import Event
+
+GRACE = 10.0
+KUBELET = "kubelet"
+_REFERENCED = {"/secrets": "secrets", "/configmaps": "configmaps"}
+
+
+class NodeRuntime:
+    """`programs` is what Muster's image can do; `directory` is where pods keep volumes and logs, readable by its owner only."""
+
+    def __init__(
+        self,
+        server: ApiServer,
+        programs: Programs,
+        directory: Path,
+        *,
+        images: Sequence[str] = IMAGES,
+        grace: float = GRACE,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self._server = server
+        self._programs = programs
+        self._directory = directory
+        self._images = tuple(images)
+        self._grace = grace
+        self._clock = clock
+        self._random = random
+        self._addresses = LoopbackAddresses(random)
+        self._attachments = Attachments()
+        self.nodes: dict[str, ClusterNode] = {}
+        self._helpers: dict[str, list[asyncio.Task[None]]] = {}
+        self._manager = ControllerManager(server, [*workload_controllers(self._attachments), NodePods(self.nodes)])
+        self._tasks: asyncio.TaskGroup | None = None
+        self._wanted: dict[str, None] = {}
+
+    def attach(self, cluster: str) -> None:
+        """Give a cluster of the server a node, now or as soon as the runtime runs."""
+        self._wanted[cluster] = None
+        if self._tasks is not None and cluster not in self.nodes:
+            self._begin(cluster)
+
+    async def detach(self, cluster: str) -> None:
+        """Take its node away again: programs end, objects stay."""
+        self._wanted.pop(cluster, None)
+        node = self.nodes.pop(cluster, None)
+        if node is None:
+            return
+        await node.stop(self._grace)
+        node.attached.cluster.node = None
+        self._attachments.remove(cluster)
+        for task in self._helpers.pop(cluster):
+            task.cancel()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            self._manager.start()
+            try:
+                for cluster in self._wanted:
+                    self._begin(cluster)
+                await asyncio.Event().wait()
+            finally:
+                self._tasks = None
+                await self._manager.stop()
+                await asyncio.gather(*(self.detach(cluster) for cluster in list(self.nodes)))
+
+    def _begin(self, name: str) -> None:
+        cluster = self._server.clusters[name]
+        node_name = f"{name}-node"
+        kubelet = InProcessClient(self._server.client(cluster, agent=KUBELET), name)
+        attached = Attached(
+            cluster,
+            InProcessClient(self._server.client(cluster), name),
+            kubelet,
+            EventRecorder(kubelet, "kube-controller-manager", node_name, clock=self._clock, random=self._random),
+            EventRecorder(kubelet, KUBELET, node_name, clock=self._clock, random=self._random),
+        )
+        connect = partial(AccountClient, self._server, cluster, node=node_name)
+        shelter = Shelter(
+            attached, self._programs, self._images, self._server.cluster_url(name), connect, self._clock, self._random
+        )
+        node = ClusterNode(node_name, shelter, self._directory / name / "pods", self._addresses, self._spawn)
+        node.forget_strangers()
+        self._attachments.add(attached)
+        self.nodes[name] = node
+        cluster.node = node
+        self._helpers[name] = [
+            self._spawn(attached.events.run(), f"events of {name}"),
+            self._spawn(attached.node_events.run(), f"events of {node_name}"),
+            self._spawn(node.heartbeat.run(), f"heartbeat of {node_name}"),
+        ]
+        self._manager.adopt(cluster)
+
+    def _spawn(self, work: Work, name: str) -> asyncio.Task[None]:
+        if self._tasks is None:
+            work.close()
+            raise RuntimeError("the node runtime is not running")
+        return self._tasks.create_task(work, name=name)
+
+
+class NodePods:
+    """Brings changes of pods, and of what they read, to the node of their cluster."""
+
+    name = "node"
+    resources = ("/pods", "/nodes", *_REFERENCED)
+
+    def __init__(self, nodes: dict[str, ClusterNode]) -> None:
+        self._nodes = nodes
+
+    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
+        node = self._nodes.get(cluster.name)
+        if node is None:
+            return ()
+        if event.resource == "/pods":
+            return (event.entry.key,)
+        if event.resource == "/nodes":
+            return node.waiting()
+        namespace, _, name = event.entry.key.partition("/")
+        node.touched(_REFERENCED[event.resource], namespace, name)
+        return ()
+
+    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
+        return [entry.key for entry in cluster.store.list(cluster.name, "/pods")]
+
+    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
+        node = self._nodes.get(cluster.name)
+        if node is not None:
+            await node.sync(key)
+        return None

@@ -1,0 +1,142 @@
+"""Volumes of a pod as directories: what Secrets, ConfigMaps, the pod's own fields and its service account put there, kept current.
+
+`materialise` is repeated whenever something it reads may have changed; it writes only what differs. Tokens are asked for from the
+API server, bound to the pod, and renewed when four fifths of their life are over, as kubelets do. What a pod wants that is not
+there yet is a `MissingReference`: the pod waits for it. Kinds of volumes that need a machine (hostPath, claims) are refused the
+same way, with words that say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from muster.apiserver.registry.resource import Object
+from muster.fleet.node import atomicdir
+from muster.fleet.node.environment import Address, Lookup, MissingReference, contents, field_value, resource_value
+from muster.fleet.node.podspec import DownwardVolume, KeyPath, Pod, Projection, TokenSource, Volume
+from muster.kube.duration import parse_time
+from muster.runtime.clock import Clock
+from muster.runtime.errors import KubeError
+from muster.runtime.resource import Resource
+from muster.runtime.verbs import KubeClient
+
+SERVICE_ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+RENEW_AFTER = 0.8
+"""Share of a token's life after which it is replaced."""
+RETRY = 30.0
+"""Seconds after which a refused renewal is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    text: str
+    renew: datetime
+    expires: datetime
+
+
+class Volumes:
+    def __init__(self, directory: Path, client: KubeClient, lookup: Lookup, clock: Clock) -> None:
+        self._directory = directory
+        self._client = client
+        self._lookup = lookup
+        self._clock = clock
+        self._tokens: dict[tuple[str, str], _Token] = {}
+        self.places: dict[str, Path] = {}
+        """Volume name to directory."""
+
+    async def materialise(self, pod: Pod, address: Address) -> float | None:
+        """Bring every volume up to date; gives the seconds after which a token wants to be renewed."""
+        for volume in pod.spec.volumes:
+            place = self._directory / volume.name
+            if volume.empty_dir is not None:
+                await asyncio.to_thread(atomicdir.private, place)
+            else:
+                files = await self._files(pod, volume, address)
+                await asyncio.to_thread(atomicdir.write, place, files)
+            self.places[volume.name] = place
+        now = self._clock.now()
+        return min((max((token.renew - now).total_seconds(), 1.0) for token in self._tokens.values()), default=None)
+
+    async def _files(self, pod: Pod, volume: Volume, address: Address) -> dict[str, bytes]:
+        if volume.secret is not None:
+            return self._keys("secrets", volume.secret.secret_name, volume.secret.items, volume.secret.optional, pod)
+        if volume.config_map is not None:
+            return self._keys("configmaps", volume.config_map.name, volume.config_map.items, volume.config_map.optional, pod)
+        if volume.downward_api is not None:
+            return _downward(pod, volume.downward_api, address)
+        if volume.projected is None:
+            raise MissingReference(
+                f"volume {volume.name!r} is of a kind that embedded clusters do not have: only emptyDir, secret, configMap, "
+                "downwardAPI and projected volumes exist there"
+            )
+        files: dict[str, bytes] = {}
+        for source in volume.projected.sources:
+            files |= await self._projected(pod, volume, source, address)
+        return files
+
+    async def _projected(self, pod: Pod, volume: Volume, source: Projection, address: Address) -> dict[str, bytes]:
+        if source.secret is not None:
+            return self._keys("secrets", source.secret.name, source.secret.items, source.secret.optional, pod)
+        if source.config_map is not None:
+            return self._keys("configmaps", source.config_map.name, source.config_map.items, source.config_map.optional, pod)
+        if source.downward_api is not None:
+            return _downward(pod, source.downward_api, address)
+        if source.service_account_token is not None:
+            token = await self._token(pod, volume.name, source.service_account_token)
+            return {source.service_account_token.path: token.encode()}
+        return {}
+
+    def _keys(self, plural: str, name: str, items: Iterable[KeyPath], optional: bool, pod: Pod) -> dict[str, bytes]:
+        found = self._lookup(plural, name)
+        if found is None and not optional:
+            raise MissingReference(f'{plural.removesuffix("s")} "{name}" not found')
+        return selected(found, tuple(items), optional, f"{pod.metadata.namespace}/{name}")
+
+    async def _token(self, pod: Pod, volume: str, source: TokenSource) -> str:
+        held, now = self._tokens.get((volume, source.path)), self._clock.now()
+        if held is not None and now < held.renew:
+            return held.text
+        try:
+            fresh = await self._request(pod, source, now)
+        except KubeError as problem:
+            if held is None or now >= held.expires:
+                raise MissingReference(f"failed to fetch token: {problem}") from problem
+            fresh = _Token(held.text, now + timedelta(seconds=RETRY), held.expires)
+        self._tokens[volume, source.path] = fresh
+        return fresh.text
+
+    async def _request(self, pod: Pod, source: TokenSource, now: datetime) -> _Token:
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.uid}
+        spec: Object = {"expirationSeconds": source.expiration_seconds, "boundObjectRef": bound}
+        if source.audience:
+            spec["audiences"] = [source.audience]
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        account = pod.spec.service_account_name
+        answer = await self._client.create(SERVICE_ACCOUNTS, request, pod.metadata.namespace, name=account, subresource="token")
+        expires = parse_time(answer["status"]["expirationTimestamp"])
+        return _Token(answer["status"]["token"], now + (expires - now) * RENEW_AFTER, expires)
+
+
+def selected(found: Object | None, items: tuple[KeyPath, ...], optional: bool, shown: str) -> dict[str, bytes]:
+    """The files a Secret or ConfigMap makes: all its keys, or those asked for under the paths asked for."""
+    values: Mapping[str, bytes] = contents(found)
+    if not items:
+        return dict(values)
+    missing = [item.key for item in items if item.key not in values]
+    if missing and not optional:
+        raise MissingReference(f"references non-existent key {missing[0]!r} of {shown}")
+    return {item.path: values[item.key] for item in items if item.key in values}
+
+
+def _downward(pod: Pod, volume: DownwardVolume, address: Address) -> dict[str, bytes]:
+    files = {}
+    for item in volume.items:
+        if item.field_ref is not None:
+            files[item.path] = field_value(pod, item.field_ref, address).encode()
+        elif item.resource_field_ref is not None:
+            files[item.path] = resource_value(pod, pod.spec.containers[0], item.resource_field_ref).encode()
+    return files

@@ -1,0 +1,222 @@
+"""Deployments: one ReplicaSet per pod template, sized step by step from the old template to the new.
+
+A pass reads the Deployment and its sets, finds or makes the set of the present template, asks `rollout` for the next sizes, writes
+them, and writes the status. Sets report back by their own status, which brings the next pass; a pass that changes nothing writes
+nothing. Revisions, notes, conditions and events are those of the real controller, so that kubectl's rollout commands work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.registry.resource import Object
+from muster.fleet.attached import Attached, Attachments, controller_of, owner_keys, versions
+from muster.fleet.workloads import rollout, templates
+from muster.fleet.workloads.claims import claim
+from muster.fleet.workloads.deploymentstatus import deadline_in, is_complete, status_of
+from muster.fleet.workloads.replicasets import REPLICA_SETS
+from muster.fleet.workloads.rollout import Group, Sizes, Wish
+from muster.kube.selectors import Selector, from_label_selector_object
+from muster.runtime.errors import AlreadyExists, Conflict, NotFound
+from muster.runtime.patching import patch_changes, patch_status
+from muster.runtime.resource import Resource
+from muster.store.api import Event
+
+DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
+STORED = "apps/deployments"
+SETS = "apps/replicasets"
+
+
+class Deployments:
+    name = "deployments"
+    resources = (STORED, SETS)
+
+    def __init__(self, attachments: Attachments) -> None:
+        self._attachments = attachments
+
+    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
+        if self._attachments.get(cluster.name) is None:
+            return ()
+        if event.resource == STORED:
+            return (event.entry.key,)
+        return owner_keys(event, "Deployment") or self._matching(cluster, event)
+
+    def _matching(self, cluster: Cluster, event: Event) -> list[str]:
+        """Deployments that may want to adopt a set without a controller."""
+        found = versions(event)[0]
+        if event.deleted or controller_of(found) is not None:
+            return []
+        labels, namespace = found["metadata"].get("labels") or {}, found["metadata"]["namespace"]
+        return [
+            f"{namespace}/{each['metadata']['name']}" for each in cluster.scan(STORED, namespace) if _selector(each).matches(labels)
+        ]
+
+    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
+        return [entry.key for entry in cluster.store.list(cluster.name, STORED)]
+
+    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
+        attached, found = self._attachments.get(cluster.name), cluster.read(STORED, key)
+        if attached is None or found is None:
+            return None
+        wish = _wish(found)
+        sets = await claim(
+            attached.controllers,
+            found,
+            DEPLOYMENTS,
+            REPLICA_SETS,
+            _selector(found),
+            list(cluster.scan(SETS, key.partition("/")[0])),
+        )
+        new, created = templates.current_set(found, sets), False
+        if not found["metadata"].get("deletionTimestamp"):
+            if new is None and _may_create(found, wish, sets):
+                new = await _create(attached, found, wish, sets)
+                if new is None:
+                    return 0.0  # the name is taken by another template; the next pass spells it differently
+                sets, created = [*sets, new], True
+            elif new is not None:
+                new = await _note(attached, found, wish, new, sets)
+                sets = [new if each["metadata"]["uid"] == new["metadata"]["uid"] else each for each in sets]
+            sets = await _resize(attached, found, wish, new, sets)
+            new = templates.current_set(found, sets)
+        status = status_of(found, new, sets, wish, cluster.clock(), created)
+        await _write(attached, found, new, status)
+        if new is not None and is_complete(found, status):
+            await _forget_history(attached, found, new, sets)
+        waiting = deadline_in(found, status["conditions"], cluster.clock())
+        return None if waiting is None else waiting + 1
+
+
+def _wish(found: Object) -> Wish:
+    spec = found["spec"]
+    replicas, strategy = spec.get("replicas", 1), spec.get("strategy") or {}
+    if strategy.get("type") == "Recreate":
+        return Wish(replicas, recreate=True)
+    rolling = strategy.get("rollingUpdate") or {}
+    surge, unavailable = rollout.resolve(rolling.get("maxSurge", "25%"), rolling.get("maxUnavailable", "25%"), replicas)
+    return Wish(replicas, surge, unavailable)
+
+
+def _selector(found: Object) -> Selector:
+    return from_label_selector_object(found["spec"].get("selector"))
+
+
+def _group(found: Object) -> Group:
+    status, notes = found.get("status") or {}, found["metadata"].get("annotations") or {}
+    return Group(
+        found["metadata"]["name"],
+        found["spec"].get("replicas", 0),
+        status.get("replicas", 0),
+        status.get("availableReplicas", 0),
+        status.get("terminatingReplicas", 0),
+        found["metadata"]["creationTimestamp"],
+        templates.number(notes[templates.DESIRED]) if templates.DESIRED in notes else None,
+        templates.number(notes[templates.MOST]) if templates.MOST in notes else None,
+    )
+
+
+def _may_create(found: Object, wish: Wish, sets: Sequence[Object]) -> bool:
+    if found["spec"].get("paused"):
+        return False
+    old = [_group(each) for each in sets]
+    return not wish.recreate or (not any(group.wanted for group in old) and rollout.old_are_gone(old))
+
+
+async def _create(attached: Attached, found: Object, wish: Wish, sets: Sequence[Object]) -> Object | None:
+    size = rollout.first_size(wish, [_group(each) for each in sets])
+    revision = max((templates.revision_of(each) for each in sets), default=0) + 1
+    collisions = (found.get("status") or {}).get("collisionCount", 0)
+    wanted = templates.new_set(found, collisions, size, wish.most, revision)
+    try:
+        made = await attached.controllers.create(REPLICA_SETS, wanted)
+    except AlreadyExists:
+        status = {**(found.get("status") or {}), "collisionCount": collisions + 1}
+        await patch_status(attached.controllers, DEPLOYMENTS, found, status)
+        return None
+    if size:
+        _tell_scaled(attached, found, made["metadata"]["name"], 0, size)
+    return made
+
+
+async def _note(attached: Attached, found: Object, wish: Wish, new: Object, sets: Sequence[Object]) -> Object:
+    """Revision and sizes on the present set, whose template may have been an older one's."""
+    others = [each for each in sets if each["metadata"]["uid"] != new["metadata"]["uid"]]
+    revision = max((templates.revision_of(each) for each in others), default=0) + 1
+    present = new["metadata"].get("annotations") or {}
+    # Sizes are noted when the set is sized (`_resize`): until then the old note tells that the Deployment was rescaled.
+    noted = templates.set_annotations(found, present, wish.most, revision)
+    noted |= {name: present[name] for name in (templates.DESIRED, templates.MOST) if name in present}
+    least = found["spec"].get("minReadySeconds", 0)
+    changed = {**new, "metadata": {**new["metadata"], "annotations": noted}, "spec": {**new["spec"], "minReadySeconds": least}}
+    return await patch_changes(attached.controllers, REPLICA_SETS, new, changed) or new
+
+
+async def _resize(attached: Attached, found: Object, wish: Wish, new: Object | None, sets: Sequence[Object]) -> list[Object]:
+    uid = new["metadata"]["uid"] if new is not None else ""
+    old = [_group(each) for each in sets if each["metadata"]["uid"] != uid]
+    fresh = _group(new) if new is not None else None
+    sizes: Sizes = {}
+    if found["spec"].get("paused") or rollout.was_rescaled(wish, [*old, *([fresh] if fresh else [])]):
+        sizes = rollout.rescale(wish, fresh, old)
+    elif wish.recreate:
+        sizes = rollout.recreate(wish, fresh, old)
+    elif fresh is not None:
+        sizes = rollout.roll(wish, fresh, old)
+    result = []
+    for each in sets:
+        result.append(
+            await _sized(attached, found, wish, each, sizes.get(each["metadata"]["name"], each["spec"].get("replicas", 0)))
+        )
+    return result
+
+
+async def _sized(attached: Attached, found: Object, wish: Wish, each: Object, size: int) -> Object:
+    """A set with its size and the note of what it was sized for."""
+    before = each["spec"].get("replicas", 0)
+    notes = dict(each["metadata"].get("annotations") or {})
+    if size or before:
+        notes |= {templates.DESIRED: str(wish.replicas), templates.MOST: str(wish.most)}
+    changed = {**each, "metadata": {**each["metadata"], "annotations": notes}, "spec": {**each["spec"], "replicas": size}}
+    try:
+        written = await patch_changes(attached.controllers, REPLICA_SETS, each, changed)
+    except (NotFound, Conflict):
+        return each
+    if size != before:
+        _tell_scaled(attached, found, each["metadata"]["name"], before, size)
+    return written or each
+
+
+def _tell_scaled(attached: Attached, found: Object, name: str, before: int, size: int) -> None:
+    way = "up" if size > before else "down"
+    text = f"Scaled {way} replica set {name} from {before} to {size}"
+    attached.events.event(found, "Normal", "ScalingReplicaSet", text)
+
+
+async def _write(attached: Attached, found: Object, new: Object | None, status: Object) -> None:
+    revision = templates.revision_of(new) if new is not None else 0
+    try:
+        if revision and revision != templates.revision_of(found):
+            noted = {**(found["metadata"].get("annotations") or {}), templates.REVISION: str(revision)}
+            changed = {**found, "metadata": {**found["metadata"], "annotations": noted}}
+            await patch_changes(attached.controllers, DEPLOYMENTS, found, changed)
+        await patch_status(attached.controllers, DEPLOYMENTS, found, status)
+    except NotFound:
+        return
+
+
+async def _forget_history(attached: Attached, found: Object, new: Object, sets: Sequence[Object]) -> None:
+    limit = found["spec"].get("revisionHistoryLimit", 10)
+    old = [each for each in sets if each["metadata"]["uid"] != new["metadata"]["uid"] and not _in_use(each)]
+    for each in sorted(old, key=templates.revision_of)[: max(len(old) - limit, 0)]:
+        metadata = each["metadata"]
+        try:
+            await attached.controllers.delete(REPLICA_SETS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+        except (NotFound, Conflict):
+            continue
+
+
+def _in_use(each: Object) -> bool:
+    status = each.get("status") or {}
+    outdated = status.get("observedGeneration", 0) < each["metadata"].get("generation", 0)
+    return bool(each["spec"].get("replicas") or status.get("replicas") or outdated or each["metadata"].get("deletionTimestamp"))

@@ -1,0 +1,143 @@
+"""How large each ReplicaSet of a Deployment should be now: pure arithmetic over sizes, no objects and no clock.
+
+One call gives the next step, never the whole way: controllers come back when pods have changed. Invariants of a rolling update:
+never more than `replicas + surge` pods wanted, and no step takes the pods that are available below `replicas - unavailable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the Deployment asks for; surge and unavailable are pods, not percentages."""
+
+    replicas: int
+    surge: int = 0
+    unavailable: int = 0
+    recreate: bool = False
+
+    @property
+    def most(self) -> int:
+        return self.replicas + self.surge
+
+    @property
+    def least_available(self) -> int:
+        return self.replicas - self.unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One ReplicaSet. `wanted` is its spec, `actual` and `available` its status, `leaving` what terminates; `noted_replicas` and
+    `noted_most` are what the Deployment asked for when the set was last sized."""
+
+    name: str
+    wanted: int
+    actual: int = 0
+    available: int = 0
+    leaving: int = 0
+    created: str = ""
+    noted_replicas: int | None = None
+    noted_most: int | None = None
+
+
+Sizes = dict[str, int]
+"""ReplicaSets whose size changes."""
+
+
+def resolve(surge: int | str, unavailable: int | str, replicas: int) -> tuple[int, int]:
+    """Percentages as pods: surge is rounded up, unavailable down; both zero would never move."""
+    more, fewer = _pods(surge, replicas, up=True), _pods(unavailable, replicas, up=False)
+    return (more, 1) if not more and not fewer else (more, min(fewer, replicas))
+
+
+def _pods(value: int | str, replicas: int, *, up: bool) -> int:
+    if isinstance(value, int):
+        return value
+    percent = int(value.removesuffix("%"))
+    return -(-replicas * percent // 100) if up else replicas * percent // 100
+
+
+def first_size(wish: Wish, old: Sequence[Group]) -> int:
+    """The size at which a new ReplicaSet begins."""
+    return wish.replicas if wish.recreate else _room(wish, 0, sum(group.wanted for group in old))
+
+
+def _room(wish: Wish, wanted: int, total: int) -> int:
+    if total >= wish.most:
+        return wanted
+    return wanted + min(wish.most - total, wish.replicas - wanted)
+
+
+def was_rescaled(wish: Wish, groups: Sequence[Group]) -> bool:
+    """Whether `replicas` was changed since the sets were sized: then sizes follow in proportion before any rollout goes on."""
+    return any(group.wanted and group.noted_replicas not in (None, wish.replicas) for group in groups)
+
+
+def rescale(wish: Wish, new: Group | None, old: Sequence[Group]) -> Sizes:
+    groups = [*old, new] if new is not None else list(old)
+    active = [group for group in groups if group.wanted]
+    if len(active) <= 1:
+        only = active[0] if active else new or (max(old, key=lambda group: group.created) if old else None)
+        return {only.name: wish.replicas} if only is not None and only.wanted != wish.replicas else {}
+    if new is not None and new.wanted == new.noted_replicas == new.available == wish.replicas:
+        return {group.name: 0 for group in old if group.wanted}
+    return {} if wish.recreate else _proportional(wish, active)
+
+
+def _proportional(wish: Wish, active: Sequence[Group]) -> Sizes:
+    """Share what is to be added or taken by the sizes there are; the largest set takes what rounding leaves."""
+    missing = (wish.most if wish.replicas else 0) - sum(group.wanted for group in active)
+    # Of sets of one size, the newer grow first and the older shrink first.
+    by_age = sorted(active, key=lambda group: group.created, reverse=missing > 0)
+    ordered = sorted(by_age, key=lambda group: -group.wanted)
+    left, sizes = missing, {}
+    for group in ordered:
+        share = 0
+        if missing and left:
+            target = round(group.wanted * wish.most / (group.noted_most or wish.most)) if wish.replicas else 0
+            share = target - group.wanted
+            share = min(max(share, 0), left) if missing > 0 else max(min(share, 0), left)
+        sizes[group.name] = group.wanted + share
+        left -= share
+    if left:
+        sizes[ordered[0].name] = max(sizes[ordered[0].name] + left, 0)
+    return {group.name: sizes[group.name] for group in active if sizes[group.name] != group.wanted}
+
+
+def recreate(wish: Wish, new: Group | None, old: Sequence[Group]) -> Sizes:
+    """Old pods go first, to the last; only then do new ones come."""
+    shrinking = {group.name: 0 for group in old if group.wanted}
+    if shrinking or not old_are_gone(old) or new is None:
+        return shrinking
+    return {new.name: wish.replicas} if new.wanted != wish.replicas else {}
+
+
+def old_are_gone(old: Sequence[Group]) -> bool:
+    return not any(group.actual or group.leaving for group in old)
+
+
+def roll(wish: Wish, new: Group, old: Sequence[Group]) -> Sizes:
+    """One step of a rolling update: first the new set moves; when it cannot, old ones make room."""
+    total = new.wanted + sum(group.wanted for group in old)
+    size = wish.replicas if new.wanted > wish.replicas else _room(wish, new.wanted, total)
+    if size != new.wanted:
+        return {new.name: size}
+    ordered = sorted((group for group in old if group.wanted), key=lambda group: group.created)
+    spare = total - wish.least_available - (new.wanted - new.available)
+    if not ordered or spare <= 0:
+        return {}
+    sizes = {group.name: group.wanted for group in ordered}
+    # Pods that do not work can go without anybody missing them.
+    for group in ordered:
+        broken = min(spare, max(group.wanted - group.available, 0))
+        sizes[group.name] -= broken
+        spare -= broken
+    working = new.available + sum(group.available for group in old) - wish.least_available
+    for group in ordered:
+        taken = min(sizes[group.name], max(working, 0))
+        sizes[group.name] -= taken
+        working -= taken
+    return {group.name: sizes[group.name] for group in ordered if sizes[group.name] != group.wanted}

@@ -1,0 +1,117 @@
+"""A stage for the node runtime: an API server in this process, a node on it, and words to say what a test wants of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from muster.apiserver.server import ApiServer, ServerConfig
+from muster.fleet.node import NodeRuntime, Programs
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.direct import InProcessClient
+from muster.runtime.resource import Resource
+
+PODS = Resource("v1", "pods", "Pod")
+DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
+REPLICA_SETS = Resource("apps/v1", "replicasets", "ReplicaSet")
+SERVICES = Resource("v1", "services", "Service")
+SLICES = Resource("discovery.k8s.io/v1", "endpointslices", "EndpointSlice")
+EVENTS = Resource("v1", "events", "Event")
+IMAGE = "registry.example/stolostron/muster:v1"
+
+
+class Stage:
+    """One cluster with a node. `start` and `stop` may alternate: the server lives on, as its store would."""
+
+    def __init__(self, server: ApiServer, programs: Programs, directory: Path, clock: Clock = SYSTEM) -> None:
+        self.server = server
+        self.cluster = server.clusters["default"]
+        self.client = InProcessClient(server.client(self.cluster, agent="test"))
+        self._programs = programs
+        self._directory = directory
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self.runtime = NodeRuntime(self.server, self._programs, self._directory, grace=1.0, clock=self._clock)
+        self.runtime.attach("default")
+        self._task = asyncio.create_task(self.runtime.run())
+        await self.until(lambda: self.cluster.read("/nodes", "default-node"), "there is a node")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            self._task = None
+
+    async def until(self, probe: Callable[[], Any], what: str, seconds: float = 15.0) -> Any:
+        """The first true answer of `probe`; asked on every turn of the loop until then."""
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    found = probe()
+                    if found:
+                        return found
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            pods = [(pod["metadata"]["name"], pod.get("status")) for pod in self.cluster.scan("/pods")]
+            raise AssertionError(f"never so: {what}; pods: {pods}") from None
+
+    async def pod(self, name: str, *args: str, image: str = IMAGE, container: dict[str, Any] | None = None, **spec: Any) -> Any:
+        made = {"name": "main", "image": image, "args": list(args), **(container or {})}
+        return await self.client.create(PODS, pod_manifest(name, made, **spec), "default")
+
+    def read(self, name: str, kind: str = "/pods") -> dict[str, Any]:
+        return self.cluster.read(kind, f"default/{name}") or {}
+
+    def status(self, name: str) -> dict[str, Any]:
+        return self.read(name).get("status") or {}
+
+    def container(self, name: str) -> dict[str, Any]:
+        found = self.status(name).get("containerStatuses") or [{}]
+        return dict(found[0])
+
+    async def phase(self, name: str, phase: str) -> dict[str, Any]:
+        await self.until(lambda: self.status(name).get("phase") == phase, f"{name} is {phase}")
+        return self.status(name)
+
+    async def ready(self, name: str) -> dict[str, Any]:
+        await self.until(lambda: condition(self.read(name), "Ready") == "True", f"{name} is ready")
+        return self.status(name)
+
+    async def gone(self, name: str) -> None:
+        await self.until(lambda: not self.read(name), f"{name} is gone")
+
+    async def log(self, name: str, **query: str) -> str:
+        return (await self.client.raw("GET", f"{PODS.path('default', name)}/log", query)).decode()
+
+    def events(self, name: str) -> list[tuple[str, str]]:
+        """(reason, message) of what was told about a pod."""
+        found = [event for event in self.cluster.scan("/events") if event["involvedObject"].get("name") == name]
+        return [(event["reason"], event.get("message", "")) for event in found]
+
+
+def condition(obj: dict[str, Any], kind: str) -> str:
+    found = (obj.get("status") or {}).get("conditions") or ()
+    return str(next((each["status"] for each in found if each["type"] == kind), ""))
+
+
+def pod_manifest(name: str, container: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "labels": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec}}
+
+
+@asynccontextmanager
+async def open_stage(programs: Programs, directory: Path, clock: Clock = SYSTEM) -> AsyncIterator[Stage]:
+    server = ApiServer(ServerConfig(store="memory", clusters=("default",), clock=clock.now))
+    await server.start()
+    stage = Stage(server, programs, directory, clock)
+    await stage.start()
+    try:
+        yield stage
+    finally:
+        await stage.stop()
+        await server.stop(grace=0.1)
