@@ -7,7 +7,6 @@ names are accepted beside ours.
 
 from __future__ import annotations
 
-import os
 import socket
 import uuid
 from contextlib import AsyncExitStack
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.process import find_cluster, run_until_stopped
+from muster.cli.process import find_cluster, in_pod, run_until_stopped
 from muster.cli.values import Duration, Gates, Names, Pairs
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def _settings(given: dict[str, Any]) -> Settings:
 
     if given["install_only"] and not given["install"]:
         raise click.UsageError("--install-only and --no-install contradict each other")
-    in_cluster = bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and not given["kubeconfig"]
+    in_cluster = in_pod(given["kubeconfig"], given["context"])
     everywhere = "0.0.0.0" if in_cluster else "127.0.0.1"
     gates = dict(_flat(given["gates"]))
     options = HubOptions(

@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from muster.runtime.kubeconfig import ClientConfig
 
 
+def in_pod(kubeconfig: str | None, context: str) -> bool:
+    """Whether the cluster is the one this runs in, because nothing names another."""
+    return not (kubeconfig or context or os.environ.get("KUBECONFIG")) and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+
+
 def find_cluster(kubeconfig: str | None, context: str) -> ClientConfig:
     """Of the flags, else of $KUBECONFIG, else of the pod this runs in, else of the user's own kubeconfig."""
     from muster.runtime.kubeconfig import KubeconfigError, in_cluster_config, load_kubeconfig
 
     try:
-        if not (kubeconfig or context or os.environ.get("KUBECONFIG")) and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        if in_pod(kubeconfig, context):
             return in_cluster_config()
         return load_kubeconfig(kubeconfig, context)
     except KubeconfigError as error:

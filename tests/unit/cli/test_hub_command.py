@@ -1,0 +1,227 @@
+"""`muster hub`: what its options become, what it says when they are wrong, and that it starts, serves and stops cleanly."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from click.testing import CliRunner, Result
+
+from muster.apiserver.server import ApiServer, ServerConfig
+from muster.cli import hub
+from muster.cli.apiserver import write_kubeconfig
+from muster.cli.muster import main
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.direct import InProcessClient
+from muster.runtime.errors import BadRequest
+from muster.runtime.resource import LEASES
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {token: t}}]
+"""
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG)
+    return path
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch, kubeconfig: Path) -> Any:
+    """The settings that a command line becomes; nothing is run."""
+    seen: list[hub.Settings] = []
+    monkeypatch.setattr(hub, "run_hub", seen.append)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    def of(*arguments: str) -> hub.Settings:
+        result = run(kubeconfig, *arguments)
+        assert result.exit_code == 0, result.output
+        return seen[-1]
+
+    return of
+
+
+def run(kubeconfig: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["hub", "--kubeconfig", str(kubeconfig), *arguments])
+
+
+def test_an_empty_command_line_gives_the_defaults(settings: Any) -> None:
+    found = settings()
+    assert found.options == hub_options()
+    assert found.install
+    assert found.elect
+    assert not found.install_only
+    assert (found.webhooks.host, found.webhooks.port, found.webhooks.service) == ("127.0.0.1", 9443, False)
+    assert found.health == ("127.0.0.1", 8081)
+
+
+def hub_options(**changes: Any) -> Any:
+    from muster.registration.hub.options import HubOptions
+
+    return HubOptions(**changes)
+
+
+def test_every_option_arrives(settings: Any) -> None:
+    found = settings(
+        "--enabled-registration-drivers=csr,other",
+        "--auto-approved-csr-users=a,b",
+        "--driver-option=other.key=v=1",
+        "--feature-gates=ManagedClusterAutoApproval=true,ResourceCleanup=false",
+        "--feature-gates=DefaultClusterSet=false",
+        "--gc-resource-list=a/v1/bs,c/v1/ds",
+        "--labels=team=blue,tier=1",
+        "--remove-denied-after=7d",
+        "--namespace=elsewhere",
+        "--no-leader-elect",
+        "--no-install",
+        "--no-webhook",
+        "--health-port=0",
+    )
+    assert found.options == hub_options(
+        namespace="elsewhere",
+        drivers=("csr", "other"),
+        driver_options={"csr": {"auto-approved-csr-users": ("a", "b")}, "other": {"key": ("v=1",)}},
+        auto_approval=True,
+        default_cluster_set=False,
+        resource_cleanup=False,
+        cleaned_resources=("a/v1/bs", "c/v1/ds"),
+        labels={"team": "blue", "tier": "1"},
+        remove_denied_after=604800.0,
+    )
+    assert (found.elect, found.install, found.webhooks, found.health) == (False, False, None, ("127.0.0.1", 0))
+
+
+def test_upstreams_spellings_are_taken(settings: Any) -> None:
+    found = settings("--cluster-auto-approval-users=a", "--disable-leader-election", "--listen=0.0.0.0:8443")
+    assert found.options.driver_options == {"csr": {"auto-approved-csr-users": ("a",)}}
+    assert not found.elect
+    assert found.health == ("0.0.0.0", 8443)
+
+
+def test_in_a_pod_it_listens_to_all_and_is_called_through_its_service(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    from muster.runtime import kubeconfig
+
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    found = settings()
+    assert not found.webhooks.service, "a kubeconfig was named: the cluster is another one"
+    seen: list[hub.Settings] = []
+    monkeypatch.setattr(hub, "run_hub", seen.append)
+    monkeypatch.setattr(hub, "find_cluster", lambda path, context: kubeconfig.ClientConfig("https://10.0.0.1:443"))
+    assert CliRunner().invoke(main, ["hub"]).exit_code == 0
+    assert seen[0].webhooks is not None
+    assert (seen[0].webhooks.host, seen[0].webhooks.service) == ("0.0.0.0", True)
+    assert seen[0].health == ("0.0.0.0", 8081)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--feature-gates=Unheard=true"], "Invalid value for '--feature-gates': Unheard is no feature gate"),
+        (["--feature-gates=ClusterProfile=true"], "ClusterProfile is not supported"),
+        (["--labels=oops"], "Invalid value for '--labels': 'oops' is not key=value"),
+        (["--remove-denied-after=soon"], "Invalid value for '--remove-denied-after'"),
+        (["--gc-resource-list=works"], "Invalid value for --gc-resource-list: 'works' is not group/version/plural"),
+        (["--driver-option=oops"], "--driver-option 'oops'"),
+        (["--webhook-url=http://plain"], "Invalid value for --webhook-url"),
+        (["--listen=nowhere"], "Invalid value for --listen: 'nowhere' is not HOST:PORT"),
+        (["--context=other"], "other"),
+        (["--install-only", "--no-install"], "contradict each other"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(kubeconfig: Path, arguments: list[str], problem: str) -> None:
+    result = run(kubeconfig, *arguments)
+    assert result.exit_code != 0
+    assert problem in " ".join(result.output.split())
+
+
+def test_an_unknown_driver_is_named_before_anything_is_touched(kubeconfig: Path) -> None:
+    result = run(kubeconfig, "--enabled-registration-drivers=carrier-pigeon")
+    assert result.exit_code == 1
+    assert "carrier-pigeon" in result.output
+
+
+def test_a_cluster_that_is_away_is_one_line(kubeconfig: Path) -> None:
+    result = run(kubeconfig, "--no-leader-elect")
+    assert result.exit_code == 1
+    assert "https://127.0.0.1:1" in result.output
+    assert "Traceback" not in result.output
+
+
+class Site:
+    def __init__(self, server: ApiServer, kubeconfig: Path) -> None:
+        self.server = server
+        self.admin = InProcessClient(server.client(server.clusters["default"]))
+        self._command = (
+            sys.executable,
+            "-c",
+            "from muster.cli.muster import main; main()",
+            "hub",
+            "--kubeconfig",
+            str(kubeconfig),
+            "--webhook-port=0",
+        )
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        pipe = asyncio.subprocess.PIPE
+        return await asyncio.create_subprocess_exec(*self._command, *arguments, stdout=pipe, stderr=pipe, env=environment)
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    server = ApiServer(ServerConfig(store="memory", clusters=("default",), host="127.0.0.1", port=0))
+    await server.start()
+    path = tmp_path / "admin.kubeconfig"
+    await write_kubeconfig(server, path)
+    yield Site(server, path)
+    await server.stop(grace=0.1)
+
+
+async def test_it_installs_serves_and_on_sigterm_gives_up_its_lease_and_ends_well(site: Site) -> None:
+    process = await site.start("--health-port=0")
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            line = (await process.stdout.readline()).decode()
+            assert line.startswith("ready: hub of https://127.0.0.1:"), line
+            port = re.search(r"port (\d+)", line)
+            assert port is not None
+            async with ClientSession() as session:
+                for page in ("healthz", "readyz", "metrics"):
+                    async with session.get(f"http://127.0.0.1:{port[1]}/{page}") as answer:
+                        assert answer.status == 200, await answer.text()
+            bad = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind, "metadata": {"name": "a.b"}}
+            with pytest.raises(BadRequest):
+                await site.admin.create(MANAGED_CLUSTERS, bad)
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    lease = await site.admin.get(LEASES, hub.LEASE, "open-cluster-management-hub")
+    assert not lease["spec"].get("holderIdentity")
+
+
+async def test_install_only_installs_and_ends(site: Site) -> None:
+    process = await site.start("--install-only")
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert out.startswith(b"installed on https://127.0.0.1:")
+    assert (await site.admin.list(MANAGED_CLUSTERS)).items == []
