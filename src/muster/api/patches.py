@@ -14,9 +14,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar
 
-import msgspec
-
-from muster.api.resource import Document, Record, Resource, default_of, known_fields, required_fields
+from muster.api.resource import Document, Record, Resource, default_of, fields_of, known_fields, required_fields
 from muster.api.structural import object_schema
 from muster.kube.patching.mergepatch import merge_patch_between
 
@@ -46,7 +44,7 @@ def _overlay(received: Any, old: Any, new: Any, keys: tuple[str, ...]) -> Any:
 def _overlay_record(received: Document, old: Record, new: Record) -> Document:
     result = dict(received)
     lists, required = _keys_of_lists(type(new)), required_fields(type(new))
-    for field in msgspec.structs.fields(type(new)):
+    for field in fields_of(type(new)):
         name, before, after = field.encode_name, getattr(old, field.name), getattr(new, field.name)
         if before == after:
             continue
@@ -96,5 +94,5 @@ def _partners(old: tuple[Any, ...], new: tuple[Any, ...], keys: tuple[str, ...])
 
 
 def _identity(element: Record, keys: tuple[str, ...]) -> tuple[Any, ...]:
-    wire_names = {field.encode_name: field.name for field in msgspec.structs.fields(type(element))}
+    wire_names = {field.encode_name: field.name for field in fields_of(type(element))}
     return tuple(getattr(element, wire_names[key]) for key in keys)

@@ -193,12 +193,18 @@ def _name_in(wire: bytes) -> tuple[str, str]:
 
 
 @cache
+def fields_of(cls: type[Record]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a record; msgspec would read its annotations anew every time."""
+    return msgspec.structs.fields(cls)
+
+
+@cache
 def required_fields(cls: type[Record]) -> frozenset[str]:
     """The fields, by their names here, that an object must have on the wire: those without a default, and those marked so."""
     hints = get_type_hints(cls, include_extras=True)
     return frozenset(
         field.name
-        for field in msgspec.structs.fields(cls)
+        for field in fields_of(cls)
         if field.required or any(isinstance(mark, Required) for mark in getattr(hints[field.name], "__metadata__", ()))
     )
 
@@ -217,7 +223,7 @@ def known_fields(value: Any) -> Any:
     if isinstance(value, Record):
         document: Document = {}
         required = required_fields(type(value))
-        for field in msgspec.structs.fields(type(value)):
+        for field in fields_of(type(value)):
             item = getattr(value, field.name)
             if field.name in required or item != default_of(field):
                 document[field.encode_name] = known_fields(item)
