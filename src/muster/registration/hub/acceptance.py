@@ -149,7 +149,9 @@ class Acceptance:
         """The cluster with our finalizer on it; None when it is not to be accepted any more."""
         await self._clusters.change(cluster.metadata.name, unless_changed(cluster, add_finalizer))
         held = self._clusters.get(cluster.metadata.name)
-        return held if held is not None and names.RESOURCE_CLEANUP in held.metadata.finalizers else None
+        if held is None or _decision(held) != _decision(cluster) or names.RESOURCE_CLEANUP not in held.metadata.finalizers:
+            return None
+        return held
 
     # Denied
 

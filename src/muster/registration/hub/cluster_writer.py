@@ -113,6 +113,11 @@ class ClusterWriter:
             if changed != after:
                 altering.add(wish)
                 after = changed
+        if not altering:
+            # The usual end of a look at a cluster at rest; not even the patch need be worked out.
+            for wish in wishes:
+                wish.grant(False)
+            return
         try:
             answer = await patch_read(self._client, before, after, status=status)
         except KubeError as error:

@@ -167,6 +167,8 @@ async def test_a_cluster_that_cannot_be_read_keeps_its_permissions(play: Play, m
     async with play.running(Acceptance) as world:
         await world.informers.synced()
         assert Key("", "c1") in world.clusters.malformed
+        await play.at_rest()
+        assert await play.get(CLUSTER_ROLES, WORK_ROLE)
         await accepted(play, "c2")
         await play.at_rest()
         for resource, name, namespace in PERMISSIONS:
