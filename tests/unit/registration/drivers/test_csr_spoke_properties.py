@@ -125,11 +125,13 @@ class Fates(RuleBasedStateMachine):
         return named != AGENT.common_name or validity_of(certificate).until <= self.clock.now()
 
     @invariant()
-    def a_certificate_is_always_with_its_key(self) -> None:
+    def a_certificate_in_use_is_the_agents_and_with_its_key(self) -> None:
         assert ("tls.crt" in self.agent.stored) == ("tls.key" in self.agent.stored)
         assert ("pending.name" in self.agent.stored) == ("pending.key" in self.agent.stored)
         if "tls.crt" in self.agent.stored:
-            assert KeyPair(self.agent.stored["tls.crt"], self.agent.stored["tls.key"]).matches()
+            certificate = self.agent.stored["tls.crt"]
+            assert KeyPair(certificate, self.agent.stored["tls.key"]).matches()
+            assert common_name(x509.load_pem_x509_certificate(certificate).subject) == AGENT.common_name
 
     # And where it leads.
 

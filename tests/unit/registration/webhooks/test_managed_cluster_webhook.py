@@ -164,6 +164,8 @@ class TestSets:
             ("a", None, ("a",), True),
             ("", None, (), True),
             (None, "", (), True),
+            (None, "default", (), True),
+            ("default", "a", ("a",), False),
         ],
     )
     async def test_moving_between_sets_needs_the_right_for_both(
@@ -179,6 +181,13 @@ class TestSets:
         with pytest.raises(Denied, match="cannot add/remove a ManagedCluster to/from ManagedClusterSet") as refusal:
             await validate(hook, of(new), of(old))
         assert refusal.value.code == 403
+
+    async def test_where_no_set_is_the_default_one_nobody_is_put_into_it_for_nothing(self) -> None:
+        new = cluster(labels={CLUSTER_SET_LABEL: "default"})
+        with pytest.raises(Denied):
+            await validate(webhook(default_cluster_set=False), new, cluster())
+        with pytest.raises(Denied):
+            await validate(webhook(), new)
 
     async def test_a_new_cluster_in_a_set_needs_the_right_for_it(self) -> None:
         new = cluster(labels={CLUSTER_SET_LABEL: "a"})

@@ -78,6 +78,9 @@ class ManagedClusterWebhook:
         before, after = "" if old is None else _set_of(old), _set_of(new)
         if before == after:
             return
+        if old is not None and not before and after == DEFAULT_SET and self._default_cluster_set:
+            # We put it there ourselves: an agent that writes to a cluster from before the default set need not hold the right.
+            return
         for name in filter(None, (before, after)):
             if not await may(self._authorizer, who, "create", GROUP, "managedclustersets/join", name):
                 why = f'user "{who.name}" cannot add/remove a ManagedCluster to/from ManagedClusterSet "{name}"'
