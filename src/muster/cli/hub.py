@@ -98,6 +98,8 @@ def _settings(given: dict[str, Any]) -> Settings:
 
     if given["install_only"] and not given["install"]:
         raise click.UsageError("--install-only and --no-install contradict each other")
+    if given["install_only"] and given["webhook"] and not (given["webhook_port"] or given["webhook_url"]):
+        raise click.UsageError("--install-only must know where webhooks will be: give --webhook-port or --webhook-url")
     in_cluster = in_pod(given["kubeconfig"], given["context"])
     everywhere = "0.0.0.0" if in_cluster else "127.0.0.1"
     gates = dict(_flat(given["gates"]))
@@ -202,7 +204,7 @@ async def _serve(settings: Settings) -> None:
             await install_namespaces(client, settings.options.namespace)
         if webhooks is not None:
             stack.push_async_callback(webhooks.stop)
-            await webhooks.start()
+            await (webhooks.prepare() if settings.install_only else webhooks.start())
         if settings.install:
             await install(client, namespace=settings.options.namespace, webhooks=webhooks.endpoint if webhooks else None)
         if settings.install_only:

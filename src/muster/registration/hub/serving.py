@@ -33,7 +33,7 @@ class ServingOptions:
 
 
 class Webhooks:
-    """`start`, then install or `trust`, then `run` until cancelled, then `stop`."""
+    """`start` (or only `prepare`), then install, then `run` until cancelled, then `stop`."""
 
     def __init__(self, client: KubeClient, options: HubOptions, serving: ServingOptions, *, clock: Clock = SYSTEM) -> None:
         self._client = client
@@ -52,20 +52,24 @@ class Webhooks:
         service = f"{SERVICE}.{self._options.namespace}"
         return [f"{service}.svc", service, f"{service}.svc.cluster.local"]
 
-    async def start(self) -> None:
+    async def prepare(self) -> None:
+        """Have a certificate, without serving anything yet; enough to install what points here, if the port is known."""
         self._pair = await self._certificate.ensure()
+
+    async def start(self) -> None:
+        await self.prepare()
+        assert self._pair is not None, "prepared"
         self._server = WebhookServer(await self._context(self._pair))
         register(self._server, self._client, default_cluster_set=self._options.default_cluster_set, clock=self._clock)
         await self._server.start(self._serving.host, self._serving.port)
 
     @property
     def port(self) -> int:
-        assert self._server is not None, "started"
-        return self._server.port
+        return self._serving.port if self._server is None else self._server.port
 
     @property
     def endpoint(self) -> WebhookEndpoint:
-        assert self._pair is not None, "started"
+        assert self._pair is not None, "prepared"
         url = self._serving.url.rstrip("/")
         if not url and not self._serving.service:
             url = f"https://{_bracketed(self._serving.host)}:{self.port}"
