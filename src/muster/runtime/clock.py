@@ -67,8 +67,12 @@ async def sleep(clock: Clock, seconds: float) -> None:
 
 async def pause(clock: Clock, news: asyncio.Event, seconds: float | None) -> None:
     """Until there is news or so much time has passed (None: until there is news); the news counts as heard."""
-    timer = None if seconds is None else clock.call_later(max(0.0, seconds), news.set)
+    timer = None
     try:
+        if seconds is not None and seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        timer = None if seconds is None else clock.call_later(seconds, news.set)
         await news.wait()
     finally:
         if timer is not None:
