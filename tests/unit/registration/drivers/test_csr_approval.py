@@ -275,6 +275,16 @@ class TestVotes:
             await judged_otherwise(admin, bootstrap, "cluster1-aaaaa", "cluster1-bbbbb")
             assert hub.driver.vote(cluster()) is Vote.ABSTAIN
 
+    async def test_a_request_that_is_labelled_otherwise_later_speaks_for_nobody(
+        self, admin: InProcessClient, bootstrap: InProcessClient
+    ) -> None:
+        async with hub_driver(admin, TRUSTED) as hub:
+            await ask(bootstrap, "cluster1-aaaaa")
+            await until_vote(hub.driver, Vote.ALLOW)
+            await admin.patch(SIGNING_REQUESTS, "cluster1-aaaaa", {"metadata": {"labels": {CLUSTER_LABEL: "cluster2"}}})
+            await until_vote(hub.driver, Vote.ABSTAIN)
+            assert hub.driver.vote(cluster(name="cluster2")) is Vote.ABSTAIN
+
     async def test_clusters_without_a_mark_are_its_own_and_nothing_is_to_be_granted(self, admin: InProcessClient) -> None:
         async with hub_driver(admin) as hub:
             assert hub.driver.owns(cluster())

@@ -50,8 +50,8 @@ class Approver:
         self._requests = context.informers.of(SIGNING_REQUESTS, label_selector=OURS)
         self._requests.cache.add_index(BY_CLUSTER, label_index(CLUSTER_LABEL))
         self._clusters = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
-        self._understood: dict[str, tuple[str, AgentRequest | None]] = {}
-        """By request, with its uid."""
+        self._understood: dict[str, tuple[tuple[str, str], AgentRequest | None]] = {}
+        """By name, with what it was understood from: which object, and the label, which alone may change."""
         # A refusal is not remembered: what is asked again is asked because something changed.
         self._reviewer = AccessReviewer(context.client, refused_for=0.0, clock=context.clock)
         self._controller: Controller[str] = Controller(
@@ -95,16 +95,17 @@ class Approver:
         return request.requester.name in self._trusted and verdict_of(csr.data, "Denied", "Failed") is None
 
     def _understand(self, csr: Snapshot) -> AgentRequest | None:
-        """Whose request it is; None for what is no agent's. What was asked never changes, so each is read once."""
+        """Whose request it is; None for what is no agent's. What is asked for never changes, so each is read once."""
+        basis = (csr.uid, csr.labels[CLUSTER_LABEL])
         known = self._understood.get(csr.name)
-        if known is not None and known[0] == csr.uid:
+        if known is not None and known[0] == basis:
             return known[1]
         request: AgentRequest | None = None
         try:
             request = read_request(csr.data)
         except NotAnAgentsRequest as problem:
             log.debug("not an agent's request", request=csr.name, problem=str(problem))
-        self._understood[csr.name] = (csr.uid, request)
+        self._understood[csr.name] = (basis, request)
         return request
 
     async def _renew(self, csr: Snapshot, request: AgentRequest) -> float | None:
