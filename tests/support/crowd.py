@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from tests.support import peers
-from tests.support.administrator import AVAILABLE, MANAGED_CLUSTERS, Administrator
-from tests.support.processes import Server
+from tests.support.administrator import AVAILABLE, MANAGED_CLUSTERS, Administrator, wait_for
+from tests.support.processes import Server, python_path
 from tests.support.registration import Spoke
 
 NAMESPACE = "crowd"
@@ -32,8 +32,7 @@ class Crowd:
         spoke.admin.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}).expect(201, 409)
         program: list[str | Path] = [sys.executable, "-m", "tests.support.crowd"]
         command = [*program, spoke.cluster.kubeconfig, self._bootstrap, prefix, str(count)]
-        environment = {"PYTHONPATH": str(peers.ROOT)}
-        self.process = Server(f"crowd {prefix}", command, spoke.directory / f"{prefix}.log", environment)
+        self.process = Server(f"crowd {prefix}", command, spoke.directory / f"{prefix}.log", python_path(peers.ROOT))
 
     def __enter__(self) -> Crowd:
         self.process.start()
@@ -43,6 +42,11 @@ class Crowd:
     def __exit__(self, *_: object) -> None:
         self.process.stop(kill=True)
         self._hub.servers.remove(self.process)
+
+    def wait_available(self, count: int, timeout: float) -> None:
+        """Until so many are. Looking costs the server more than each of them does, so not too often."""
+        servers = self._hub.servers
+        wait_for(lambda: self.available() >= count, f"{count} clusters to be available", timeout=timeout, servers=servers, poll=0.4)
 
     def available(self) -> int:
         """How many of the clusters are."""

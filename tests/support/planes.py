@@ -54,6 +54,7 @@ USERS: Mapping[str, User] = {
         User("bob", ("operators",)),
         User("carol", ("developers", "operators")),
         User("mallory"),
+        User("plugged", ("open-cluster-management:plugged",)),
     )
 }
 

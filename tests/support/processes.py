@@ -36,6 +36,11 @@ def tail(path: Path, lines: int = 40) -> str:
         return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
 
 
+def python_path(*places: Path) -> dict[str, str]:
+    """An environment in which Python also looks there."""
+    return {"PYTHONPATH": os.pathsep.join([*map(str, places), *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
 class Server:
     """One server process. Its log is appended to, so a restart keeps what came before."""
 

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from muster.registration.agent.install import install as install_agent
 from muster.registration.agent.options import AgentOptions
 from muster.runtime.client import HttpClient
 from muster.runtime.kubeconfig import load_kubeconfig
@@ -80,7 +81,6 @@ class Spoke:
 
     def prepare(self, namespace: str) -> Path:
         """What `muster agent --install` does, and a kubeconfig of the agent's own account."""
-        from muster.registration.agent.install import install as install_agent
 
         async def run() -> None:
             client = HttpClient(load_kubeconfig(self.cluster.kubeconfig))
@@ -110,7 +110,15 @@ class Spoke:
 class Agent:
     """`muster agent` as a process for one cluster, in a namespace named like the cluster."""
 
-    def __init__(self, spoke: Spoke, hub: Administrator, name: str, bootstrap: str, flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        spoke: Spoke,
+        hub: Administrator,
+        name: str,
+        bootstrap: str,
+        flags: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.spoke = spoke
         self.hub = hub
         self.name = name
@@ -121,7 +129,7 @@ class Agent:
         (self.health_port,) = free_ports(1)
         own: list[str | Path] = [MUSTER, "agent", "--kubeconfig", kubeconfig, "--namespace", self.namespace, "--cluster-name", name]
         command = [*own, "--hub-kubeconfig-dir", self.files, f"--health-port={self.health_port}", *flags]
-        self.process = Server(f"muster agent {name}", command, spoke.directory / f"{name}.log")
+        self.process = Server(f"muster agent {name}", command, spoke.directory / f"{name}.log", environment)
         hub.servers.append(self.process)
 
     def introduce(self, bootstrap: str) -> None:

@@ -2,21 +2,23 @@
 
 Of their own, because a hub's webhooks would meddle with the objects of other tests. Cluster names are given once, so tests do not
 meet. The first hub approves and accepts by itself whoever is introduced by the bootstrap service account and waits for a person in
-all other cases; the second hub also removes denied clusters after a moment.
+all other cases; the second hub also removes denied clusters after a moment, and has a driver from elsewhere.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tests.plugins import install
 from tests.support.administrator import AVAILABLE, TRUSTED
-from tests.support.planes import ControlPlane, EmbeddedPlane, KubeOptions, KubePlane
-from tests.support.processes import tail
+from tests.support.planes import USERS, ControlPlane, EmbeddedPlane, KubeOptions, KubePlane
+from tests.support.processes import python_path, tail
 from tests.support.registration import Agent, Hub, Spoke
 
 AUTO = ("--feature-gates=ManagedClusterAutoApproval=true", f"--auto-approved-csr-users={TRUSTED}")
@@ -30,10 +32,18 @@ class Fleet:
     directory: Path
     agents: list[Agent] = field(default_factory=list)
 
-    def agent(self, name: str, bootstrap: str = "", *, hub: Hub | None = None, flags: Sequence[str] = ()) -> Agent:
+    def agent(
+        self,
+        name: str,
+        bootstrap: str = "",
+        *,
+        hub: Hub | None = None,
+        flags: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> Agent:
         """A running agent, introduced by the trusted account unless told otherwise."""
         hub = hub or self.hub
-        agent = Agent(self.spoke, hub, name, bootstrap or hub.trusted_kubeconfig(), flags)
+        agent = Agent(self.spoke, hub, name, bootstrap or hub.trusted_kubeconfig(), flags, environment)
         self.agents.append(agent)
         return agent.start()
 
@@ -81,8 +91,22 @@ def fleet(whole_fleet: Fleet) -> Iterator[Fleet]:
 
 
 @pytest.fixture(scope="session")
-def second_hub(ground: ControlPlane) -> Iterator[Hub]:
-    hub = Hub(ground.extra("hub2"), ground.directory / "second", (*AUTO, f"--remove-denied-after={REMOVED_AFTER}s"))
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which another distribution's driver is installed."""
+    site = tmp_path_factory.mktemp("plugin") / "site"
+    install("static_token", site)
+    return python_path(site)
+
+
+@pytest.fixture(scope="session")
+def second_hub(ground: ControlPlane, plugin: dict[str, str]) -> Iterator[Hub]:
+    digest = hashlib.sha256(USERS["plugged"].token.encode()).hexdigest()
+    flags = [
+        f"--remove-denied-after={REMOVED_AFTER}s",
+        "--enabled-registration-drivers=csr,static-token",
+        f"--driver-option=static-token.accepted-digest={digest}",
+    ]
+    hub = Hub(ground.extra("hub2"), ground.directory / "second", (*AUTO, *flags), plugin)
     hub.install()
     hub.start()
     yield hub

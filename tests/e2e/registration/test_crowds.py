@@ -49,7 +49,7 @@ def test_two_hundred_clusters_join_at_once_and_malformed_ones_disturb_nobody(fle
             hub.wait_reply(partial(plant, name), f"{name} to be taken", 201, 409)
 
     with Crowd(fleet.spoke, hub, "many", 200) as crowd:
-        hub.wait(lambda: crowd.available() == 200, "200 clusters to be available", 180)
+        crowd.wait_available(200, 180)
 
     kept = {name: hub.find(name) for name in MALFORMED}
     assert all(kept.values())

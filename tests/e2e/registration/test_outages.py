@@ -67,7 +67,7 @@ def seconds_since(moment: str) -> float:
 def test_an_expired_introduction_is_replaced_without_touching_the_agent(fleet: Fleet) -> None:
     hub = fleet.hub
     agent = fleet.agent("late", hub.token_kubeconfig(expires_in=-60))
-    hub.wait(lambda: "nauthorized" in agent.process.log.read_text(), "the agent to say that it is not let in")
+    hub.wait(lambda: "expired or was revoked" in agent.process.log.read_text(), "the agent to say why it is not let in")
     assert hub.find("late") is None
     assert agent.process.running
 

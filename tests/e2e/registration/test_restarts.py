@@ -9,7 +9,7 @@ from tests.support.registration import Agent
 
 CLUSTERS = {
     "apiGroups": ["cluster.open-cluster-management.io"],
-    "resources": ["managedclusters"],
+    "resources": ["managedclusters", "managedclustersets/join"],
     "verbs": ["get", "list", "watch", "create"],
 }
 REQUESTS = {
@@ -63,9 +63,9 @@ def test_a_hub_killed_again_and_again_while_clusters_join_forgets_none(fleet: Fl
     hub = fleet.hub
     with Crowd(fleet.spoke, hub, "herd", 20) as crowd:
         for joined in (1, 8, 15):
-            hub.wait(lambda joined=joined: crowd.available() >= joined, f"{joined} of the clusters to join", 60)  # type: ignore[misc]
+            crowd.wait_available(joined, 60)
             hub.restart(kill=True)
-        hub.wait(lambda: crowd.available() == 20, "all clusters to be available", 60)
+        crowd.wait_available(20, 60)
         assert {name: len(hub.requests(name)) for name in crowd.names} == dict.fromkeys(crowd.names, 1)
 
 
