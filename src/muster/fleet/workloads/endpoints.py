@@ -165,7 +165,8 @@ async def _write_slice(attached: Attached, service: Object, wanted: Object) -> N
     for surplus in mine[1:]:
         await client.delete(SLICES, surplus["metadata"]["name"], metadata["namespace"])
     present = mine[0]
-    changed = {**present, **{name: value for name, value in wanted.items() if name != "metadata"}}
+    # The server keeps an empty list as none.
+    changed = {**present, "endpoints": wanted["endpoints"] or None, "ports": wanted["ports"] or None}
     changed["metadata"] = {**present["metadata"], "labels": wanted["metadata"]["labels"]}
     await patch_changes(client, SLICES, present, changed)
 

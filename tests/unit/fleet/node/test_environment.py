@@ -1,0 +1,229 @@
+"""What programs find: variables, volumes that follow their sources, an identity of their own."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.fleet.node import atomicdir
+from muster.fleet.node.environment import expand
+from muster.fleet.node.podspec import pod_of
+from muster.fleet.node.programs import command_line, find_program, is_ours
+from muster.runtime.client import HttpClient
+from muster.runtime.errors import Forbidden, Unauthorized
+from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, SECRETS, Resource
+from tests.support.fake_clock import FakeClock
+from tests.support.stage import PODS, Stage, open_stage
+from tests.unit.fleet.node.conftest import PROGRAMS, show
+
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+
+def secret(name: str, **data: str) -> dict[str, Any]:
+    encoded = {key.replace("_", "."): base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "default"}, "data": encoded}
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
+
+
+def files_of(stage: Stage, tmp_path: Path, name: str, volume: str) -> Path:
+    return tmp_path / "node" / "default" / "pods" / stage.read(name)["metadata"]["uid"] / "volumes" / volume
+
+
+def test_an_image_is_ours_by_the_last_part_of_its_repository() -> None:
+    ours = ["muster", "muster:v1", "registry.example:5000/team/muster", "r.example/muster:1@sha256:abc", "muster@sha256:abc"]
+    assert [image for image in ours if not is_ours(image)] == []
+    assert not any(map(is_ours, ["nginx", "muster/nginx", "r.example/muster-extra:1", "notmuster", ""]))
+    assert is_ours("quay.example/other:1", ("muster", "other"))
+
+
+def test_a_command_line_finds_the_longest_entry_of_the_table() -> None:
+    table = {("hub",): show, ("addon", "manager"): show, ("addon",): show}
+    assert command_line((), ("hub", "--x")) == ["hub", "--x"]
+    assert command_line(("/usr/bin/muster", "hub"), ("--x",)) == ["hub", "--x"]
+    assert command_line(("/registration",), ("agent",)) == ["registration", "agent"]
+    assert find_program(table, ["addon", "manager", "--y"]) == (show, ["--y"])
+    assert find_program(table, ["addon", "other"]) == (show, ["other"])
+    assert find_program(table, ["dance"]) is None
+
+
+def test_references_in_arguments_are_expanded_as_kubernetes_does() -> None:
+    environ = {"A": "1"}
+    assert expand("$(A) $(B) $$(A) $A $", environ) == "1 $(B) $(A) $A $"
+
+
+def test_a_directory_changes_all_at_once_and_never_leads_out(tmp_path: Path) -> None:
+    place = tmp_path / "v"
+    assert atomicdir.write(place, {"a": b"1", "d/b": b"2"})
+    assert not atomicdir.write(place, {"a": b"1", "d/b": b"2"})
+    assert (place / "d" / "b").read_bytes() == b"2"
+    assert (place / "a").stat().st_mode & 0o077 == place.stat().st_mode & 0o077 == 0
+    assert atomicdir.write(place, {"a": b"3"})
+    assert (place / "a").read_bytes() == b"3"
+    assert not (place / "d").exists()
+    assert len(list(place.glob("..v*"))) == 1
+    for wrong in ("../x", "/x", "..data/x"):
+        with pytest.raises(ValueError, match="leads out"):
+            atomicdir.write(place, {wrong: b""})
+
+
+async def test_variables_come_from_values_fields_secrets_and_config_maps(stage: Stage) -> None:
+    await stage.client.create(SECRETS, secret("s", password="open sesame"))
+    await stage.client.create(CONFIG_MAPS, config_map("c", colour="red", SIZE="9"))
+    env = [
+        {"name": "PLAIN", "value": "v"},
+        {"name": "MADE", "value": "$(PLAIN)-$(NOT)-$$(PLAIN)"},
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "APP", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1m"}}},
+        {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "password"}}},
+        {"name": "NONE", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "absent", "optional": True}}},
+    ]
+    container = {
+        "env": env,
+        "envFrom": [{"configMapRef": {"name": "c"}, "prefix": "C_"}],
+        "resources": {"requests": {"cpu": "250m"}},
+    }
+    names = ["MADE", "POD", "APP", "IP", "CPU", "PASSWORD", "NONE", "C_SIZE", "C_colour"]
+    await stage.pod("p", "show", *names, "--as=$(PLAIN)", container=container)
+    status = await stage.ready("p")
+    lines = dict(line.partition("=")[::2] for line in (await stage.log("p")).splitlines())
+    assert [lines[name] for name in names] == [
+        "v-$(NOT)-$(PLAIN)",
+        "p",
+        "p",
+        status["podIP"],
+        "250",
+        "open sesame",
+        "None",
+        "9",
+        "red",
+    ]
+    assert "--as=v" in lines or "--as" in lines
+
+
+async def test_a_container_waits_for_a_secret_it_needs_and_starts_when_it_comes(stage: Stage) -> None:
+    env = [{"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "late", "key": "password"}}}]
+    await stage.pod("p", "show", "PASSWORD", container={"env": env})
+    await stage.until(
+        lambda: (stage.container("p").get("state") or {}).get("waiting", {}).get("reason") == "CreateContainerConfigError",
+        "it waits",
+    )
+    assert stage.container("p")["state"]["waiting"]["message"] == 'secret "late" not found'
+    await stage.client.create(SECRETS, secret("late", password="x"))
+    await stage.ready("p")
+    assert await stage.log("p") == "PASSWORD=x\n"
+    assert stage.container("p")["restartCount"] == 0
+
+
+async def test_a_pod_waits_for_a_volume_it_needs_and_starts_when_it_comes(stage: Stage) -> None:
+    volume = {"name": "v", "secret": {"secretName": "late", "items": [{"key": "tls.key", "path": "deep/key.pem"}]}}
+    mount = {"volumeMounts": [{"name": "v", "mountPath": "/keys"}]}
+    await stage.pod("p", "show", "/keys/deep/key.pem", container=mount, volumes=[volume])
+    await stage.until(lambda: "FailedMount" in dict(stage.events("p")), "an event tells")
+    assert stage.container("p")["state"]["waiting"]["reason"] == "ContainerCreating"
+    assert 'secret "late" not found' in dict(stage.events("p"))["FailedMount"]
+    await stage.client.create(SECRETS, secret("late", tls_key="k"))
+    await stage.ready("p")
+    assert await stage.log("p") == "/keys/deep/key.pem=k\n"
+
+
+async def test_mounted_config_maps_secrets_and_labels_follow_their_sources(stage: Stage, tmp_path: Path) -> None:
+    await stage.client.create(CONFIG_MAPS, config_map("c", colour="red"))
+    volumes = [
+        {"name": "c", "configMap": {"name": "c"}},
+        {"name": "d", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+        {"name": "scratch", "emptyDir": {}},
+    ]
+    mounts = [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in volumes]
+    await stage.pod("p", "show", "/c/colour", "/d/labels", container={"volumeMounts": mounts}, volumes=volumes)
+    await stage.ready("p")
+    assert await stage.log("p") == '/c/colour=red\n/d/labels=app="p"\n'
+    await stage.client.patch(CONFIG_MAPS, "c", {"data": {"colour": "blue"}}, "default")
+    await stage.client.patch(PODS, "p", {"metadata": {"labels": {"mood": "good"}}}, "default")
+    colour, labels = (files_of(stage, tmp_path, "p", name) for name in ("c", "d"))
+    await stage.until(lambda: (colour / "colour").read_text() == "blue", "the file follows")
+    await stage.until(lambda: (labels / "labels").read_text() == 'app="p"\nmood="good"', "the labels follow")
+
+
+async def test_a_volume_that_needs_a_machine_is_refused_with_words(stage: Stage) -> None:
+    await stage.pod("p", "serve", volumes=[{"name": "v", "hostPath": {"path": "/etc"}}])
+    await stage.until(lambda: "FailedMount" in dict(stage.events("p")), "an event tells")
+    assert "only emptyDir, secret, configMap, downwardAPI and projected" in dict(stage.events("p"))["FailedMount"]
+
+
+async def test_a_program_acts_under_its_own_service_account(stage: Stage) -> None:
+    await stage.pod("p", "list", "namespaces", restartPolicy="Never")
+    await stage.phase("p", "Failed")
+    assert 'User "system:serviceaccount:default:default" cannot list resource "namespaces"' in await stage.log("p")
+    binding = {
+        "metadata": {"name": "viewer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}],
+    }
+    await stage.client.create(ROLE_BINDINGS, binding)
+    await stage.pod("q", "list", "namespaces", restartPolicy="Never")
+    await stage.phase("q", "Succeeded")
+    assert await stage.log("q") == "default kube-node-lease kube-public kube-system\n"
+
+
+async def test_the_identity_of_a_pod_ends_with_the_pod(stage: Stage) -> None:
+    await stage.pod("p", "serve")
+    await stage.ready("p")
+    node = stage.runtime.nodes["default"]
+    client = node._shelter.connect(pod_of(stage.read("p")))
+    with pytest.raises(Forbidden):
+        await client.list(NAMESPACES)
+    await stage.client.delete(PODS, "p", "default", grace=0)
+    with pytest.raises(Unauthorized):
+        await client.list(NAMESPACES)
+
+
+async def test_the_token_in_the_pod_opens_the_server_over_its_socket(stage: Stage) -> None:
+    seen: list[str] = []
+
+    async def knock(args: Any, env: Any) -> int:
+        client = HttpClient(env.client_config)
+        try:
+            review = Resource("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+            answer = await client.create(review, {"apiVersion": review.api_version, "kind": review.kind})
+            seen.append(answer["status"]["userInfo"]["username"])
+        finally:
+            await client.close()
+        return 0
+
+    stage.runtime._programs[("knock",)] = knock  # type: ignore[index]
+    await stage.pod("p", "knock", restartPolicy="Never")
+    await stage.phase("p", "Succeeded")
+    assert seen == ["system:serviceaccount:default:default"]
+    del stage.runtime._programs[("knock",)]  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+async def still(tmp_path: Path) -> AsyncIterator[tuple[Stage, FakeClock]]:
+    clock = FakeClock()
+    async with open_stage(PROGRAMS, tmp_path / "node", clock) as opened:
+        yield opened, clock
+
+
+async def test_a_token_is_replaced_when_four_fifths_of_its_life_are_over(still: tuple[Stage, FakeClock], tmp_path: Path) -> None:
+    stage, clock = still
+    await stage.pod("p", "serve")
+    await stage.ready("p")
+    volume = next(each["name"] for each in stage.read("p")["spec"]["volumes"])
+    file = files_of(stage, tmp_path, "p", volume) / "token"
+    first = file.read_text()
+    await clock.advance(3607 * 0.8 - 5)
+    await asyncio.sleep(0.05)
+    assert file.read_text() == first
+    await clock.advance(10)
+    await stage.until(lambda: file.read_text() != first, "there is a new token")
+    assert (file.parent / "namespace").read_text() == "default"
+    assert "BEGIN CERTIFICATE" in (file.parent / "ca.crt").read_text()
