@@ -81,6 +81,7 @@ class Acceptance:
         self._permissions = Permissions(world)
         self._remains = Remains(world, self._controller.enqueue)
         self._clusters = world.writer
+        self._clusters.always(self._held)
         self._driven: dict[str, _Driven] = {}
         self._departed: dict[str, ManagedCluster] = {}
         """The last version of clusters that went while their drivers had granted something."""
@@ -144,6 +145,11 @@ class Acceptance:
             self._remains.forget(name)
         if problems:
             raise Incomplete(name, problems)
+
+    def _held(self, cluster: ManagedCluster) -> ManagedCluster:
+        """As every cluster should be that is accepted."""
+        acceptable = cluster.spec.hub_accepts_client and not rbac.name_problem(cluster.metadata.name, self._world.options.namespace)
+        return add_finalizer(cluster) if acceptable else cluster
 
     async def _hold(self, cluster: ManagedCluster) -> ManagedCluster | None:
         """The cluster with our finalizer on it; None when it is not to be accepted any more."""

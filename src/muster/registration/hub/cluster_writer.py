@@ -4,7 +4,8 @@ A new cluster is looked at by several controllers at once, and each has somethin
 wrote for itself, all but the first would fail on the version and have to try again. So a controller hands in a *change*, a function
 from the cluster as it is to the cluster as it should be. The first to come waits one turn of the loop, makes all changes that came
 meanwhile on the newest version known, and sends one patch that is valid for that version only. Who comes during the write is served
-by the next one, which goes on from the answer to this.
+by the next one, which goes on from the answer to this. And what every cluster should have (`always`) is put right by whoever
+writes first, so that the controller that is responsible mostly finds it done.
 
 Invariant: of one cluster, at most one write of this process is under way, and each begins with what the one before left. So
 conflicts come from others only; then everybody in the batch gets the Conflict and decides anew. A change must decide by what it
@@ -23,6 +24,7 @@ import msgspec
 from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import ManagedCluster
 from muster.kube.duration import format_time
+from muster.logs import get_logger
 from muster.registration.hub.writes import patch_read, with_said
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.errors import KubeError
@@ -30,6 +32,8 @@ from muster.runtime.informer import Informer
 from muster.runtime.latest import Latest
 from muster.runtime.resource import Key
 from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.registration.hub.cluster_writer")
 
 Change = Callable[[ManagedCluster], ManagedCluster]
 
@@ -59,8 +63,13 @@ class ClusterWriter:
     def __init__(self, client: KubeClient, clusters: Informer[ManagedCluster], *, clock: Clock = SYSTEM) -> None:
         self._client = client
         self._latest = Latest(clusters, clock=clock)
+        self._always: list[Change] = []
         self._waiting: dict[str, list[_Wish]] = {}
         """By cluster that is being written to: who comes next."""
+
+    def always(self, change: Change) -> None:
+        """Make this change, of anything but the status, with every write; clusters that nobody writes to are left to its author."""
+        self._always.append(change)
 
     def get(self, name: str) -> ManagedCluster | None:
         """The newest version known, this process's own writes included."""
@@ -118,6 +127,8 @@ class ClusterWriter:
             for wish in wishes:
                 wish.grant(False)
             return
+        if not status:
+            after = self._put_right(after)
         try:
             answer = await patch_read(self._client, before, after, status=status)
         except KubeError as error:
@@ -128,6 +139,15 @@ class ClusterWriter:
             self._latest.wrote(answer)
         for wish in wishes:
             wish.grant(answer is not None and wish in altering)
+
+    def _put_right(self, cluster: ManagedCluster) -> ManagedCluster:
+        for change in self._always:
+            try:
+                cluster = change(cluster)
+            except Exception as error:
+                # Its author will meet the same error, where it is counted and told.
+                log.debug("change left out", cluster=cluster.metadata.name, error=f"{type(error).__name__}: {error}")
+        return cluster
 
 
 def with_cluster_said(condition: Condition, now: datetime) -> Change:

@@ -56,6 +56,7 @@ class Collection:
         )
         self._remains = Remains(world, self._controller.enqueue)
         self._clusters = world.writer
+        self._clusters.always(self._held)
         self._told: dict[str, tuple[str, float]] = {}
         """By cluster: about which kind something was said last, and when."""
         self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name])
@@ -75,19 +76,24 @@ class Collection:
                 await self._collect(name, None)
             return None
         if not cluster.metadata.deletion_timestamp:
-            await self._hold(cluster, self._on)
+            await self._clusters.change(name, self._held)
             return None
         if not self._on:
-            await self._hold(cluster, False)
+            await self._let_go(cluster)
             return None
         return await self._collect(name, cluster)
 
-    async def _hold(self, cluster: ManagedCluster, hold: bool) -> None:
-        wanted = {"add": COLLECTION_CLEANUP} if hold else {"remove": COLLECTION_CLEANUP}
+    def _held(self, cluster: ManagedCluster) -> ManagedCluster:
+        """As every cluster should be that nobody deletes."""
+        if cluster.metadata.deletion_timestamp:
+            return cluster
+        return with_finalizers(cluster, add=COLLECTION_CLEANUP) if self._on else with_finalizers(cluster, remove=COLLECTION_CLEANUP)
+
+    async def _let_go(self, cluster: ManagedCluster) -> None:
         uid = cluster.metadata.uid
 
         def change(newest: ManagedCluster) -> ManagedCluster:
-            return with_finalizers(newest, **wanted) if newest.metadata.uid == uid else newest
+            return with_finalizers(newest, remove=COLLECTION_CLEANUP) if newest.metadata.uid == uid else newest
 
         await self._clusters.change(cluster.metadata.name, change)
 
@@ -102,7 +108,7 @@ class Collection:
             return None
         done = Condition(type=DELETING, status="True", reason="NoResource", message="No cleaned resource in cluster ns.")
         await self._say(cluster, done)
-        await self._hold(cluster, False)
+        await self._let_go(cluster)
         log.info("addons and works collected", cluster=name)
         return None
 

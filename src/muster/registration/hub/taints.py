@@ -60,6 +60,7 @@ class Taints:
             clock=world.clock,
             random=world.random,
         )
+        world.writer.always(with_right_taints)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
 
     async def run(self) -> None:

@@ -73,6 +73,19 @@ async def test_changes_at_the_same_time_are_one_patch(desk: Desk) -> None:
     assert found["metadata"]["labels"]["c"] == "yes"
 
 
+async def test_what_every_cluster_should_have_comes_with_any_write(desk: Desk) -> None:
+    def broken(cluster: ManagedCluster) -> ManagedCluster:
+        raise LookupError("nothing to see")
+
+    desk.writer.always(broken)
+    desk.writer.always(finalizer("example.com/a"))
+    assert await desk.change(label("b")) is True
+    found = await desk.play.admin.get(MANAGED_CLUSTERS, "c1")
+    assert found["metadata"]["finalizers"] == ["example.com/a"]
+    assert await desk.change(finalizer("example.com/a")) is False
+    assert len(desk.client.writes()) == 1
+
+
 async def test_what_is_there_already_costs_nothing(desk: Desk) -> None:
     await desk.change(label("a"))
     desk.client.writes()
