@@ -1,12 +1,13 @@
 """What one agent costs: `muster agent` and upstream's registration agent, a process each, joined to one hub, then left alone.
 
-Each has a logical cluster of one embedded control plane as its own, with the same service account and the same rights there. Both
-live through the same minutes on the same hub, so neither has a quieter machine. Requests are counted in both servers' audit
+Each has a logical cluster of one embedded control plane as its own, with the account and the rights that its side installs there.
+Both live through the same minutes on the same hub, so neither has a quieter machine. Requests are counted in both servers' audit
 logs; those to the hub are what a fleet multiplies.
 """
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -37,8 +38,8 @@ def rows(directory: Path, short: bool) -> list[Row]:
         for name in (OURS, THEIRS):
             agents[name] = _agent(name, hub, plane, directory / name)
             agents[name].start()
-        for name in agents:
-            ocm.wait_until(lambda name=name: _available(hub, name), f"{name} to be Available", 120)  # type: ignore[misc]
+        for name, server in agents.items():
+            server.wait_until(lambda name=name: _available(hub, name), 120, poll=0.2)  # type: ignore[misc]
         time.sleep(settle)
         return _measured(hub, AuditLog(directory / "spokes-audit.log", stage=""), agents, idle)
     finally:
@@ -52,26 +53,35 @@ def _agent(name: str, hub: Hub, plane: EmbeddedPlane, directory: Path) -> Server
     directory.mkdir(parents=True)
     cluster = plane.extra(name)
     admin = cluster.client()
-    ocm.install(admin, "agent", ocm.AGENT_NAMESPACE)
+    if name == OURS:
+        installing: list[str | Path] = [MUSTER, "agent", "--install-only", f"--kubeconfig={cluster.kubeconfig}"]
+        subprocess.run(installing, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    else:
+        ocm.install(admin, "agent", ocm.AGENT_NAMESPACE)
     own = ocm.service_account_kubeconfig(
         cluster, admin, ocm.AGENT_NAMESPACE, "klusterlet-registration-sa", directory / "own.kubeconfig"
     )
     secret = {"metadata": {"name": "bootstrap-hub-kubeconfig"}, "stringData": {"kubeconfig": hub.bootstrap.read_text()}}
     ocm.create(admin, f"/api/v1/namespaces/{ocm.AGENT_NAMESPACE}/secrets", secret)
     admin.close()
-    (port,) = free_ports(1)
-    command: list[str | Path] = [MUSTER, "agent"] if name == OURS else [peers.need("registration"), "agent"]
-    command += [
+    command: list[str | Path] = [
+        *_program(name),
         f"--kubeconfig={own}",
         f"--namespace={ocm.AGENT_NAMESPACE}",
         f"--spoke-cluster-name={name}",
         f"--bootstrap-kubeconfig={hub.bootstrap}",
         f"--hub-kubeconfig-dir={directory / 'hub-kubeconfig'}",
-        "--feature-gates=AddonManagement=false",
-        "--disable-leader-election",
-        f"--listen=127.0.0.1:{port}",
     ]
     return Server(name, command, directory / "agent.log", {"POD_NAME": name, "KUBECONFIG": ""})
+
+
+def _program(name: str) -> list[str | Path]:
+    """The program, and the flags that are not the same on both sides: addons are not ours to register yet, we elect no leader."""
+    if name == OURS:
+        return [MUSTER, "agent", "--health-port=0"]
+    (port,) = free_ports(1)
+    flags = ["--disable-leader-election", f"--listen=127.0.0.1:{port}", "--feature-gates=AddonManagement=false"]
+    return [peers.need("registration"), "agent", *flags]
 
 
 def _available(hub: Hub, name: str) -> bool:
