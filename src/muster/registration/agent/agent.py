@@ -30,7 +30,7 @@ from muster.registration.agent.failover import Failover, denied, objection
 from muster.registration.agent.hub_kubeconfig import HubAddress
 from muster.registration.agent.hub_secret import AGENT_NAME, CLUSTER_NAME, KUBECONFIG, HubSecret, opened, part_of
 from muster.registration.agent.identity import settle
-from muster.registration.agent.joining import introduce
+from muster.registration.agent.joining import accepted, introduce
 from muster.registration.agent.lease import LeaseKeeper
 from muster.registration.agent.options import AgentOptions
 from muster.registration.agent.status import StatusReporter
@@ -38,7 +38,7 @@ from muster.registration.agent.world import AgentWorld, first
 from muster.registration.drivers.seam import Driver, SpokeContext
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.cache import Snapshot
-from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, pause
+from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, pause, sleep
 from muster.runtime.errors import Conflict, Forbidden, KubeError, Unauthorized
 from muster.runtime.events import EventRecorder
 from muster.runtime.informer import Informer
@@ -53,6 +53,8 @@ CONTROLLER = "registration-agent"
 HUB_CONTROLLER = "klusterlet-agent"
 LOOK_SECONDS = 60.0
 """Between two looks at whether serving should end; what matters more is heard of at once."""
+ACCEPTED_SECONDS = 2.0
+"""So long after the credential came, acceptance is waited for with the bootstrap identity if it was not there yet."""
 REFUSED_SECONDS = 120.0
 """So long must a hub say that it does not know us before a credential that looks good is given up."""
 EXPIRED = "the client certificate expires and rebootstrap is required."
@@ -67,6 +69,7 @@ class Leave(Enum):
     REFUSED = "the hub does not take the credential"
     MOVED = "the bootstrap kubeconfig names another hub"
     FAILED = "the hub failed us"
+    ACCEPTED = "the hub has accepted the cluster only now"
 
 
 @dataclass
@@ -346,11 +349,31 @@ class Agent:
         keeper = CredentialKeeper(world, hub, address, trouble=_quiet, report=status.report)
         parts: list[Any] = [informer.run() for informer in (clusters, *status.informers)]
         parts += [keeper.run(), lease.run(), status.run(), events.run(), self._until_over(address, clusters, lease)]
+        parts.append(self._until_accepted(address, clusters))
         try:
             leave: Leave = await first(*parts)
             return leave
         finally:
             await hub.close()
+
+    async def _until_accepted(self, address: HubAddress, clusters: Informer[ManagedCluster]) -> Leave:
+        """If the hub does not let us see our cluster yet, the bootstrap identity waits for the moment when it does."""
+        await sleep(self._clock, ACCEPTED_SECONDS)
+        candidate = next((candidate for candidate in self._bootstraps.candidates if candidate.address == address), None)
+        if not clusters.has_synced and candidate is not None:
+            try:
+                hub = self._connect(candidate.path)
+            except KubeconfigError:
+                hub = None
+            if hub is not None:
+                try:
+                    await first(accepted(hub, self._here), clusters.synced())
+                finally:
+                    await hub.close()
+                if not clusters.has_synced:
+                    return Leave.ACCEPTED
+        await asyncio.Event().wait()
+        raise AssertionError("nobody ends this waiting")
 
     async def _until_over(self, address: HubAddress, clusters: Informer[ManagedCluster], lease: LeaseKeeper) -> Leave:
         ignore = self._secret.on_change(self._news.set)
@@ -383,6 +406,8 @@ class Agent:
         return None
 
     async def _after(self, leave: Leave, address: HubAddress) -> None:
+        if leave is Leave.ACCEPTED:
+            return
         log.warning("leaving the hub", cluster=self._here.cluster, hub=address.server, reason=leave.value)
         if leave is Leave.FAILED:
             self._failover.failed(address)

@@ -3,22 +3,29 @@
 It is made during bootstrap, without looking first: that it exists already is as good, whoever made it. An existing one cannot be
 changed with a bootstrap identity; once registered, the agent adds what is missing in it: ways to reach the cluster, and what its
 driver needs there. Annotations of the command line are for a new ManagedCluster only, others may have changed them since.
+
+An agent that has its credential before the hub has accepted the cluster may not even look at its ManagedCluster with it. The
+bootstrap identity may, and tells when the waiting is over: acceptance counts at once, not when a refused watch is next tried.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import copy
 from collections.abc import Mapping
 
+from muster.api import is_true
+from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.api.resource import Document
 from muster.logs import get_logger
 from muster.registration.agent.options import AgentOptions
-from muster.registration.agent.world import AgentWorld
+from muster.registration.agent.world import AgentWorld, first
 from muster.registration.drivers.seam import SpokeDriver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_ANNOTATIONS
 from muster.runtime.errors import AlreadyExists, Forbidden
+from muster.runtime.informer import Informer
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.registration.agent")
@@ -64,3 +71,23 @@ async def introduce(hub: KubeClient, world: AgentWorld) -> None:
         log.warning("may not create the ManagedCluster; going on", cluster=world.cluster, error=str(error))
     else:
         log.info("introduced this cluster to the hub", cluster=world.cluster, hub=hub.server)
+
+
+async def accepted(hub: KubeClient, world: AgentWorld) -> None:
+    """Until the hub accepts this cluster, seen with whatever identity `hub` has."""
+    seen = asyncio.Event()
+
+    def look(old: ManagedCluster | None, new: ManagedCluster | None) -> None:
+        if new is not None and is_true(new.status.conditions, ACCEPTED):
+            seen.set()
+
+    clusters: Informer[ManagedCluster] = Informer(
+        hub,
+        MANAGED_CLUSTERS,
+        field_selector=f"metadata.name={world.cluster}",
+        decode=ManagedCluster.decode,
+        clock=world.clock,
+        random=world.random,
+    )
+    clusters.on_change(look)
+    await first(seen.wait(), clusters.run())

@@ -191,10 +191,8 @@ class Hub:
                 csr["status"] = {"conditions": [condition]}
                 await self.admin.update(SIGNING_REQUESTS, csr, subresource="approval")
 
-    async def accept(self, name: str = "c1", lease_seconds: int = 60) -> None:
-        """What an administrator and the hub's controllers do."""
-        spec = {"hubAcceptsClient": True, "leaseDurationSeconds": lease_seconds}
-        await self.admin.patch(MANAGED_CLUSTERS, name, {"spec": spec})
+    async def grant(self, name: str = "c1") -> None:
+        """The rights of an accepted cluster."""
         group = {"kind": "Group", "name": f"system:open-cluster-management:{name}"}
         own = [
             rule(GROUP, ["managedclusters"], ["get", "list", "update", "watch"], [name]),
@@ -204,6 +202,12 @@ class Hub:
             await self.admin.create(NAMESPACES, {"metadata": {"name": name}})
         await self.role(f"open-cluster-management:managedcluster:{name}", [*RULES_ACCEPTED, *own], group)
         await self.role(f"registration:{name}", RULES_REGISTRATION, group, name)
+
+    async def accept(self, name: str = "c1", lease_seconds: int = 60) -> None:
+        """What an administrator and the hub's controllers do."""
+        spec = {"hubAcceptsClient": True, "leaseDurationSeconds": lease_seconds}
+        await self.admin.patch(MANAGED_CLUSTERS, name, {"spec": spec})
+        await self.grant(name)
         lease = {"metadata": {"name": LEASE, "namespace": name}, "spec": {"renewTime": timestamp(self.clock.now())}}
         with suppress(AlreadyExists):
             await self.admin.create(LEASES, lease)

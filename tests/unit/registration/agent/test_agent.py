@@ -103,6 +103,17 @@ async def test_an_expired_bootstrap_token_is_said_clearly_and_its_successor_take
         await fleet.join()
 
 
+async def test_acceptance_long_after_the_certificate_counts_at_once(fleet: Fleet) -> None:
+    await fleet.give(fleet.hub.kubeconfig())
+    async with fleet.running() as agent:
+        await until(fleet.hub.requests_made, "a request")
+        await fleet.hub.approve()
+        await until(lambda: agent.state.phase == "serving", "serving")
+        await fleet.advance(600)
+        await fleet.hub.accept()
+        await until(fleet.hub.available, "the cluster being available without time passing")
+
+
 async def test_a_denied_cluster_stays_silent_and_comes_back_without_joining_again(fleet: Fleet) -> None:
     await fleet.give(fleet.hub.kubeconfig())
     async with fleet.running():
