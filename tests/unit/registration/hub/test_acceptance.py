@@ -1,5 +1,8 @@
 """An accepted cluster gets exactly what it needs, and gets it back when somebody takes it away."""
 
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+
 import pytest
 
 from muster.registration.drivers.seam import Outcome, Step
@@ -8,7 +11,8 @@ from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANA
 from muster.registration.names import CLUSTER_LABEL, REGISTRATION_ROLE, RESOURCE_CLEANUP, WORK_ROLE
 from muster.runtime.errors import Forbidden
 from muster.runtime.resource import LEASES, NAMESPACES
-from tests.unit.registration.hub.conftest import Play
+from muster.runtime.verbs import Query
+from tests.unit.registration.hub.conftest import CountingClient, Play
 
 ROLE = "open-cluster-management:managedcluster:c1"
 
@@ -116,6 +120,32 @@ async def test_a_cluster_at_rest_costs_no_request_and_joining_costs_no_request_t
         await play.at_rest()
         assert play.hub_client.writes() == []
         assert play.driver.calls == [("grant", "c1")]
+
+
+class SlowToTell(CountingClient):
+    """Its watches of everything but ManagedClusters are late."""
+
+    async def lines(
+        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
+    ) -> AsyncGenerator[bytes, None]:
+        async for line in super().lines(path, query, timeout, opened):
+            if "managedclusters" not in path:
+                await asyncio.sleep(0.1)
+            yield line
+
+
+async def test_a_watch_that_lags_does_not_make_the_hub_write_twice(play: Play) -> None:
+    play.hub_client = play.as_hub(SlowToTell)
+    async with play.running(Acceptance) as world:
+        await world.informers.synced()
+        await accepted(play)
+        for number in range(5):
+            changed = {"status": {"version": {"kubernetes": f"v{number}"}}}
+            await play.admin.patch(MANAGED_CLUSTERS, "c1", changed, subresource="status")
+            await play.at_rest()
+        writes = play.hub_client.writes()
+        # The two common roles besides.
+        assert len(writes) == 9, writes
 
 
 async def test_foreign_objects_of_our_names_are_adopted_with_exactly_our_permissions(play: Play) -> None:
