@@ -20,6 +20,7 @@ from muster.api.cluster.v1 import GROUP
 from muster.api.crds import HUB, ConversionWebhook, definitions
 from muster.api.work.v1 import GROUP as WORK_GROUP
 from muster.logs import get_logger
+from muster.registration.hub import rbac
 from muster.registration.hub.webhooks import (
     BINDING_VALIDATOR,
     CLUSTER_MUTATOR,
@@ -148,28 +149,24 @@ BOOTSTRAP_RULES: Final = (
     rule(GROUP, ["managedclustersets/join"], ["create"]),
 )
 
-HUB_RULES: Final = (
-    rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *READ]),
-    rule("certificates.k8s.io", ["certificatesigningrequests/approval"], ["update", "patch"]),
+HUB_WORK: Final = (
+    rule("certificates.k8s.io", ["certificatesigningrequests"], READ),
+    rule("certificates.k8s.io", ["certificatesigningrequests/approval"], ["update"]),
     rule("certificates.k8s.io", ["signers"], ["approve"], [CLIENT_SIGNER]),
-    rule("", ["namespaces"], [*READ, "create", "update", "patch"]),
-    rule("", ["events"], ["create", "update", "patch"]),
-    rule("events.k8s.io", ["events"], ["create", "update", "patch"]),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
-    rule(RBAC_GROUP, ["clusterroles", "clusterrolebindings", "rolebindings"], [*READ, "create", "update", "patch", "delete"]),
-    rule("coordination.k8s.io", ["leases"], [*READ, "create", "update", "patch"]),
-    rule(GROUP, ["managedclusters"], [*READ, "update", "patch", "delete"]),
-    rule(GROUP, ["managedclusters/status"], ["update", "patch"]),
-    rule(GROUP, ["managedclustersets"], [*READ, "create", "update", "patch"]),
+    rule("", ["namespaces"], [*READ, "create", "patch"]),
+    rule("events.k8s.io", ["events"], ["create", "patch"]),
+    rule("coordination.k8s.io", ["leases"], [*READ, "create", "update"]),
+    rule(RBAC_GROUP, ["clusterroles", "clusterrolebindings", "rolebindings"], [*READ, "create", "patch", "delete"]),
+    rule(GROUP, ["managedclusters"], [*READ, "patch", "delete"]),
+    rule(GROUP, ["managedclustersets"], [*READ, "create", "patch"]),
     rule(GROUP, ["managedclustersets/join"], ["create"], ["default"]),
     rule(GROUP, ["managedclustersetbindings"], READ),
-    rule(GROUP, ["managedclustersets/status", "managedclustersetbindings/status"], ["update", "patch"]),
-    rule(REGISTER_GROUP, ["managedclusters/clientcertificates"], ["renew"]),
+    rule(GROUP, ["managedclusters/status", "managedclustersets/status", "managedclustersetbindings/status"], ["patch"]),
     rule(REGISTER_GROUP, ["managedclusters/accept"], ["update"]),
-    rule(WORK_GROUP, ["manifestworks"], [*READ, "update", "patch", "delete", "deletecollection"]),
-    rule(WORK_GROUP, ["manifestworks/status"], ["update", "patch"]),
-    rule(ADDON_GROUP, ["managedclusteraddons"], [*READ, "delete", "deletecollection"]),
-    rule(ADDON_GROUP, ["managedclusteraddons/status"], ["update", "patch"]),
+    rule(WORK_GROUP, ["manifestworks"], [*READ, "delete"]),
+    rule(ADDON_GROUP, ["managedclusteraddons"], [*READ, "delete"]),
+    rule(ADDON_GROUP, ["managedclusteraddons/status"], ["patch"]),
     rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "patch"], CONVERTED),
     rule(
         "admissionregistration.k8s.io",
@@ -178,7 +175,15 @@ HUB_RULES: Final = (
         [hook.name for hook in HOOKS],
     ),
 )
-"""Half of it is what the hub does, half what it hands out to agents; the last two let it renew the trust in its webhooks."""
+"""What the hub does itself; the last two let it renew the trust in its webhooks. What `--gc-resource-list` adds, an administrator
+has to allow."""
+
+
+def handed_out() -> tuple[Document, ...]:
+    """What the hub gives to agents, of any cluster: it must have all that itself."""
+    roles = (rbac.own_role("any", {}, accepted=True), *rbac.common_roles({}))
+    return tuple({k: v for k, v in one.items() if k != "resourceNames"} for role in roles for one in role.body["rules"])
+
 
 HUB_NAMESPACE_RULES: Final = (rule("", ["secrets"], ["create"]), rule("", ["secrets"], ["get", "update"], [WEBHOOK_SECRET]))
 """In the hub's own namespace: the serving certificate of the webhooks."""
@@ -230,7 +235,7 @@ def permissions(namespace: str) -> list[tuple[Resource, Document]]:
         (CLUSTER_ROLE_BINDINGS, binding(f"{BOOTSTRAP_ROLE}:agent-registration", "ClusterRole", BOOTSTRAP_ROLE, agent)),
         (CLUSTER_ROLE_BINDINGS, binding(f"{BOOTSTRAP_ROLE}:managedcluster", "ClusterRole", BOOTSTRAP_ROLE, group)),
         (SERVICE_ACCOUNTS, {"metadata": named(ACCOUNT, namespace)}),
-        (CLUSTER_ROLES, {"metadata": named(ROLE), "rules": list(HUB_RULES)}),
+        (CLUSTER_ROLES, {"metadata": named(ROLE), "rules": [*HUB_WORK, *handed_out()]}),
         (CLUSTER_ROLE_BINDINGS, binding(ROLE, "ClusterRole", ROLE, hub)),
         (ROLES, {"metadata": named(ROLE, namespace), "rules": list(HUB_NAMESPACE_RULES)}),
         (ROLE_BINDINGS, binding(ROLE, "Role", ROLE, hub, namespace)),
