@@ -1,6 +1,8 @@
 """What the hub approves by itself on a real (embedded) API server, and what it leaves to people."""
 
+import asyncio
 import base64
+import random
 from typing import Any
 
 import pytest
@@ -8,8 +10,9 @@ import pytest
 from muster.api.cluster.v1 import ManagedCluster
 from muster.apiserver.server import ApiServer
 from muster.kube import certificates
+from muster.registration.drivers.csr.approval import Approver
 from muster.registration.drivers.csr.requests import new_key, request_object
-from muster.registration.drivers.seam import DriverConfigError, Vote
+from muster.registration.drivers.seam import DriverConfigError, HubContext, Vote
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, SIGNING_REQUESTS
 from muster.registration.names import (
     ALL_CLUSTERS_GROUP,
@@ -19,8 +22,12 @@ from muster.registration.names import (
     AgentIdentity,
     cluster_group,
 )
+from muster.runtime.clock import SYSTEM
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import NotFound
+from muster.runtime.events import EventRecorder
+from muster.runtime.informer import Informers
+from muster.runtime.metrics import Metrics
 from muster.runtime.resource import EVENTS
 from tests.unit.registration.drivers.conftest import BOOTSTRAP, MASTERS, client_of, hub_driver, until
 
@@ -100,6 +107,23 @@ class TestFirstRequests:
             await until(lambda: approved(admin, "cluster1-bbbbb"))
         [condition] = (await admin.get(SIGNING_REQUESTS, "cluster1-bbbbb"))["status"]["conditions"]
         assert condition["reason"] == "AutoApprovedByHubCSRApprovingController"
+
+    async def test_a_request_is_approved_once_even_while_the_cache_does_not_show_it(
+        self, admin: InProcessClient, bootstrap: InProcessClient
+    ) -> None:
+        await ask(bootstrap, "cluster1-aaaaa")
+        informers = Informers(admin)
+        context = HubContext(
+            admin, informers, EventRecorder(admin, "hub", "test"), Metrics(), SYSTEM, random.random, lambda cluster: None, True
+        )
+        approver = Approver(context, frozenset({BOOTSTRAP}))
+        following = asyncio.create_task(informers.run())
+        await informers.synced()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        for _ in range(2):
+            await approver.reconcile("cluster1-aaaaa")
+        assert await approved(admin, "cluster1-aaaaa")
 
     async def test_nobody_is_trusted_without_automatic_approval(
         self, admin: InProcessClient, server: ApiServer, bootstrap: InProcessClient

@@ -24,7 +24,8 @@ from muster.runtime.cache import Snapshot, label_index
 from muster.runtime.controller import Controller
 from muster.runtime.delegation import AccessReviewer, Action
 from muster.runtime.errors import NotFound
-from muster.runtime.resource import Object
+from muster.runtime.latest import Latest
+from muster.runtime.resource import Key, Object
 
 log = get_logger("muster.registration.drivers.csr")
 
@@ -49,6 +50,7 @@ class Approver:
         self._trusted = trusted if context.auto_approval else frozenset()
         self._requests = context.informers.of(SIGNING_REQUESTS, label_selector=OURS)
         self._requests.cache.add_index(BY_CLUSTER, label_index(CLUSTER_LABEL))
+        self._latest = Latest(self._requests, clock=context.clock)
         self._clusters = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
         self._understood: dict[str, tuple[tuple[str, str], AgentRequest | None]] = {}
         """By name, with what it was understood from: which object, and the label, which alone may change."""
@@ -69,7 +71,7 @@ class Approver:
         await self._controller.run()
 
     async def reconcile(self, name: str) -> float | None:
-        csr = self._requests.cache.named(name)
+        csr = self._latest.snapshot(Key("", name))
         if csr is None:
             self._understood.pop(name, None)
             return None
@@ -137,9 +139,10 @@ class Approver:
         status = approved.setdefault("status", {})
         status["conditions"] = [*(status.get("conditions") or ()), dict(_APPROVED)]
         try:
-            await self._context.client.update(SIGNING_REQUESTS, approved, subresource="approval")
+            answer = await self._context.client.update(SIGNING_REQUESTS, approved, subresource="approval")
         except NotFound:
             return
+        self._latest.wrote(answer)
         self._context.events.event(csr.data, "Normal", event, note)
         log.info("request approved", request=csr.name, cluster=csr.labels[CLUSTER_LABEL])
 
