@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from muster.api import Document
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from muster.runtime.clock import Clock, sleep
 from muster.runtime.errors import AlreadyExists
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Resource
@@ -38,6 +39,16 @@ def rule(group: str, resources: Sequence[str], verbs: Sequence[str], names: Sequ
 def binding(name: str, kind: str, role: str, subject: Mapping[str, Any], namespace: str = "") -> Document:
     reference = {"apiGroup": RBAC_GROUP, "kind": kind, "name": role}
     return {"metadata": named(name, namespace), "roleRef": reference, "subjects": [dict(subject)]}
+
+
+def account_permissions(account: str, namespace: str, role: str, rules: Sequence[Document]) -> list[tuple[Resource, Document]]:
+    """An account and what it may do in the whole cluster."""
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    return [
+        (SERVICE_ACCOUNTS, {"metadata": named(account, namespace)}),
+        (CLUSTER_ROLES, {"metadata": named(role), "rules": list(rules)}),
+        (CLUSTER_ROLE_BINDINGS, binding(role, "ClusterRole", role, subject)),
+    ]
 
 
 async def apply_all(client: KubeClient, objects: Sequence[tuple[Resource, Document]], manager: str) -> None:

@@ -35,6 +35,7 @@ from muster.registration.installing import (
     READ,
     ROLES,
     SERVICE_ACCOUNTS,
+    account_permissions,
     apply_all,
     await_definitions,
     binding,
@@ -167,6 +168,10 @@ HUB_WORK: Final = (
     rule(WORK_GROUP, ["manifestworks"], [*READ, "delete"]),
     rule(ADDON_GROUP, ["managedclusteraddons"], [*READ, "delete"]),
     rule(ADDON_GROUP, ["managedclusteraddons/status"], ["patch"]),
+)
+"""What the controllers do themselves. What `--gc-resource-list` adds, an administrator has to allow."""
+
+HUB_TRUST: Final = (
     rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "patch"], CONVERTED),
     rule(
         "admissionregistration.k8s.io",
@@ -175,8 +180,13 @@ HUB_WORK: Final = (
         [hook.name for hook in HOOKS],
     ),
 )
-"""What the hub does itself; the last two let it renew the trust in its webhooks. What `--gc-resource-list` adds, an administrator
-has to allow."""
+"""To renew the trust in the webhooks, for a hub that keeps their certificate itself."""
+
+WEBHOOK_WORK: Final = (
+    rule("", ["namespaces"], ["get"]),
+    rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+)
+"""What webhooks do that run apart from the controllers and are given their certificate."""
 
 
 def handed_out() -> tuple[Document, ...]:
@@ -226,19 +236,24 @@ async def trust(client: KubeClient, ca: bytes, *, clock: Clock = SYSTEM) -> None
 
 def permissions(namespace: str) -> list[tuple[Resource, Document]]:
     """Accounts, roles and bindings: of agents that are not registered yet, and of the hub itself."""
+    hub = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    return [
+        *bootstrap_permissions(),
+        *account_permissions(ACCOUNT, namespace, ROLE, (*HUB_WORK, *HUB_TRUST, *handed_out())),
+        (ROLES, {"metadata": named(ROLE, namespace), "rules": list(HUB_NAMESPACE_RULES)}),
+        (ROLE_BINDINGS, binding(ROLE, "Role", ROLE, hub, namespace)),
+    ]
+
+
+def bootstrap_permissions() -> list[tuple[Resource, Document]]:
+    """What lets agents introduce themselves."""
     agent = {"kind": "ServiceAccount", "name": BOOTSTRAP_ACCOUNT, "namespace": BOOTSTRAP_NAMESPACE}
     group = {"kind": "Group", "name": BOOTSTRAP_GROUP, "apiGroup": RBAC_GROUP}
-    hub = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     return [
         (SERVICE_ACCOUNTS, {"metadata": named(BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE)}),
         (CLUSTER_ROLES, {"metadata": named(BOOTSTRAP_ROLE), "rules": list(BOOTSTRAP_RULES)}),
         (CLUSTER_ROLE_BINDINGS, binding(f"{BOOTSTRAP_ROLE}:agent-registration", "ClusterRole", BOOTSTRAP_ROLE, agent)),
         (CLUSTER_ROLE_BINDINGS, binding(f"{BOOTSTRAP_ROLE}:managedcluster", "ClusterRole", BOOTSTRAP_ROLE, group)),
-        (SERVICE_ACCOUNTS, {"metadata": named(ACCOUNT, namespace)}),
-        (CLUSTER_ROLES, {"metadata": named(ROLE), "rules": [*HUB_WORK, *handed_out()]}),
-        (CLUSTER_ROLE_BINDINGS, binding(ROLE, "ClusterRole", ROLE, hub)),
-        (ROLES, {"metadata": named(ROLE, namespace), "rules": list(HUB_NAMESPACE_RULES)}),
-        (ROLE_BINDINGS, binding(ROLE, "Role", ROLE, hub, namespace)),
     ]
 
 

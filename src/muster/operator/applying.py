@@ -1,0 +1,217 @@
+"""Making lists of objects be there, and making them be gone.
+
+`Applier` applies documents server-side under one field manager, one after the other, and says of each what became of it: a failure
+stops nothing. It remembers what it applied and what the server made of it; where a cache shows that both are unchanged, nothing
+is sent. So a reconcile at rest costs no request, and drift of any field (of ours, or one that the server defaulted) is repaired.
+
+`remove` goes the other way and never waits: it asks for what is still there to be deleted and says what remains, and the caller
+comes back later. `remove_and_wait` does that for callers who have time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+import orjson
+
+from muster.api import Document
+from muster.api.operator.v1 import GenerationStatus, RelatedResource
+from muster.runtime.clock import SYSTEM, Clock, sleep
+from muster.runtime.errors import Conflict, KubeError, NotFound
+from muster.runtime.resource import Key, Object, Resource, key_of
+from muster.runtime.verbs import KubeClient
+
+Wanted = tuple[Resource, Document]
+"""A document and where it belongs; `apiVersion` and `kind` need not be in it."""
+Lookup = Callable[[Resource, Key], Object | None]
+"""What a cache knows of an object."""
+
+_PAUSE: Final = 0.2
+_VOLATILE: Final = frozenset(("resourceVersion", "managedFields", "generation"))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`result` is the object after it was applied; exactly one of `result` and `error` is there."""
+
+    resource: Resource
+    key: Key
+    result: Object | None = None
+    error: KubeError | None = None
+
+    def __str__(self) -> str:
+        return f"{self.resource.kind} {self.key}: {self.error or 'applied'}"
+
+
+class ApplyFailed(Exception):
+    """Some of it could not be applied; the rest was."""
+
+    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+        self.failures = tuple(one for one in outcomes if one.error is not None)
+        super().__init__("; ".join(map(str, self.failures)))
+
+
+def checked(outcomes: Sequence[Outcome]) -> list[Object]:
+    """The objects as they are now. Raises ApplyFailed if one could not be applied."""
+    if any(one.error is not None for one in outcomes):
+        raise ApplyFailed(outcomes)
+    return [one.result for one in outcomes if one.result is not None]
+
+
+class Applier:
+    def __init__(self, client: KubeClient, manager: str, lookup: Lookup | None = None) -> None:
+        self._client = client
+        self._manager = manager
+        self._lookup = lookup
+        self._settled: dict[tuple[Resource, Key], tuple[bytes, bytes]] = {}
+        """What was wanted, and what it became, by digest."""
+
+    async def apply(self, documents: Iterable[Wanted]) -> list[Outcome]:
+        return [await self._apply(resource, document) for resource, document in documents]
+
+    async def _apply(self, resource: Resource, document: Document) -> Outcome:
+        key = key_of(document)
+        current = self._lookup(resource, key) if self._lookup is not None else None
+        wanted = _digest(document)
+        if current is not None and self._settled.get((resource, key)) == (wanted, _digest(_lasting(current))):
+            return Outcome(resource, key, current)
+        try:
+            result = await self._client.apply(resource, document, manager=self._manager)
+        except KubeError as error:
+            self._settled.pop((resource, key), None)
+            return Outcome(resource, key, error=error)
+        self._settled[resource, key] = (wanted, _digest(_lasting(result)))
+        return Outcome(resource, key, result)
+
+    def forget(self) -> None:
+        """Send everything again the next time."""
+        self._settled.clear()
+
+
+def _lasting(obj: Object) -> Object:
+    """What is not rewritten by every report of a status."""
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _VOLATILE}
+    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if not k.startswith("deployment.kubernetes.io/")}
+    rest = {name: value for name, value in obj.items() if name not in ("status", "apiVersion", "kind")}
+    return {**rest, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _digest(value: Any) -> bytes:
+    return sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).digest()
+
+
+def labelled(documents: Iterable[Wanted], labels: Mapping[str, str]) -> list[Wanted]:
+    """The documents with these labels on them beside their own."""
+    return [(resource, _labelled(document, labels)) for resource, document in documents]
+
+
+def _labelled(document: Document, labels: Mapping[str, str]) -> Document:
+    metadata = document["metadata"]
+    return {**document, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which object."""
+
+    resource: Resource
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.resource.kind} {Key(self.namespace, self.name)}"
+
+
+def places(documents: Iterable[Wanted]) -> list[Place]:
+    return [Place(resource, key.name, key.namespace) for resource, key in ((r, key_of(d)) for r, d in documents)]
+
+
+async def remove(
+    client: KubeClient,
+    objects: Iterable[Place],
+    *,
+    in_order: bool = False,
+    keep: Callable[[Object], bool] | None = None,
+    propagation: str = "",
+) -> list[Place]:
+    """Ask for what is still there to be deleted; gives what remains for now, because it is being finalized.
+
+    With `in_order`, nothing after the first that remains is touched. What `keep` claims is left alone and does not remain.
+    """
+    remaining = []
+    for place in objects:
+        if await _remains(client, place, keep, propagation):
+            remaining.append(place)
+            if in_order:
+                break
+    return remaining
+
+
+async def _remains(client: KubeClient, place: Place, keep: Callable[[Object], bool] | None, propagation: str) -> bool:
+    try:
+        found = await client.get(place.resource, place.name, place.namespace)
+        if keep is not None and keep(found):
+            return False
+        metadata = found["metadata"]
+        if metadata.get("deletionTimestamp"):
+            return True
+        await client.delete(place.resource, place.name, place.namespace, uid=metadata["uid"], propagation=propagation)
+        await client.get(place.resource, place.name, place.namespace)
+    except NotFound:
+        return False
+    except Conflict:
+        # Another object of the same name by now: it is looked at the next time.
+        return True
+    return True
+
+
+async def remove_and_wait(
+    client: KubeClient,
+    objects: Sequence[Place],
+    *,
+    within: float,
+    in_order: bool = False,
+    keep: Callable[[Object], bool] | None = None,
+    propagation: str = "",
+    clock: Clock = SYSTEM,
+) -> list[Place]:
+    """Until all is gone, or `within` seconds are over; gives what is left then."""
+    deadline = clock.monotonic() + within
+    while True:
+        left = await remove(client, objects, in_order=in_order, keep=keep, propagation=propagation)
+        if not left or clock.monotonic() >= deadline:
+            return left
+        await sleep(clock, _PAUSE)
+
+
+def generations(objects: Iterable[tuple[Resource, Object]]) -> tuple[GenerationStatus, ...]:
+    """For a status: what was applied of the kinds that count generations, and at which one."""
+    return tuple(
+        GenerationStatus(
+            group=resource.group,
+            version=resource.version,
+            resource=resource.plural,
+            namespace=obj["metadata"].get("namespace") or "",
+            name=obj["metadata"]["name"],
+            last_generation=obj["metadata"]["generation"],
+        )
+        for resource, obj in objects
+        if obj["metadata"].get("generation")
+    )
+
+
+def related(objects: Iterable[Place]) -> tuple[RelatedResource, ...]:
+    """For a status: what belongs to the deployment."""
+    return tuple(
+        RelatedResource(
+            group=place.resource.group,
+            version=place.resource.version,
+            resource=place.resource.plural,
+            namespace=place.namespace,
+            name=place.name,
+        )
+        for place in objects
+    )

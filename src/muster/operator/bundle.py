@@ -1,0 +1,145 @@
+"""What is installed around an operator: the definition of its kind, namespace, account, role, Deployment, pull secret.
+
+`clusteradm` applies it, and `python -m muster.operator.bundle DIRECTORY` writes it as YAML for those who prefer kubectl or
+kustomize; with `--check` it only says whether what is there is up to date.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from muster.api import Document
+from muster.api.crds import OPERATOR, definitions
+from muster.api.operator.v1 import ResourceRequirement
+from muster.kube import yaml
+from muster.operator.applying import Wanted
+from muster.operator.deployments import Workload, deployment
+from muster.operator.names import (
+    CLUSTER_MANAGER,
+    CLUSTER_MANAGERS,
+    DEPLOYMENTS,
+    IMAGE_NAME,
+    KLUSTERLET,
+    KLUSTERLETS,
+    OPERATOR_NAMESPACE,
+    PULL_SECRET,
+    image,
+)
+from muster.operator.rules import CLUSTER_MANAGER_RULES, KLUSTERLET_RULES
+from muster.registration.installing import account_permissions, named
+from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS
+
+RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+@dataclass(frozen=True)
+class Operator:
+    """`name` is that of the Deployment, the account, the role and the command."""
+
+    name: str
+    plural: str
+    rules: tuple[Document, ...]
+
+
+CLUSTER_MANAGER_OPERATOR: Final = Operator(CLUSTER_MANAGER, CLUSTER_MANAGERS.plural, CLUSTER_MANAGER_RULES)
+KLUSTERLET_OPERATOR: Final = Operator(KLUSTERLET, KLUSTERLETS.plural, KLUSTERLET_RULES)
+
+
+@dataclass(frozen=True)
+class BundleOptions:
+    image: str = field(default_factory=image)
+    namespace: str = OPERATOR_NAMESPACE
+    create_namespace: bool = True
+    replicas: int = 1
+    resources: ResourceRequirement | None = None
+    pull_credential: bytes = field(default=b"", repr=False)
+    """A docker config.json."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    args: tuple[str, ...] = ()
+    """Further flags of the operator."""
+
+
+def bundle(operator: Operator, options: BundleOptions | None = None) -> list[Wanted]:
+    """In the order in which it can be applied; the reverse is good for removal."""
+    options = options or BundleOptions()
+    own = [kind for kind in OPERATOR if kind.resource.plural == operator.plural]
+    documents: list[Wanted] = [(DEFINITIONS, document) for document in definitions(own)]
+    if options.create_namespace:
+        documents.append((NAMESPACES, {"metadata": {**named(options.namespace), "labels": dict(RESTRICTED)}}))
+    if options.pull_credential:
+        documents.append((SECRETS, pull_secret(options.namespace, options.pull_credential)))
+    documents += account_permissions(operator.name, options.namespace, operator.name, operator.rules)
+    documents.append((DEPLOYMENTS, operator_deployment(operator, options)))
+    return documents
+
+
+def operator_deployment(operator: Operator, options: BundleOptions) -> Document:
+    return deployment(
+        Workload(
+            operator.name,
+            options.namespace,
+            operator.name,
+            options.image,
+            ("operator", operator.name, *options.args),
+            container="registration-operator",
+            replicas=options.replicas,
+            resources=options.resources,
+            labels=options.labels,
+        )
+    )
+
+
+def pull_secret(namespace: str, credential: bytes) -> Document:
+    content = {".dockerconfigjson": base64.b64encode(credential).decode()}
+    return {"metadata": named(PULL_SECRET, namespace), "type": "kubernetes.io/dockerconfigjson", "data": content}
+
+
+def whole(wanted: Wanted) -> Document:
+    """A document that says itself what it is."""
+    resource, document = wanted
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **document}
+
+
+def files() -> dict[str, str]:
+    """The files below `deploy/`, by path."""
+    made = {}
+    for operator in (CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR):
+        made[f"{operator.name}/operator.yaml"] = yaml.dump_all(whole(one) for one in bundle(operator))
+        made[f"{operator.name}/kustomization.yaml"] = yaml.dump(
+            {
+                "apiVersion": "kustomize.config.k8s.io/v1beta1",
+                "kind": "Kustomization",
+                "resources": ["operator.yaml"],
+                "images": [{"name": IMAGE_NAME, "newTag": image().rpartition(":")[2]}],
+            }
+        )
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    check = "--check" in arguments
+    directories = [argument for argument in arguments if argument != "--check"]
+    if len(directories) != 1:
+        print("usage: python -m muster.operator.bundle [--check] DIRECTORY", file=sys.stderr)
+        return 2
+    stale = []
+    for name, content in files().items():
+        path = Path(directories[0], name)
+        if path.exists() and path.read_text() == content:
+            continue
+        stale.append(str(path))
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+    if stale and check:
+        print(f"not up to date: {', '.join(stale)}; run python -m muster.operator.bundle {directories[0]}", file=sys.stderr)
+    return 1 if stale and check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

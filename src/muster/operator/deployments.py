@@ -1,0 +1,208 @@
+"""Every Deployment of ours, from one renderer: what differs is data (`Workload`), what is the same is said here once.
+
+All pods meet the restricted pod security standard: no root, no privileges, no capabilities, a root file system that cannot be
+written. What has to be written goes to the empty directories that a workload names. Each serves /healthz and /readyz on the port
+called `health`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from muster.api import Document
+from muster.api.meta import NodePlacement
+from muster.api.operator.v1 import ResourceRequirement
+from muster.api.resource import known_fields
+from muster.operator.names import PULL_SECRET
+from muster.runtime.resource import Object
+
+CONTROL_PLANE_LABEL: Final = "node-role.kubernetes.io/control-plane"
+USER: Final = 65532
+"""As whom the image runs."""
+DEFAULT_RESOURCES: Final = {"requests": {"cpu": "10m", "memory": "64Mi"}}
+REVISION_HISTORY: Final = 3
+ANYWHERE: Final = NodePlacement()
+
+
+@dataclass(frozen=True)
+class SecretVolume:
+    name: str
+    secret: str
+    path: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A Deployment with one container, which runs `muster <args>`."""
+
+    name: str
+    namespace: str
+    account: str
+    image: str
+    args: tuple[str, ...]
+    container: str = ""
+    """Its name; the Deployment's when empty."""
+    replicas: int = 1
+    health_port: int = 8081
+    ports: Mapping[str, int] = field(default_factory=dict)
+    secrets: tuple[SecretVolume, ...] = ()
+    scratch: Mapping[str, str] = field(default_factory=dict)
+    """Empty directories: name to path. `/tmp` is always there."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_annotations: Mapping[str, str] = field(default_factory=dict)
+    placement: NodePlacement = ANYWHERE
+    resources: ResourceRequirement | None = None
+    priority_class: str = ""
+    host_network: bool = False
+    host_aliases: Mapping[str, str] = field(default_factory=dict)
+    """Host name to address."""
+    pull_secret: str = PULL_SECRET
+    automount: bool = True
+    """Whether the account's token is in the pod."""
+
+
+def deployment(workload: Workload) -> Document:
+    metadata: Document = {
+        "name": workload.name,
+        "namespace": workload.namespace,
+        "labels": {**workload.labels, "app": workload.name},
+    }
+    if workload.annotations:
+        metadata["annotations"] = dict(workload.annotations)
+    pod_metadata: Document = {"labels": {**workload.labels, "app": workload.name}}
+    if workload.pod_annotations:
+        pod_metadata["annotations"] = dict(workload.pod_annotations)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": workload.replicas,
+            "revisionHistoryLimit": REVISION_HISTORY,
+            "selector": {"matchLabels": {"app": workload.name}},
+            "template": {"metadata": pod_metadata, "spec": _pod(workload)},
+        },
+    }
+
+
+def _pod(workload: Workload) -> Document:
+    spec: Document = {
+        "serviceAccountName": workload.account,
+        "automountServiceAccountToken": workload.automount,
+        "securityContext": {"runAsNonRoot": True, "runAsUser": USER, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [_container(workload)],
+        "volumes": _volumes(workload),
+    }
+    optional: Document = {
+        "imagePullSecrets": [{"name": workload.pull_secret}] if workload.pull_secret else None,
+        "priorityClassName": workload.priority_class,
+        "hostNetwork": workload.host_network,
+        "dnsPolicy": "ClusterFirstWithHostNet" if workload.host_network else "",
+        "nodeSelector": dict(workload.placement.node_selector),
+        "tolerations": [known_fields(one) for one in workload.placement.tolerations],
+        "hostAliases": [{"ip": ip, "hostnames": [name]} for name, ip in workload.host_aliases.items()],
+        "affinity": _apart(workload.name) if workload.replicas > 1 else None,
+    }
+    return {**spec, **{name: value for name, value in optional.items() if value}}
+
+
+def _container(workload: Workload) -> Document:
+    mounts = [{"name": volume.name, "mountPath": volume.path, "readOnly": True} for volume in workload.secrets]
+    mounts += [{"name": name, "mountPath": path} for name, path in _scratch(workload).items()]
+    ports = {**workload.ports, "health": workload.health_port}
+    container: Document = {
+        "name": workload.container or workload.name,
+        "image": workload.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": list(workload.args),
+        "env": _environment(workload),
+        "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()],
+        "livenessProbe": _probe("/healthz", initialDelaySeconds=2, periodSeconds=10),
+        "readinessProbe": _probe("/readyz", initialDelaySeconds=0, periodSeconds=2),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "privileged": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+        },
+        "volumeMounts": mounts,
+    }
+    resources = _resources(workload.resources)
+    return {**container, "resources": resources} if resources else container
+
+
+def _scratch(workload: Workload) -> dict[str, str]:
+    return {"tmp": "/tmp", **workload.scratch}
+
+
+def _volumes(workload: Workload) -> list[Document]:
+    secrets = [
+        {"name": volume.name, "secret": {"secretName": volume.secret, **({"optional": True} if volume.optional else {})}}
+        for volume in workload.secrets
+    ]
+    return [*secrets, *({"name": name, "emptyDir": {}} for name in _scratch(workload))]
+
+
+def _environment(workload: Workload) -> list[Document]:
+    fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
+    own = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+    return [*own, *({"name": name, "value": value} for name, value in workload.environment.items())]
+
+
+def _probe(path: str, **times: int) -> Document:
+    return {"httpGet": {"path": path, "port": "health", "scheme": "HTTP"}, "timeoutSeconds": 5, **times}
+
+
+def _resources(asked: ResourceRequirement | None) -> Document:
+    if asked is None or asked.type == "Default":
+        return dict(DEFAULT_RESOURCES)
+    if asked.type == "BestEffort" or asked.resource_requirements is None:
+        return {}
+    return known_fields(asked.resource_requirements)  # type: ignore[no-any-return]
+
+
+def _apart(app: str) -> Document:
+    """Replicas on different nodes and in different zones, where there are."""
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": [app]}]}
+    terms = [
+        {"weight": weight, "podAffinityTerm": {"topologyKey": key, "labelSelector": selector}}
+        for key, weight in (("topology.kubernetes.io/zone", 70), ("kubernetes.io/hostname", 30))
+    ]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def replicas_for(control_plane_nodes: int) -> int:
+    """Three where the control plane itself is spread, else one."""
+    return 3 if control_plane_nodes > 1 else 1
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """How far a Deployment has come."""
+
+    wanted: int
+    available: int
+    complete: bool
+    """The newest version runs everywhere, nothing of an older one is left."""
+
+    @property
+    def functional(self) -> bool:
+        return self.available >= self.wanted
+
+
+def rollout(found: Object) -> Rollout:
+    spec, status = found.get("spec") or {}, found.get("status") or {}
+    wanted = 1 if spec.get("replicas") is None else int(spec["replicas"])
+    current = int(status.get("observedGeneration") or 0) >= int(found["metadata"].get("generation") or 0)
+    updated, total, available = (_count(status, name) for name in ("updatedReplicas", "replicas", "availableReplicas"))
+    return Rollout(wanted, available, current and updated >= wanted and total == updated and available >= wanted)
+
+
+def _count(status: Mapping[str, Any], name: str) -> int:
+    return int(status.get(name) or 0)

@@ -1,0 +1,84 @@
+"""What the operators may do. Nobody may grant more than he has, so an operator has what it grants, and not `escalate` or `bind`.
+
+Where names are known beforehand, rights are limited to them; creating cannot be limited so. Secrets are read by name only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from muster.api import Document
+from muster.api.crds import HUB, SPOKE, Definition
+from muster.api.operator.v1 import GROUP
+from muster.operator.names import EXTERNAL_HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET
+from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
+from muster.registration.hub.install import BOOTSTRAP_RULES, HOOKS, HUB_WORK, WEBHOOK_SECRET, WEBHOOK_WORK, handed_out
+from muster.registration.installing import RBAC_GROUP, READ, rule
+from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
+
+KEEP: Final = (*READ, "create", "update", "patch", "delete")
+HUB_ACCOUNT_SECRETS: Final = ("registration-controller-sa-kubeconfig", "registration-webhook-sa-kubeconfig")
+"""Where the accounts of a hub that is hosted elsewhere keep their way to it."""
+
+
+def _operator(kind: str) -> tuple[Document, ...]:
+    """What every operator does: look after its kind, lead, tell, and keep the objects of its deployment."""
+    return (
+        rule(GROUP, [kind], [*READ, "update", "patch"]),
+        rule(GROUP, [f"{kind}/status", f"{kind}/finalizers"], ["update", "patch"]),
+        rule("coordination.k8s.io", ["leases"], ["get", "create", "update", "patch"]),
+        rule("", ["events"], ["create", "patch", "update"]),
+        rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
+        rule("", ["nodes"], READ),
+        rule("", ["pods"], ["get"]),
+        rule("", ["namespaces", "serviceaccounts", "services", "configmaps"], KEEP),
+        rule("", ["serviceaccounts/token"], ["create"]),
+        rule("apps", ["deployments"], KEEP),
+        rule(RBAC_GROUP, ["clusterroles", "clusterrolebindings", "roles", "rolebindings"], KEEP),
+    )
+
+
+def _definitions(kinds: Sequence[Definition]) -> tuple[Document, ...]:
+    resource = ["customresourcedefinitions"]
+    return (
+        rule("apiextensions.k8s.io", resource, ["create", "list", "watch"]),
+        rule("apiextensions.k8s.io", resource, ["get", "update", "patch", "delete"], [kind.name for kind in kinds]),
+    )
+
+
+def _secrets(names: Sequence[str]) -> tuple[Document, ...]:
+    return (rule("", ["secrets"], ["create"]), rule("", ["secrets"], [*READ, "update", "patch", "delete"], names))
+
+
+def _emptied(kinds: Sequence[Definition]) -> tuple[Document, ...]:
+    """So that definitions can be removed though nobody is left to finalize what is of their kind."""
+    groups: dict[str, list[str]] = {}
+    for kind in kinds:
+        groups.setdefault(kind.resource.group, []).append(kind.resource.plural)
+    return tuple(rule(group, plurals, ["get", "list", "update", "patch", "delete"]) for group, plurals in groups.items())
+
+
+_WEBHOOKS: Final = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
+
+CLUSTER_MANAGER_RULES: Final = (
+    *_operator("clustermanagers"),
+    *_definitions(HUB),
+    *_secrets([WEBHOOK_SECRET, PULL_SECRET, EXTERNAL_HUB_SECRET, *HUB_ACCOUNT_SECRETS]),
+    *_emptied(HUB),
+    rule("admissionregistration.k8s.io", _WEBHOOKS, ["create", "list", "watch"]),
+    rule("admissionregistration.k8s.io", _WEBHOOKS, ["get", "update", "patch", "delete"], [hook.name for hook in HOOKS]),
+    *BOOTSTRAP_RULES,
+    *HUB_WORK,
+    *handed_out(),
+    *WEBHOOK_WORK,
+)
+
+KLUSTERLET_RULES: Final = (
+    *_operator("klusterlets"),
+    *_definitions(SPOKE),
+    *_secrets([BOOTSTRAP_SECRET, HUB_SECRET, PULL_SECRET, EXTERNAL_MANAGED_SECRET]),
+    *_emptied(SPOKE),
+    *CLUSTER_RULES,
+    *NAMESPACE_RULES,
+)
