@@ -1,7 +1,6 @@
 """Upstream's Go registration agent with our hub, and our agent with upstream's Go hub: each takes the other for one of its own.
 
-Both pairs run on one embedded control plane, each program as its own service account with the rights that its own side's manifests
-give it.
+Each program runs as its own service account with the rights that its own side's manifests give it. Both agents live on one cluster.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.interop.ocm import AGENT_NAMESPACE, Fleet
 from tests.support.administrator import ACCEPTED, AVAILABLE, MANAGED_CLUSTERS, RBAC, Administrator, managed_cluster, read_secret
-from tests.support.planes import EmbeddedPlane
+from tests.support.planes import ControlPlane, chosen
 from tests.support.registration import Agent, Hub, Spoke
 
 SECRET = f"/api/v1/namespaces/{AGENT_NAMESPACE}/secrets/hub-kubeconfig-secret"
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPlane]:
-    ground = EmbeddedPlane(tmp_path_factory.mktemp("registration"), ("go-hub", "go-spoke", "spoke"))
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    ground = chosen(tmp_path_factory.mktemp("registration"), "go-hub", "spoke")
     ground.start()
     yield ground
     ground.stop(kill=True)
 
 
 @pytest.fixture(scope="module")
-def our_hub(ground: EmbeddedPlane) -> Iterator[Hub]:
+def our_hub(ground: ControlPlane) -> Iterator[Hub]:
     hub = Hub(ground.cluster, ground.directory / "our-hub")
     hub.install()
     hub.start()
@@ -42,9 +41,9 @@ def our_hub(ground: EmbeddedPlane) -> Iterator[Hub]:
 
 
 @pytest.fixture(scope="module")
-def go_agent(ground: EmbeddedPlane, our_hub: Hub) -> Iterator[Fleet]:
+def go_agent(ground: ControlPlane, our_hub: Hub) -> Iterator[Fleet]:
     """Upstream's agent of cluster `gopher`."""
-    fleet = Fleet(ground.cluster, ground.extra("go-spoke"), ground.directory / "go-agent", "gopher")
+    fleet = Fleet(ground.cluster, ground.extra("spoke"), ground.directory / "go-agent", "gopher")
     fleet.start_registration_agent()
     our_hub.servers += fleet.servers
     yield fleet
@@ -52,7 +51,7 @@ def go_agent(ground: EmbeddedPlane, our_hub: Hub) -> Iterator[Fleet]:
 
 
 @pytest.fixture(scope="module")
-def go_hub(ground: EmbeddedPlane) -> Iterator[Administrator]:
+def go_hub(ground: ControlPlane) -> Iterator[Administrator]:
     """Upstream's hub, on a cluster of its own."""
     cluster = ground.extra("go-hub")
     fleet = Fleet(cluster, cluster, ground.directory / "go-hub")
@@ -64,7 +63,7 @@ def go_hub(ground: EmbeddedPlane) -> Iterator[Administrator]:
 
 
 @pytest.fixture(scope="module")
-def our_agent(ground: EmbeddedPlane, go_hub: Administrator) -> Iterator[Agent]:
+def our_agent(ground: ControlPlane, go_hub: Administrator) -> Iterator[Agent]:
     """Our agent of cluster `python`."""
     spoke = Spoke(ground.extra("spoke"), ground.directory / "our-agent")
     agent = Agent(spoke, go_hub, "python", go_hub.trusted_kubeconfig()).start()

@@ -317,6 +317,13 @@ def read_clusters(kubeconfig: Path, directory: Path) -> dict[str, Cluster]:
     return clusters
 
 
+def chosen(directory: Path, *clusters: str) -> ControlPlane:
+    """A plane of one's own, of the kind that MUSTER_E2E names, that can have these clusters beside its default one."""
+    if os.environ.get("MUSTER_E2E") == "kube":
+        return KubePlane(directory, KubeOptions(fsync=False))
+    return EmbeddedPlane(directory, clusters)
+
+
 def make(kind: str, directory: Path | None = None) -> ControlPlane:
     directory = directory or Path(tempfile.mkdtemp(prefix=f"muster-{kind}-"))
     return KubePlane(directory) if kind == "kube" else EmbeddedPlane(directory)

@@ -8,7 +8,6 @@ all other cases; the second hub also removes denied clusters after a moment, and
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 from tests.plugins import install
 from tests.support.administrator import AVAILABLE, TRUSTED
-from tests.support.planes import USERS, ControlPlane, EmbeddedPlane, KubeOptions, KubePlane
+from tests.support.planes import USERS, ControlPlane, chosen
 from tests.support.processes import python_path, tail
 from tests.support.registration import Agent, Hub, Spoke
 
@@ -64,12 +63,7 @@ class Fleet:
 
 @pytest.fixture(scope="session")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    directory = tmp_path_factory.mktemp("registration")
-    ground: ControlPlane
-    if os.environ.get("MUSTER_E2E") == "kube":
-        ground = KubePlane(directory, KubeOptions(fsync=False))
-    else:
-        ground = EmbeddedPlane(directory, ("hub2", "spoke"))
+    ground = chosen(tmp_path_factory.mktemp("registration"), "hub2", "spoke")
     ground.start()
     yield ground
     ground.stop(kill=True)
