@@ -118,12 +118,23 @@ class ClusterNode:
         task.add_done_callback(lambda _: self._tasks.pop(worker.pod.uid, None))
 
     async def _work(self, worker: PodWorker) -> None:
-        try:
-            await worker.run()
-        except Exception as problem:  # the edge of a pod: one that breaks its worker must not stop the others
-            worker.finished = True
-            log.error("pod worker failed", pod=worker.pod.key, cluster=self.attached.name, exc_info=problem)
-            worker.tell(True, "FailedSync", f"the node failed to run the pod: {type(problem).__name__}: {problem}")
+        """A worker to its end; one that breaks is replaced by another, which takes the pod up as after a restart."""
+        backoff = Backoff(1.0, 60.0, random=self._shelter.random)
+        while True:
+            try:
+                await worker.run()
+                break
+            except Exception as problem:  # the edge of a pod: one that breaks its worker must not stop the others
+                log.error("pod worker failed", pod=worker.pod.key, cluster=self.attached.name, exc_info=problem)
+                worker.tell(True, "FailedSync", f"the node failed to run the pod: {type(problem).__name__}: {problem}")
+            await sleep(self._shelter.clock, backoff.next())
+            found = self.attached.cluster.read("/pods", worker.pod.key)
+            if self._stopping or worker.gone or found is None or found["metadata"]["uid"] != worker.pod.uid:
+                break
+            worker = PodWorker(pod_of(found), worker.address, worker.directory, self._shelter)
+            self._workers[worker.pod.uid] = worker
+            if worker.pod.leaving:
+                worker.stop(worker.pod.grace)
         if worker.pod.leaving or worker.gone:
             await self._remove(worker)
 

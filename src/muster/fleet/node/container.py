@@ -25,6 +25,7 @@ from muster.fleet.node.programs import Program, Programs, command_line, find_pro
 from muster.fleet.node.states import (
     CONFIG_ERROR,
     CRASH_LOOP,
+    CREATE_ERROR,
     NOT_RUNNABLE,
     SCHEME,
     Running,
@@ -94,6 +95,7 @@ class Container:
         self._news = asyncio.Event()
         self._attempted = standing.done or standing.last is not None
         """Whether an attempt came before: the next is a restart."""
+        self._owes_pause = self._attempted
 
     @property
     def attempt(self) -> int:
@@ -138,7 +140,8 @@ class Container:
             if not self.is_runnable():
                 await self._wait(None)
                 continue
-            if self._attempted:
+            if self._owes_pause:
+                self._owes_pause = False
                 await self._back_off()
                 if self.is_stopping():
                     return
@@ -167,14 +170,12 @@ class Container:
             self._host.changed()
 
     async def _wait(self, seconds: float | None) -> None:
-        """Until news come, or so long."""
-        self._news.clear()
-        if self._stopping is not None:
-            return
+        """Until news come, or so long. News are taken note of by waking: those that came before the wait end it at once."""
         try:
             await (self._news.wait() if seconds is None else within(self._clock, seconds, self._news.wait()))
         except TimeoutError:
             return
+        self._news.clear()
 
     async def _back_off(self) -> None:
         ended = self.standing.state if isinstance(self.standing.state, Terminated) else self.standing.last
@@ -195,36 +196,35 @@ class Container:
         """One run of the program; False where it could not even begin."""
         before = self.standing
         number = before.restarts + 1 if self._attempted else before.restarts
-        output = ContainerLog(self.logs, number, self._clock)
+        output: ContainerLog | None = None
         try:
-            try:
-                environment = self._host.environment(self.spec, output.write)
-            except MissingReference as problem:
-                if before.state != Waiting(CONFIG_ERROR, str(problem)):
-                    self._host.tell(True, "Failed", f"Error: {problem}")
-                self._set(replace(before, state=Waiting(CONFIG_ERROR, str(problem)), last=_last(before)))
-                await self._wait(CONFIG_RETRY)
-                return False
-            self.log = output
-            started, identity = self._clock.now(), f"{SCHEME}{uuid4().hex}"
-            probed = self.spec.startup_probe is not None
-            ready = self.spec.readiness_probe is None and not probed
-            standing = Standing(Running(started), _last(before), number, ready, not probed, identity)
-            self._attempted = True
-            self._set(standing)
-            self._host.tell(False, "Started", "Container started")
-            code, text = await self._supervise(environment, output)
-            message = self._message(environment, code, number) or text
-            reason = "Completed" if code == 0 else "StartError" if code == NOT_STARTED and text else "Error"
-            ended = Terminated(code, reason, message, started, self._clock.now(), identity)
-            self._set(replace(self.standing, state=ended, ready=False, started=False))
+            output = ContainerLog(self.logs, number, self._clock)
+            environment = self._host.environment(self.spec, output.write)
+        except (MissingReference, OSError) as problem:
+            if output is not None:
+                output.close()
+            waiting = Waiting(CONFIG_ERROR if isinstance(problem, MissingReference) else CREATE_ERROR, str(problem))
+            if before.state != waiting:
+                self._host.tell(True, "Failed", f"Error: {problem}")
+            self._set(replace(before, state=waiting, last=_last(before)))
+            await self._wait(CONFIG_RETRY)
+            return False
+        try:
+            self.log, self._attempted, self._owes_pause = output, True, True
+            await self._run_once(environment, Standing(last=_last(before), restarts=number, container_id=f"{SCHEME}{uuid4().hex}"))
             return True
         finally:
             output.close()
             self.log = None
 
-    async def _supervise(self, environment: PodEnvironment, output: ContainerLog) -> tuple[int, str]:
-        """Exit code and, where the program never began, why."""
+    async def _run_once(self, environment: PodEnvironment, standing: Standing) -> None:
+        """From start to end, with a standing that says so."""
+        started = self._clock.now()
+
+        def ended(code: int, reason: str, message: str) -> None:
+            state = Terminated(code, reason, message, started, self._clock.now(), standing.container_id)
+            self._set(replace(standing, state=state))
+
         words = command_line(
             [expand(word, environment.environ) for word in self.spec.command],
             [expand(word, environment.environ) for word in self.spec.args],
@@ -232,14 +232,22 @@ class Container:
         found = find_program(self._programs, words)
         if found is None:
             known = ", ".join(sorted(" ".join(name) for name in self._programs))
-            return NOT_STARTED, f"no program {' '.join(words[:2])!r} in this image; there are {known}"
-        program, arguments = found
+            ended(NOT_STARTED, "StartError", f"no program {' '.join(words[:2])!r} in this image; there are {known}")
+            return
+        probed = self.spec.startup_probe is not None
+        ready = self.spec.readiness_probe is None and not probed
+        self._set(replace(standing, state=Running(started), ready=ready, started=not probed))
+        self._host.tell(False, "Started", "Container started")
+        code = await self._supervise(*found, environment)
+        ended(code, "Error" if code else "Completed", self._message(environment, code, standing.restarts))
+
+    async def _supervise(self, program: Program, arguments: Sequence[str], environment: PodEnvironment) -> int:
         name = f"{environment.namespace}/{environment.pod}/{self.spec.name}"
         self._asked = self._stopping
         self._task = asyncio.create_task(_guarded(program, arguments, environment), name=name)
         health = asyncio.create_task(self._watch(environment.ip), name=f"probes of {name}")
         try:
-            return await self._ended(self._task), ""
+            return await self._ended(self._task)
         except asyncio.CancelledError:
             # The node itself is being torn down in a hurry: nothing may outlive it.
             self._task.cancel()
@@ -252,19 +260,17 @@ class Container:
         """Wait for the end; once the program was asked to end, only for as long as its grace lasts."""
         asked_at: float | None = None
         while not task.done():
-            waits: set[asyncio.Future[object]] = {task, asyncio.ensure_future(self._news.wait())}  # type: ignore[arg-type]
+            left: float | None = None
             if self._asked is not None:
                 asked_at = self._clock.monotonic() if asked_at is None else asked_at
                 left = asked_at + self._asked - self._clock.monotonic()
                 if left <= 0:
                     return await self._kill(task)
-                waits.add(asyncio.ensure_future(sleep(self._clock, left)))
-            self._news.clear()
+            news = asyncio.ensure_future(self._wait(left))
             try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({task, news}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                for each in waits - {task}:
-                    each.cancel()
+                news.cancel()
         return _code(task)
 
     async def _kill(self, task: asyncio.Task[int]) -> int:
@@ -278,7 +284,13 @@ class Container:
         return KILLED
 
     async def _watch(self, ip: str) -> None:
-        """The probes: first the startup check alone, then the others side by side."""
+        try:
+            await self._probe(ip)
+        except Exception as problem:  # the edge of the probes: a mistake in one must not go unseen, nor end the program
+            log.error("probes failed", pod=self.manner.shown, container=self.spec.name, exc_info=problem)
+
+    async def _probe(self, ip: str) -> None:
+        """First the startup check alone, then the others side by side."""
         spec, clock = self.spec, self._clock
         if spec.startup_probe is not None:
             report = self._vital(spec.startup_probe, "Startup")

@@ -2,7 +2,8 @@
 
 Everything is a function of the store's event stream, so clusters at rest cost a heartbeat every ten seconds and nothing else.
 `run` owns every task; when it is cancelled, programs are asked to end, have `grace` seconds for it, and their last states are
-written before it returns. Pods stay: the next run takes them up again.
+written before it returns, so the server must still be up then. Pods stay: the next run takes them up again. A cluster has one node
+runtime; servers that share a database must not both run one.
 """
 
 from __future__ import annotations
@@ -96,12 +97,13 @@ class NodeRuntime:
     def _begin(self, name: str) -> None:
         cluster = self._server.clusters[name]
         node_name = f"{name}-node"
+        controllers = InProcessClient(self._server.client(cluster), name)
         kubelet = InProcessClient(self._server.client(cluster, agent=KUBELET), name)
         attached = Attached(
             cluster,
-            InProcessClient(self._server.client(cluster), name),
+            controllers,
             kubelet,
-            EventRecorder(kubelet, "kube-controller-manager", node_name, clock=self._clock, random=self._random),
+            EventRecorder(controllers, "kube-controller-manager", node_name, clock=self._clock, random=self._random),
             EventRecorder(kubelet, KUBELET, node_name, clock=self._clock, random=self._random),
         )
         connect = partial(AccountClient, self._server, cluster, node=node_name)

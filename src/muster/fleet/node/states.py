@@ -18,6 +18,7 @@ INITIALIZING = "PodInitializing"
 CRASH_LOOP = "CrashLoopBackOff"
 NOT_RUNNABLE = "ImageNotRunnable"
 CONFIG_ERROR = "CreateContainerConfigError"
+CREATE_ERROR = "CreateContainerError"
 SCHEME = "muster://"
 
 
