@@ -128,3 +128,19 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_keys_are_selected_without_decoding_anything() -> None:
+    decoded: list[bytes] = []
+
+    def decode(raw: bytes) -> bytes:
+        decoded.append(raw)
+        return raw
+
+    cache: Cache[bytes] = Cache(WORKS, decode)
+    for number in range(3):
+        put(cache, f"w{number}", "n1", "red" if number else "blue")
+    decoded.clear()
+    assert cache.select_keys(parse_label_selector("colour=red")) == [Key("n1", "w1"), Key("n1", "w2")]
+    assert cache.select_keys(parse_label_selector("colour=red"), "n2") == []
+    assert decoded == []

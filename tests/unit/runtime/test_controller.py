@@ -182,3 +182,26 @@ async def test_stopping_cuts_what_does_not_finish_in_time() -> None:
     await settle()
     controller.stop()
     await asyncio.wait_for(run, 1)
+
+
+async def test_work_waits_for_caches_it_depends_on_though_their_changes_enqueue_nothing(client: InProcessClient) -> None:
+    watched: Informer[Snapshot] = Informer(client, CONFIG_MAPS, "default")
+    needed: Informer[Snapshot] = Informer(client, CONFIG_MAPS, "kube-system")
+    seen: list[str] = []
+
+    async def note(key: str) -> None:
+        seen.append(key)
+
+    controller = Controller("waiting", note)
+    controller.watch(watched, lambda obj: [obj.name])
+    controller.depend(needed)
+    await client.create(CONFIG_MAPS, config_map("a"))
+    await client.create(CONFIG_MAPS, config_map("b", "kube-system"))
+    async with running(watched, controller):
+        await watched.synced()
+        await settle()
+        assert seen == []
+        async with running(needed):
+            await eventually(lambda: "a" in seen)
+            await settle()
+    assert "b" not in seen
