@@ -173,6 +173,8 @@ class Acceptance:
         try:
             if self._permissions.holds_works(name):
                 works = await self._works(name)
+            else:
+                self._remains.forget(name)
         except KubeError as error:
             problems += (f"ManifestWorks in namespace {name}: {error}",)
         if await self._say(cluster, denied_condition(name, works, problems)) and not denied:
@@ -225,6 +227,8 @@ class Acceptance:
         if self._permissions.of(name):
             log.info("removing permissions of a cluster that is gone", cluster=name)
             problems += await self._remove_all(name, unseen=False)
+        else:
+            self._remains.forget(name)
         if problems:
             raise Incomplete(name, problems)
         self._driven.pop(name, None)
