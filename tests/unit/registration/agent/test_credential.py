@@ -1,0 +1,114 @@
+"""The loop around a driver: what it says is stored before it is asked again, and what it waits for wakes it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from muster.registration.agent.credential import CredentialKeeper
+from muster.registration.agent.hub_kubeconfig import HubAddress
+from muster.registration.agent.world import AgentWorld
+from muster.registration.drivers.seam import Progress, Report, Watched
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.errors import Unreachable
+from muster.runtime.resource import EVENTS
+from tests.unit.registration.agent.conftest import Fleet, Link, User, until
+from tests.unit.registration.agent.worlds import IdleDriver, world_of
+
+ADDRESS = HubAddress("hub", "https://hub.example:6443")
+BOOTSTRAP = User("bootstrap", groups=("system:authenticated",))
+CERTIFICATE = {"tls.crt": b"c", "tls.key": b"k", "pending.key": None}
+
+
+@asynccontextmanager
+async def keeping(
+    fleet: Fleet, driver: IdleDriver, troubles: list[Exception | None] | None = None, **options: bool
+) -> AsyncIterator[tuple[AgentWorld, "asyncio.Task[None]"]]:
+    world = world_of(fleet, driver)
+    heard = [] if troubles is None else troubles
+    keeper = CredentialKeeper(world, Link(fleet.hub, BOOTSTRAP), ADDRESS, trouble=heard.append)
+    task, events = asyncio.create_task(keeper.run(**options)), asyncio.create_task(world.events.run())
+    try:
+        yield world, task
+    finally:
+        task.cancel()
+        events.cancel()
+        await asyncio.gather(task, events, return_exceptions=True)
+
+
+async def test_what_a_driver_says_is_stored_before_it_is_asked_again(fleet: Fleet) -> None:
+    driver = IdleDriver(Progress({"pending.key": b"p"}, again=0), Progress(CERTIFICATE))
+    async with keeping(fleet, driver, until_usable=True) as (_, task):
+        await asyncio.wait_for(task, 10)
+    assert driver.stored == [{}, {"pending.key": b"p"}]
+    stored = await fleet.stored()
+    assert stored["tls.crt"] == b"c"
+    assert b"https://hub.example:6443" in stored["kubeconfig"]
+    assert "pending.key" not in stored
+
+
+async def test_the_certificate_and_its_kubeconfig_come_in_one_write(fleet: Fleet) -> None:
+    driver = IdleDriver(Progress({"pending.key": b"p"}, again=0), Progress(CERTIFICATE))
+    async with keeping(fleet, driver, until_usable=True) as (_, task):
+        await asyncio.wait_for(task, 10)
+    assert [verb for verb, path in fleet.spoke.requests if "/secrets" in path] == ["POST", "PATCH"]
+
+
+async def test_a_driver_is_woken_when_its_time_has_come_and_not_before(fleet: Fleet) -> None:
+    driver = IdleDriver(Progress(CERTIFICATE, again=100), Progress())
+    async with keeping(fleet, driver):
+        await until(lambda: 100 in fleet.clock.pending, "a timer")
+        await fleet.advance(99)
+        assert len(driver.stored) == 1
+        await fleet.advance(2)
+        await until(lambda: len(driver.stored) == 2, "a second step")
+
+
+async def test_a_change_of_what_it_waits_for_wakes_a_driver_and_is_shown_to_it(fleet: Fleet) -> None:
+    kind = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind}
+    await fleet.hub.admin.create(MANAGED_CLUSTERS, {**kind, "metadata": {"name": "c1"}})
+    watched = Watched(MANAGED_CLUSTERS, "c1")
+    driver = IdleDriver(*[Progress(watch=watched) for _ in range(5)])
+    async with keeping(fleet, driver):
+        await until(lambda: driver.seen and driver.seen[-1], "the object being seen")
+        await fleet.hub.admin.patch(MANAGED_CLUSTERS, "c1", {"metadata": {"labels": {"a": "b"}}})
+        await until(lambda: (driver.seen[-1] or {}).get("metadata", {}).get("labels") == {"a": "b"}, "the change being seen")
+    assert fleet.hub.count("WATCH", "/managedclusters") == 1
+
+
+async def test_a_step_that_fails_is_tried_again_later_and_later(fleet: Fleet) -> None:
+    class Failing(IdleDriver):
+        async def advance(self, *given: object) -> Progress:  # type: ignore[override]
+            await super().advance(*given)  # type: ignore[arg-type]
+            raise Unreachable("hub", "away")
+
+    driver, troubles = Failing(), list[Exception | None]()
+    async with keeping(fleet, driver, troubles):
+        await until(lambda: len(driver.stored) == 1, "a first step")
+        await fleet.advance(300, step=1)
+        assert 6 <= len(driver.stored) <= 15
+    assert all(isinstance(error, Unreachable) for error in troubles)
+
+
+async def test_a_driver_that_breaks_is_tried_again(fleet: Fleet) -> None:
+    class Broken(IdleDriver):
+        async def advance(self, *given: object) -> Progress:  # type: ignore[override]
+            if not self.stored:
+                self.stored.append({})
+                raise ZeroDivisionError
+            return await super().advance(*given)  # type: ignore[arg-type]
+
+    driver = Broken(Progress(CERTIFICATE))
+    async with keeping(fleet, driver, until_usable=True) as (_, task):
+        await fleet.advance(3)
+        await asyncio.wait_for(task, 10)
+
+
+async def test_what_is_reported_becomes_an_event_on_the_agents_own_cluster(fleet: Fleet) -> None:
+    report = Report(False, "ClientCertificateUpdateFailed", "too many requests", "ClientCertificateCreationHalted")
+    async with keeping(fleet, IdleDriver(Progress(report=report))):
+        found = await until(lambda: _events(fleet), "an event")
+    assert (found[0]["reason"], found[0]["type"]) == ("ClientCertificateCreationHalted", "Warning")
+
+
+async def _events(fleet: Fleet) -> list[dict[str, object]]:
+    return (await fleet.admin.list(EVENTS)).items
