@@ -29,10 +29,8 @@ def test_a_new_cluster_has_annotations_addresses_and_the_drivers_marks() -> None
 
 
 def test_addresses_are_added_and_those_of_others_stay() -> None:
-    existing = {
-        "metadata": {"name": "c1"},
-        "spec": {"managedClusterClientConfigs": [{"url": "https://theirs", "caBundle": "eA=="}]},
-    }
+    theirs = {"url": "https://theirs", "caBundle": "eA=="}
+    existing = {"metadata": {"name": "c1"}, "spec": {"managedClusterClientConfigs": [theirs]}}
     right = kept_right(existing, AgentOptions(external_server_urls=("https://theirs", "https://ours")), IdleDriver())
     assert [config["url"] for config in right["spec"]["managedClusterClientConfigs"]] == ["https://theirs", "https://ours"]
     assert right["spec"]["managedClusterClientConfigs"][0] == theirs
