@@ -11,6 +11,7 @@ import socket
 import uuid
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -62,6 +63,12 @@ LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 60, 40, 10
 @click.option(
     "--webhook-url", default="", help="Where the API server calls them.  [default: where they listen; in a cluster a Service]"
 )
+@click.option(
+    "--webhook-cert-dir",
+    type=click.Path(file_okay=False),
+    help="Serve webhooks with tls.crt and tls.key of this directory.  [default: a certificate of their own, in a Secret]",
+)
+@click.option("--controllers/--no-controllers", default=True, show_default=True, help="Run the controllers, not only webhooks.")
 @click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
 @click.option("--health-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0 picks a free one.")
 @click.option("--listen", metavar="HOST:PORT", help="Both of the above.")
@@ -90,6 +97,7 @@ class Settings:
     webhooks: ServingOptions | None
     health: tuple[str, int]
     elect: bool
+    controllers: bool = True
 
 
 def _settings(given: dict[str, Any]) -> Settings:
@@ -100,6 +108,10 @@ def _settings(given: dict[str, Any]) -> Settings:
         raise click.UsageError("--install-only and --no-install contradict each other")
     if given["install_only"] and given["webhook"] and not (given["webhook_port"] or given["webhook_url"]):
         raise click.UsageError("--install-only must know where webhooks will be: give --webhook-port or --webhook-url")
+    if given["webhook_cert_dir"] and given["install"]:
+        raise click.UsageError("--webhook-cert-dir says nothing of whom to trust: install by other means and give --no-install")
+    if not (given["controllers"] or given["webhook"]):
+        raise click.UsageError("--no-controllers and --no-webhook leave nothing to run")
     in_cluster = in_pod(given["kubeconfig"], given["context"])
     everywhere = "0.0.0.0" if in_cluster else "127.0.0.1"
     gates = dict(_flat(given["gates"]))
@@ -119,6 +131,7 @@ def _settings(given: dict[str, Any]) -> Settings:
         given["webhook_port"],
         _url(given["webhook_url"]),
         service=in_cluster and not given["webhook_url"],
+        certificates=Path(given["webhook_cert_dir"]) if given["webhook_cert_dir"] else None,
     )
     return Settings(
         find_cluster(given["kubeconfig"], given["context"]),
@@ -128,6 +141,7 @@ def _settings(given: dict[str, Any]) -> Settings:
         webhooks if given["webhook"] else None,
         _address(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"]),
         given["leader_elect"],
+        given["controllers"],
     )
 
 
@@ -198,7 +212,7 @@ async def _serve(settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         client = HttpClient(settings.config, agent="muster-hub", metrics=metrics)
         stack.push_async_callback(client.close)
-        hub = Hub(client, settings.options, metrics=metrics)
+        hub = Hub(client, settings.options, metrics=metrics) if settings.controllers else None
         webhooks = Webhooks(client, settings.options, settings.webhooks) if settings.webhooks else None
         if settings.install:
             await install_namespaces(client, settings.options.namespace)
@@ -211,15 +225,19 @@ async def _serve(settings: Settings) -> None:
             click.echo(f"installed on {client.server}")
             return
         health = HealthServer(metrics)
-        leading = _Leading(settings, client, hub)
-        health.ready("caches", leading.problem)
+        leading = _Leading(settings, client, hub) if hub is not None else None
+        if leading is not None:
+            health.ready("caches", leading.problem)
         await health.start(*settings.health)
         stack.push_async_callback(health.stop)
         async with asyncio.TaskGroup() as tasks:
             if webhooks is not None:
                 tasks.create_task(webhooks.run())
-            tasks.create_task(leading.announce(health.port))
-            await leading.run()
+            if leading is not None:
+                tasks.create_task(leading.announce(health.port))
+                tasks.create_task(leading.run())
+            else:
+                click.echo(f"ready: webhooks of {client.server}; health on port {health.port}")
 
 
 class _Leading:

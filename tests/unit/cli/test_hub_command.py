@@ -138,6 +138,8 @@ def test_in_a_pod_it_listens_to_all_and_is_called_through_its_service(monkeypatc
         (["--gc-resource-list=works"], "Invalid value for --gc-resource-list: 'works' is not group/version/plural"),
         (["--driver-option=oops"], "--driver-option 'oops'"),
         (["--webhook-url=http://plain"], "Invalid value for --webhook-url"),
+        (["--webhook-cert-dir=/certs"], "says nothing of whom to trust"),
+        (["--no-controllers", "--no-webhook"], "leave nothing to run"),
         (["--listen=nowhere"], "Invalid value for --listen: 'nowhere' is not HOST:PORT"),
         (["--context=other"], "other"),
         (["--install-only", "--no-install"], "contradict each other"),

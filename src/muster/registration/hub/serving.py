@@ -2,7 +2,7 @@
 
 The order is the point: the certificate is in its Secret before the server listens, the server listens before the API server is told
 to call it, and the API server trusts a new certificate before that is served. Replicas share the Secret, so all of them serve
-webhooks, leader or not.
+webhooks, leader or not. Where an operator keeps certificate and trust, the webhooks only follow the files they are given.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from muster.http import server_context
 from muster.registration.hub.install import SERVICE, WEBHOOK_SECRET, WebhookEndpoint, trust
 from muster.registration.hub.options import HubOptions
 from muster.registration.hub.webhooks import register
-from muster.runtime.certs import ServingCertificate, ServingPair
+from muster.runtime.certs import ServingCertificate, ServingPair, follow_files
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.verbs import KubeClient
 from muster.runtime.webhookserver import WebhookServer
@@ -30,6 +31,8 @@ class ServingOptions:
     port: int = 9443
     url: str = ""
     service: bool = False
+    certificates: Path | None = None
+    """A directory with `tls.crt` and `tls.key`, kept by somebody else."""
 
 
 class Webhooks:
@@ -53,8 +56,19 @@ class Webhooks:
         return [f"{service}.svc", service, f"{service}.svc.cluster.local"]
 
     async def prepare(self) -> None:
-        """Have a certificate, without serving anything yet; enough to install what points here, if the port is known."""
-        self._pair = await self._certificate.ensure()
+        """Have a certificate, without serving anything yet; enough to install what points here, if the port is known.
+
+        Raises OSError when it is to be in files and is not.
+        """
+        if self._serving.certificates is None:
+            self._pair = await self._certificate.ensure()
+        else:
+            cert, key = [await asyncio.to_thread(path.read_bytes) for path in self._files(self._serving.certificates)]
+            self._pair = ServingPair(cert, key, b"")
+
+    @staticmethod
+    def _files(directory: Path) -> tuple[Path, Path]:
+        return directory / "tls.crt", directory / "tls.key"
 
     async def start(self) -> None:
         await self.prepare()
@@ -76,8 +90,15 @@ class Webhooks:
         return WebhookEndpoint(self._pair.ca, url, self._options.namespace)
 
     async def run(self) -> None:
-        """Renew the certificate in time."""
-        await self._certificate.run(self.change)
+        """Renew the certificate in time, or follow whoever does."""
+        if self._serving.certificates is None:
+            await self._certificate.run(self.change)
+        else:
+            await follow_files(*self._files(self._serving.certificates), self._reload, clock=self._clock)
+
+    async def _reload(self, cert: bytes, key: bytes) -> None:
+        assert self._server is not None, "started"
+        self._server.replace_tls(await self._context(ServingPair(cert, key, b"")))
 
     async def change(self, pair: ServingPair) -> None:
         """Serve another certificate, once it is trusted."""
