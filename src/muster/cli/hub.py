@@ -18,6 +18,7 @@ import click
 
 from muster.cli.process import find_cluster, in_pod, run_until_stopped
 from muster.cli.values import Duration, Gates, Names, Pairs
+from muster.registration.names import HUB_GATES, HUB_UNSUPPORTED_GATES
 
 if TYPE_CHECKING:
     from muster.registration.drivers.seam import DriverOptions
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from muster.runtime.client import HttpClient
     from muster.runtime.kubeconfig import ClientConfig
 
-GATES = ("DefaultClusterSet", "ManagedClusterAutoApproval", "ResourceCleanup")
-UNSUPPORTED_GATES = ("ClusterImporter", "ClusterProfile", "V1beta1CSRAPICompatibility")
 LEASE = "registration-controller-lock"
 LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 60, 40, 10
 
@@ -50,8 +49,12 @@ LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 60, 40, 10
     multiple=True,
     help="Users whose first request is approved unasked (with ManagedClusterAutoApproval).",
 )
+@click.option("--hub-cluster-arn", "aws_arn", multiple=True, help="Of the hub on EKS (awsirsa).")
+@click.option("--auto-approved-arn-patterns", "aws_patterns", multiple=True, help="Clusters accepted unasked: a pattern (awsirsa).")
+@click.option("--aws-resource-tags", "aws_tags", multiple=True, help="key=value, for what is made on AWS (awsirsa).")
+@click.option("--auto-approved-grpc-users", "grpc_users", type=Names(), multiple=True, help="As for csr (grpc).")
 @click.option("--driver-option", "driver_options", multiple=True, metavar="NAME.KEY=VALUE", help="Tell a driver (repeatable).")
-@click.option("--feature-gates", "gates", type=Gates(GATES, UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(GATES)}.")
+@click.option("--feature-gates", "gates", type=Gates(HUB_GATES, HUB_UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(HUB_GATES)}.")
 @click.option(
     "--gc-resource-list", type=Names(), multiple=True, help="group/version/plural of what goes before a deleted cluster, in order."
 )
@@ -101,9 +104,12 @@ class Settings:
 
 
 def _settings(given: dict[str, Any]) -> Settings:
+    from muster.kube.names import dns1123_label
     from muster.registration.hub.options import CLEANED_RESOURCES, HubOptions
     from muster.registration.hub.serving import ServingOptions
 
+    if problems := dns1123_label(given["namespace"]):
+        raise click.BadParameter(f"{given['namespace']!r}: {problems[0]}", param_hint="--namespace")
     if given["install_only"] and not given["install"]:
         raise click.UsageError("--install-only and --no-install contradict each other")
     if given["install_only"] and given["webhook"] and not (given["webhook_port"] or given["webhook_url"]):
@@ -123,7 +129,7 @@ def _settings(given: dict[str, Any]) -> Settings:
         default_cluster_set=gates.get("DefaultClusterSet", True),
         resource_cleanup=gates.get("ResourceCleanup", True),
         cleaned_resources=_cleaned(_flat(given["gc_resource_list"])) or CLEANED_RESOURCES,
-        labels=dict(_flat(given["labels"])),
+        labels=_labels(dict(_flat(given["labels"]))),
         remove_denied_after=given["remove_denied_after"],
     )
     webhooks = ServingOptions(
@@ -153,6 +159,10 @@ def _driver_options(given: dict[str, Any]) -> dict[str, DriverOptions]:
     from muster.registration.drivers import DriverOptionError, driver_options
 
     own = [f"csr.auto-approved-csr-users={user}" for user in _flat(given["csr_users"])]
+    own += [f"awsirsa.hub-cluster-arn={arn}" for arn in given["aws_arn"]]
+    own += [f"awsirsa.auto-approved-arn-patterns={pattern}" for pattern in given["aws_patterns"]]
+    own += [f"awsirsa.aws-resource-tags={tag}" for tag in given["aws_tags"]]
+    own += [f"grpc.auto-approved-grpc-users={user}" for user in _flat(given["grpc_users"])]
     try:
         return driver_options([*own, *given["driver_options"]])
     except DriverOptionError as error:
@@ -160,10 +170,23 @@ def _driver_options(given: dict[str, Any]) -> dict[str, DriverOptions]:
 
 
 def _cleaned(names: tuple[str, ...]) -> tuple[str, ...]:
+    from muster.registration.hub.collection import parse_resource
+
     for name in names:
-        if len(parts := name.split("/")) != 3 or not all(parts):
-            raise click.BadParameter(f"{name!r} is not group/version/plural", param_hint="--gc-resource-list")
+        try:
+            parse_resource(name)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--gc-resource-list") from None
     return names
+
+
+def _labels(labels: dict[str, str]) -> dict[str, str]:
+    from muster.kube.names import label_value, qualified_name
+
+    for key, value in labels.items():
+        if problems := [*qualified_name(key), *label_value(value)]:
+            raise click.BadParameter(f"{key}={value}: {problems[0]}", param_hint="--labels")
+    return labels
 
 
 def _url(text: str) -> str:
@@ -180,6 +203,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def run_hub(settings: Settings) -> None:
+    from muster.registration.drivers import BrokenDriver, UnknownDriver
     from muster.registration.drivers.seam import DriverError
     from muster.registration.hub.manager import HubFailed
     from muster.registration.installing import InstallError
@@ -188,11 +212,15 @@ def run_hub(settings: Settings) -> None:
 
     try:
         run_until_stopped(_serve(settings))
+    except (UnknownDriver, BrokenDriver) as error:
+        raise click.BadParameter(str(error), param_hint="--enabled-registration-drivers") from None
     except (DriverError, InstallError, HubFailed, LeadershipLost) as error:
         raise click.ClickException(str(error)) from None
     except KubeError as error:
         raise click.ClickException(f"the hub cluster does not let us work: {error}") from None
     except OSError as error:
+        if error.filename is not None:
+            raise click.ClickException(f"{error.filename}: {error.strerror}") from None
         raise click.ClickException(
             f"cannot listen: {error.strerror or error}; choose another --webhook-port or --health-port"
         ) from None

@@ -95,6 +95,9 @@ class Hub:
     def _driver(
         self, name: str, client: KubeClient, options: HubOptions, clock: Clock, random: Random, metrics: Metrics
     ) -> HubDriver:
+        driver = drivers.find(name)
+        called = dict.fromkeys((name, driver.name, *driver.aliases))
+        given = [options.driver_options.get(one, {}) for one in called]
         context = HubContext(
             client,
             self._informers,
@@ -104,9 +107,9 @@ class Hub:
             random,
             self._reconsider,
             auto_approval=options.auto_approval,
-            options=options.driver_options.get(name, {}),
+            options={option: values for one in given for option, values in one.items()},
         )
-        return drivers.find(name).hub(context)
+        return driver.hub(context)
 
     def _make_controllers(self) -> list[HubController]:
         auto_acceptance = AutoAcceptance(self.world)

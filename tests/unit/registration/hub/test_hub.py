@@ -10,6 +10,7 @@ import pytest
 from muster.api.cluster.v1 import AVAILABLE
 from muster.apiserver.auth.identity import User
 from muster.registration.drivers import UnknownDriver
+from muster.registration.drivers.seam import HubContext
 from muster.registration.hub import manager
 from muster.registration.hub.install import ACCOUNT, install
 from muster.registration.hub.manager import Hub, HubFailed
@@ -20,7 +21,7 @@ from muster.registration.names import HUB_NAMESPACE, LEASE
 from muster.runtime.errors import Forbidden
 from muster.runtime.resource import LEASES, NAMESPACES
 from muster.runtime.verbs import JSON, Query
-from tests.unit.registration.hub.conftest import CountingClient, Play
+from tests.unit.registration.hub.conftest import CountingClient, Play, ScriptedDriver
 from tests.unit.registration.hub.watched import Watched
 
 
@@ -137,6 +138,23 @@ async def test_cancelling_the_hub_leaves_no_task_behind(play: Play) -> None:
     async with running(hub):
         await hub.synced()
     assert asyncio.all_tasks() <= before
+
+
+async def test_a_driver_is_told_what_was_said_to_it_under_any_of_its_names(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    contexts: list[HubContext] = []
+
+    class Pigeon:
+        name = "pigeon"
+        aliases = ("carrier-pigeon",)
+
+        def hub(self, context: HubContext) -> ScriptedDriver:
+            contexts.append(context)
+            return play.driver
+
+    monkeypatch.setattr(manager.drivers, "find", lambda name: Pigeon())
+    said = {"pigeon": {"loft": ("north",)}, "carrier-pigeon": {"ring": ("7", "8")}, "csr": {"loft": ("none",)}}
+    Hub(play.hub_client, HubOptions(drivers=("carrier-pigeon",), driver_options=said))
+    assert contexts[0].options == {"loft": ("north",), "ring": ("7", "8")}
 
 
 async def test_a_driver_that_does_not_exist_is_named(play: Play) -> None:
