@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-DEBUG, INFO, WARNING = 10, 20, 30
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 _level = INFO
 _sink: ContextVar[Callable[[str], object] | None] = ContextVar("log sink", default=None)
 
@@ -38,7 +38,8 @@ class Logger:
             self._write("info", event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        self._write("warning", event, fields)
+        if _level <= WARNING:
+            self._write("warning", event, fields)
 
     def error(self, event: str, **fields: object) -> None:
         self._write("error", event, fields)
@@ -57,7 +58,7 @@ def get_logger(name: str) -> Logger:
 
 
 def set_level(level: int) -> None:
-    """Which lines are written from now on: `DEBUG`, `INFO` or `WARNING`, and up."""
+    """Which lines are written from now on: `DEBUG`, `INFO`, `WARNING` or `ERROR`, and up."""
     global _level
     _level = level
 

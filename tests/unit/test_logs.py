@@ -7,7 +7,7 @@ from muster import logs
 
 @pytest.mark.parametrize(
     ("level", "expected"),
-    [(logs.DEBUG, ["a", "b", "c", "d"]), (logs.INFO, ["b", "c", "d"]), (logs.WARNING, ["c", "d"])],
+    [(logs.DEBUG, ["a", "b", "c", "d"]), (logs.INFO, ["b", "c", "d"]), (logs.WARNING, ["c", "d"]), (logs.ERROR, ["d"])],
 )
 def test_only_lines_of_the_level_and_above_are_written(monkeypatch: pytest.MonkeyPatch, level: int, expected: list[str]) -> None:
     written: list[str] = []

@@ -1,24 +1,26 @@
-"""A hub of its own process for simulations: an embedded control plane, and the hub's controllers beside it.
+"""A hub of its own process for simulations: an embedded control plane, and the hub's controllers and webhooks beside it.
 
     python -m muster.fleet.hub DIRECTORY sqlite|memory [-v]
 
 Writes `admin.kubeconfig` and `bootstrap.kubeconfig` into DIRECTORY, says `ready` on standard output, and serves until standard
-input ends, so it never outlives the process that started it. Controllers reach the API in process, agents over TLS. New clusters
-are accepted by themselves when they come with the bootstrap identity.
+input ends, so it never outlives the process that started it. Controllers reach the API in process, agents over TLS, and so does
+the API server its webhooks. New clusters are accepted by themselves when they come with the bootstrap identity.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from muster import logs
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.bootstrap import BOOTSTRAP_USER, bootstrap_user, certificate_user, write_kubeconfig
-from muster.registration.hub.install import install
+from muster.registration.hub.install import install, install_namespaces
 from muster.registration.hub.manager import REPORTER, Hub
 from muster.registration.hub.options import HubOptions
+from muster.registration.hub.serving import ServingOptions, Webhooks
 from muster.runtime.direct import InProcessClient
 
 CLUSTER = "hub"
@@ -28,38 +30,45 @@ READY = "ready"
 
 
 async def serve(directory: Path, store: str) -> None:
-    server = ApiServer(ServerConfig(data_dir=directory, clusters=(CLUSTER,), store=store))
-    await server.start()
-    try:
-        cluster = server.clusters[CLUSTER]
-        client = InProcessClient(server.client(cluster, agent=REPORTER), CLUSTER)
-        await install(client)
+    async with AsyncExitStack() as stack:
+        server = ApiServer(ServerConfig(data_dir=directory, clusters=(CLUSTER,), store=store))
+        await server.start()
+        stack.push_async_callback(server.stop)
+        client = InProcessClient(server.client(server.clusters[CLUSTER], agent=REPORTER), CLUSTER)
         options = HubOptions(auto_approval=True, driver_options={"csr": {"auto-approved-csr-users": (BOOTSTRAP_USER,)}})
+        await install_namespaces(client)
+        webhooks = Webhooks(client, options, ServingOptions(port=0))
+        await webhooks.start()
+        stack.push_async_callback(webhooks.stop)
+        await install(client, webhooks=webhooks.endpoint)
         hub = Hub(client, options)
-        running = asyncio.create_task(hub.run(), name="hub")
-        admin = await server.admin_credentials(cluster)
-        url = server.cluster_url(CLUSTER)
-        write_kubeconfig(directory / ADMIN, url, server.ca_pem, certificate_user(admin.certificate, admin.key))
-        write_kubeconfig(directory / BOOTSTRAP, url, server.ca_pem, await bootstrap_user(client))
+        parts = {asyncio.create_task(hub.run(), name="hub"), asyncio.create_task(webhooks.run(), name="webhooks")}
         await hub.synced()
+        await _write_kubeconfigs(server, client, directory)
         print(READY, flush=True)
-        await _until_told(running)
-    finally:
-        await server.stop()
+        await _until_told(parts)
 
 
-async def _until_told(running: asyncio.Task[None]) -> None:
-    """Until standard input ends or the hub fails."""
+async def _write_kubeconfigs(server: ApiServer, client: InProcessClient, directory: Path) -> None:
+    admin = await server.admin_credentials(server.clusters[CLUSTER])
+    url = server.cluster_url(CLUSTER)
+    write_kubeconfig(directory / ADMIN, url, server.ca_pem, certificate_user(admin.certificate, admin.key))
+    write_kubeconfig(directory / BOOTSTRAP, url, server.ca_pem, await bootstrap_user(client))
+
+
+async def _until_told(parts: set[asyncio.Task[None]]) -> None:
+    """Until standard input ends or a part of the hub does; a part that failed is raised."""
     told = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read), name="standard input")
-    await asyncio.wait({told, running}, return_when=asyncio.FIRST_COMPLETED)
-    if running.done():
-        await running
-    running.cancel()
-    await asyncio.wait({running})
+    ended, _ = await asyncio.wait({told, *parts}, return_when=asyncio.FIRST_COMPLETED)
+    for part in parts:
+        part.cancel()
+    await asyncio.wait(parts)
+    for part in ended - {told}:
+        part.result()
 
 
 if __name__ == "__main__":
     import uvloop
 
-    logs.set_level(logs.INFO if "-v" in sys.argv else logs.WARNING)
+    logs.set_level(logs.INFO if "-v" in sys.argv else logs.ERROR)
     uvloop.run(serve(Path(sys.argv[1]), sys.argv[2]))

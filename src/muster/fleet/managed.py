@@ -126,4 +126,4 @@ class ManagedClusters:
         """One line for what befalls many."""
         if problem not in self._told and len(self._told) < COMPLAINTS:
             self._told.add(problem)
-            log.warning("agent failed", cluster=name, error=problem)
+            log.error("agent failed", cluster=name, error=problem)

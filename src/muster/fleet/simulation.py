@@ -88,7 +88,7 @@ class Outcome:
 
 async def simulate(plan: Plan, directory: Path, say: Say) -> Outcome:
     _allow_connections(plan.clusters)
-    logs.set_level(logs.INFO if plan.verbose else logs.WARNING)
+    logs.set_level(logs.INFO if plan.verbose else logs.ERROR)
     async with _hub(directory, plan) as hub_pid, contextlib.aclosing(_Observer(directory, hub_pid, plan)) as observer:
         names = [f"cluster{number:04d}" for number in range(plan.clusters)]
         bootstrap = directory / hub_process.BOOTSTRAP
