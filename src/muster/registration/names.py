@@ -60,6 +60,10 @@ BOOTSTRAP_ACCOUNT: Final = "agent-registration-bootstrap"
 BOOTSTRAP_SECRET: Final = "bootstrap-hub-kubeconfig"
 HUB_SECRET: Final = "hub-kubeconfig-secret"
 
+HUB_GATES: Final = ("DefaultClusterSet", "ManagedClusterAutoApproval", "ResourceCleanup")
+HUB_UNSUPPORTED_GATES: Final = ("ClusterImporter", "ClusterProfile", "V1beta1CSRAPICompatibility")
+"""Feature gates of upstream's hub that can only be off here."""
+
 UNAVAILABLE_TAINT: Final = "cluster.open-cluster-management.io/unavailable"
 UNREACHABLE_TAINT: Final = "cluster.open-cluster-management.io/unreachable"
 
