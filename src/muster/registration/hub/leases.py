@@ -7,6 +7,9 @@ either side neither kills a living cluster nor keeps a dead one alive.
 A renewal costs next to nothing: it is read and remembered, nothing is enqueued and nothing written. A cluster is looked at when
 its lease comes or goes, when its ManagedCluster changes, at the very moment its lease would run out, and at the first renewal
 after it did. Nothing polls. The hub only ever says Unknown; that all is well again is for the agent to say.
+
+Before it says so it reads the lease itself: a hub that was cut off for a while has a cache from before, in which the whole fleet
+stopped renewing.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from muster.registration.hub.world import HubWorld
 from muster.registration.names import CLUSTER_LABEL, DEFAULT_LEASE_SECONDS, LEASE, LEASE_PERIODS
 from muster.runtime.cache import Snapshot
 from muster.runtime.controller import Controller
-from muster.runtime.errors import AlreadyExists
+from muster.runtime.errors import AlreadyExists, NotFound
 from muster.runtime.resource import LEASES, Object
 
 log = get_logger("muster.registration.hub.leases")
@@ -36,6 +39,8 @@ UNKNOWN: Final = Condition(
     reason="ManagedClusterLeaseUpdateStopped",
     message="Registration agent stopped updating its lease.",
 )
+CATCHING_UP: Final = 1.0
+"""How soon to look again when the cache is behind the server."""
 
 
 class _Lease(msgspec.Struct, gc=False):
@@ -63,6 +68,11 @@ def is_cluster_lease(lease: Snapshot) -> bool:
 def grace(cluster: ManagedCluster) -> timedelta:
     """How long a renewal is good for."""
     return timedelta(seconds=LEASE_PERIODS * (max(cluster.spec.lease_duration_seconds, 0) or DEFAULT_LEASE_SECONDS))
+
+
+def is_unknown(cluster: ManagedCluster) -> bool:
+    available = condition_of(cluster.status.conditions, AVAILABLE)
+    return available is not None and available.status == "Unknown"
 
 
 def alive_until(renewed: datetime | None, seen: datetime | None, good_for: timedelta) -> datetime | None:
@@ -137,9 +147,19 @@ class Leases:
         if now < until:
             self._lapsed.discard(name)
             return (until - now).total_seconds()
+        if not is_unknown(cluster) and await self._is_behind(lease):
+            return CATCHING_UP
         self._lapsed.add(name)
         await self._say_unknown(cluster)
         return None
+
+    async def _is_behind(self, lease: Snapshot) -> bool:
+        """Whether there is a newer lease than the cache has; it will be told of that in a moment."""
+        try:
+            found = await self._world.client.get(LEASES, lease.name, lease.namespace)
+        except NotFound:
+            return True
+        return bool(found["metadata"]["resourceVersion"] != lease.resource_version)
 
     async def _without_lease(self, cluster: ManagedCluster) -> None:
         if cluster.metadata.deletion_timestamp or not is_true(cluster.status.conditions, ACCEPTED):
@@ -160,8 +180,7 @@ class Leases:
         }
 
     async def _say_unknown(self, cluster: ManagedCluster) -> None:
-        available = condition_of(cluster.status.conditions, AVAILABLE)
-        if available is not None and available.status == "Unknown":
+        if is_unknown(cluster):
             return
         name = cluster.metadata.name
         if not await self._world.writer.change(name, with_cluster_said(UNKNOWN, self._world.clock.now()), status=True):
