@@ -38,7 +38,7 @@ _APPROVED: Final = {
     "type": "Approved",
     "status": "True",
     "reason": "AutoApprovedByHubCSRApprovingController",
-    "message": "Auto approving Managed cluster agent certificate after SubjectAccessReview.",
+    "message": "The hub's rules let this agent have a certificate without an administrator.",
 }
 
 
@@ -116,7 +116,7 @@ class Approver:
             log.debug("renewal not allowed", request=csr.name, cluster=request.identity.cluster)
             return REFUSED_AGAIN
         await self._approve(
-            csr, "ManagedClusterCSRAutoApproved", f'managed cluster csr "{csr.name}" is auto approved by hub csr controller'
+            csr, "ManagedClusterCSRAutoApproved", f'renewal "{csr.name}" is approved: the agent may renew its certificate'
         )
         return None
 
@@ -132,7 +132,11 @@ class Approver:
                 related=csr.data,
             )
             return
-        await self._approve(csr, "ManagedClusterAutoApproved", f'managed cluster "{request.identity.cluster}" is auto approved.')
+        await self._approve(
+            csr,
+            "ManagedClusterAutoApproved",
+            f'first request of cluster "{request.identity.cluster}" is approved: its requester is on the list',
+        )
 
     async def _approve(self, csr: Snapshot, event: str, note: str) -> None:
         approved = csr.decode()

@@ -104,7 +104,7 @@ class CsrSpoke:
         selector = f"{CLUSTER_LABEL}={self._identity.cluster},!{ADDON_LABEL}"
         async for page in hub.pages(SIGNING_REQUESTS, label_selector=selector, limit=MOST_REQUESTS):
             if len(page.items) >= MOST_REQUESTS:
-                text = "Stop creating csr since there are too many csr created already on hub"
+                text = f"{MOST_REQUESTS} requests of this cluster are on the hub already; no other is made until some are gone"
                 return Progress(again=self._later(HALTED_PAUSE), report=Report(False, FAILED, text, HALTED))
             break
         self._drawn = generate_name(self._prefix, lambda alphabet: alphabet[int(self._random() * len(alphabet))])
