@@ -9,13 +9,15 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from urllib.parse import urlsplit
 
 
 class Link:
     """Listens on a loopback port of its own, also while it is cut (what comes then is closed unread)."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._target = (host, port)
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._target = (str(parts.hostname), int(parts.port or 443))
         self._whole = True
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
@@ -24,6 +26,10 @@ class Link:
         self.connections = 0
         """How many were let through so far."""
         threading.Thread(target=self._listen, daemon=True).start()
+
+    def url(self, url: str) -> str:
+        """The way to `url` through this link."""
+        return f"https://127.0.0.1:{self.port}{urlsplit(url).path}"
 
     def cut(self) -> None:
         with self._lock:

@@ -19,6 +19,7 @@ from muster.runtime.kubeconfig import load_kubeconfig
 from tests.support import peers
 from tests.support.administrator import HUB_NAMESPACE, Administrator, read_secret, service_account_token
 from tests.support.client import Client
+from tests.support.link import Link
 from tests.support.planes import Cluster, write_kubeconfig
 from tests.support.processes import Server, free_ports
 
@@ -27,12 +28,18 @@ BOOTSTRAP_SECRET, HUB_SECRET = "bootstrap-hub-kubeconfig", "hub-kubeconfig-secre
 
 
 class Hub(Administrator):
-    """`muster hub` as a process, with the token of its own service account and with webhooks."""
+    """`muster hub` as a process, with the token of its own service account and with webhooks; its API server by way of `link`."""
 
     def __init__(
-        self, cluster: Cluster, directory: Path, flags: Sequence[str] = (), environment: Mapping[str, str] | None = None
+        self,
+        cluster: Cluster,
+        directory: Path,
+        flags: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        link: Link | None = None,
     ) -> None:
         super().__init__(cluster)
+        self.url = link.url(cluster.url) if link else cluster.url
         directory.mkdir(parents=True, exist_ok=True)
         self.webhook_port, self.health_port = free_ports(2)
         self.kubeconfig = directory / "hub.kubeconfig"
@@ -56,7 +63,7 @@ class Hub(Administrator):
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         token = service_account_token(self.admin, HUB_NAMESPACE, "registration-controller-sa")
-        write_kubeconfig(self.kubeconfig, self.cluster.url, self.cluster.ca, {"token": token})
+        write_kubeconfig(self.kubeconfig, self.url, self.cluster.ca, {"token": token})
 
     def start(self) -> None:
         self.process.start()

@@ -16,6 +16,7 @@ import pytest
 
 from tests.plugins import install
 from tests.support.administrator import AVAILABLE, TRUSTED
+from tests.support.link import Link
 from tests.support.planes import USERS, ControlPlane, chosen
 from tests.support.processes import python_path, tail
 from tests.support.registration import Agent, Hub, Spoke
@@ -93,14 +94,22 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def second_hub(ground: ControlPlane, plugin: dict[str, str]) -> Iterator[Hub]:
+def hub_link(ground: ControlPlane) -> Iterator[Link]:
+    """Between the second hub's processes and its API server."""
+    link = Link(ground.extra("hub2").url)
+    yield link
+    link.close()
+
+
+@pytest.fixture(scope="session")
+def second_hub(ground: ControlPlane, plugin: dict[str, str], hub_link: Link) -> Iterator[Hub]:
     digest = hashlib.sha256(USERS["plugged"].token.encode()).hexdigest()
     flags = [
         f"--remove-denied-after={REMOVED_AFTER}s",
         "--enabled-registration-drivers=csr,static-token",
         f"--driver-option=static-token.accepted-digest={digest}",
     ]
-    hub = Hub(ground.extra("hub2"), ground.directory / "second", (*AUTO, *flags), plugin)
+    hub = Hub(ground.extra("hub2"), ground.directory / "second", (*AUTO, *flags), plugin, hub_link)
     hub.install()
     hub.start()
     yield hub

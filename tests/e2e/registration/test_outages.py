@@ -6,7 +6,6 @@ import base64
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -23,20 +22,14 @@ from tests.support.registration import Agent, Hub
 
 @pytest.fixture
 def link(fleet: Fleet) -> Iterator[Link]:
-    parts = urlsplit(fleet.hub.cluster.url)
-    link = Link(str(parts.hostname), int(parts.port or 443))
+    link = Link(fleet.hub.cluster.url)
     yield link
     link.close()
 
 
-def through(link: Link, hub: Administrator) -> str:
-    """The hub's URL by way of the link."""
-    return f"https://127.0.0.1:{link.port}{urlsplit(hub.cluster.url).path}"
-
-
 def test_a_hub_that_was_away_for_ten_lease_periods_gets_its_cluster_back(fleet: Fleet, link: Link) -> None:
     hub = fleet.hub
-    agent = fleet.agent("patient", hub.trusted_kubeconfig(through(link, hub)))
+    agent = fleet.agent("patient", hub.trusted_kubeconfig(link.url(hub.cluster.url)))
     hub.wait_available("patient")
     hub.patch("patient", {"spec": {"leaseDurationSeconds": 1}}).expect(200)
     hub.wait_renewed("patient", times=2)
@@ -86,7 +79,7 @@ def test_a_hub_under_a_new_address_and_authority_is_followed(fleet: Fleet, link:
     hub = fleet.hub
     agent = fleet.joined("mover", lease=1)
     before = agent.secret
-    text = yaml.safe_load(hub.trusted_kubeconfig(through(link, hub)))
+    text = yaml.safe_load(hub.trusted_kubeconfig(link.url(hub.cluster.url)))
     place = text["clusters"][0]["cluster"]
     # The old authority and a new one side by side, as while a hub's serving certificate is replaced.
     both = hub.cluster.ca.read_bytes() + self_signed()
@@ -131,7 +124,7 @@ def test_an_agent_goes_to_the_second_hub_when_the_first_denies_it(fleet: Fleet, 
 
 def test_an_agent_goes_to_the_second_hub_when_the_first_is_lost(fleet: Fleet, second_hub: Hub, link: Link, tmp_path: Path) -> None:
     files = [tmp_path / "first.kubeconfig", tmp_path / "second.kubeconfig"]
-    files[0].write_text(fleet.hub.trusted_kubeconfig(through(link, fleet.hub)))
+    files[0].write_text(fleet.hub.trusted_kubeconfig(link.url(fleet.hub.cluster.url)))
     files[1].write_text(second_hub.trusted_kubeconfig())
     flags = [*(f"--bootstrap-kubeconfigs={file}" for file in files), "--hub-connection-timeout-seconds=3"]
     agent: Agent = fleet.agent("refugee", flags=["--feature-gates=MultipleHubs=true", *flags])
@@ -154,3 +147,22 @@ def test_a_denied_cluster_is_removed_when_its_time_is_up(fleet: Fleet, second_hu
     second_hub.wait_gone("forgotten")
 
     assert second_hub.admin.get("/api/v1/namespaces/forgotten").status == 200
+
+
+def test_a_hub_cut_off_from_its_api_server_goes_on_where_it_was(fleet: Fleet, second_hub: Hub, hub_link: Link) -> None:
+    hub = second_hub
+    fleet.joined("before", hub=hub, lease=1)
+
+    hub_link.cut()
+    try:
+        # Webhooks that cannot ask who may do what let nobody in; clusters that are in do not need them to live.
+        agent = fleet.agent("during", hub=hub)
+        hub.wait(lambda: "cannot register" in agent.process.log.read_text(), "the agent to be turned away")
+        hub.wait_renewed("before", times=2)
+        assert hub.find("during") is None
+    finally:
+        hub_link.mend()
+
+    hub.wait_available("during", timeout=60)
+    assert hub.status("before", AVAILABLE) == "True"
+    assert hub.process.running
