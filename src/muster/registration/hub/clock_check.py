@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from muster.api import Condition
+from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import CLOCK_SYNCED, ManagedCluster
 from muster.logs import get_logger
 from muster.registration.hub.cluster_writer import with_cluster_said
@@ -92,6 +92,10 @@ class ClockCheck:
         if apart is None or cluster.metadata.deletion_timestamp:
             return
         found = verdict(cluster, apart)
-        if await self._world.writer.change(name, with_cluster_said(found, self._world.clock.now()), status=True):
-            log.info("clock compared", cluster=name, in_step=found is IN_STEP, seconds_apart=round(apart.total_seconds(), 3))
+        said = condition_of(cluster.status.conditions, CLOCK_SYNCED)
+        news = said is None or said.reason != found.reason
+        if news and await self._world.writer.change(name, with_cluster_said(found, self._world.clock.now()), status=True):
+            # That a new cluster's clock is right is nothing to talk about.
+            write = log.debug if said is None and found is IN_STEP else log.info
+            write("clock compared", cluster=name, in_step=found is IN_STEP, seconds_apart=round(apart.total_seconds(), 3))
         self._settled[name] = (found is IN_STEP, tolerance(cluster))
