@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from muster.api.resource import Document
 from muster.logs import get_logger
-from muster.registration.agent.hub_kubeconfig import HubAddress, hub_kubeconfig
-from muster.registration.agent.hub_secret import KUBECONFIG, part_of, settled, stepped
+from muster.registration.agent.memory.hub_kubeconfig import HubAddress, hub_kubeconfig
+from muster.registration.agent.memory.hub_secret import KUBECONFIG, part_of, settled, stepped
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import Progress, Report, Watched
 from muster.runtime.cache import Snapshot

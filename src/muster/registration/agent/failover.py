@@ -13,8 +13,8 @@ from typing import Final
 
 from muster.api import condition_of
 from muster.api.cluster.v1 import ACCEPTED, GROUP, ManagedCluster
-from muster.registration.agent.bootstrap import Candidate
-from muster.registration.agent.hub_kubeconfig import HubAddress
+from muster.registration.agent.memory.bootstrap import Candidate
+from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
 from muster.runtime.clock import Clock
 from muster.runtime.errors import KubeError, NotFound

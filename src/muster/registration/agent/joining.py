@@ -81,7 +81,14 @@ async def accepted(hub: KubeClient, world: AgentWorld) -> None:
         if new is not None and is_true(new.status.conditions, ACCEPTED):
             seen.set()
 
-    clusters: Informer[ManagedCluster] = Informer(
+    clusters = own_cluster(hub, world)
+    clusters.on_change(look)
+    await first(seen.wait(), clusters.run())
+
+
+def own_cluster(hub: KubeClient, world: AgentWorld) -> Informer[ManagedCluster]:
+    """A watch of this cluster's ManagedCluster and no other: more an agent may not see."""
+    return Informer(
         hub,
         MANAGED_CLUSTERS,
         field_selector=f"metadata.name={world.cluster}",
@@ -89,5 +96,3 @@ async def accepted(hub: KubeClient, world: AgentWorld) -> None:
         clock=world.clock,
         random=world.random,
     )
-    clusters.on_change(look)
-    await first(seen.wait(), clusters.run())

@@ -1,4 +1,4 @@
-"""What every part of an agent is given: its own cluster, where its Secrets are, who it is, its driver, and time.
+"""What every part of an agent is given: its own cluster, its memory, who it is, its driver, the ways to hubs, and time.
 
 `first` is how an agent lives through a phase: everything that belongs to the phase runs at once, and the first that ends, ends it.
 """
@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
-from muster.registration.agent.hub_secret import HubSecret
+from muster.logs import get_logger
+from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
+from muster.registration.agent.memory.hub_kubeconfig import HubAddress
+from muster.registration.agent.memory.hub_secret import AGENT_NAME, CLUSTER_NAME, HubSecret, part_of
 from muster.registration.agent.options import AgentOptions
 from muster.registration.drivers.seam import SpokeDriver
 from muster.registration.names import AgentIdentity
@@ -19,7 +23,32 @@ from muster.runtime.events import EventRecorder
 from muster.runtime.metrics import Metrics
 from muster.runtime.verbs import KubeClient
 
+log = get_logger("muster.registration.agent")
+
 T = TypeVar("T")
+Connect = Callable[[Path], KubeClient]
+"""A client for a kubeconfig. Raises KubeconfigError."""
+
+
+@dataclass
+class AgentState:
+    """What the agent is doing, for people and health checks."""
+
+    cluster: str = ""
+    phase: str = "starting"
+    hub: str = ""
+    problem: str = ""
+    """What it waits for; empty when all goes well."""
+    registered: bool = False
+    """Whether it ever had a credential that worked."""
+
+    def say(self, phase: str, hub: str, problem: str = "") -> None:
+        """Note what is going on; log it when that is news."""
+        if problem and problem != self.problem:
+            log.warning("waiting", cluster=self.cluster, phase=phase, problem=problem)
+        elif not problem and (phase, hub) != (self.phase, self.hub):
+            log.info(phase, cluster=self.cluster, hub=hub)
+        self.phase, self.hub, self.problem = phase, hub, problem
 
 
 @dataclass(frozen=True)
@@ -27,11 +56,14 @@ class AgentWorld:
     spoke: KubeClient
     """The managed cluster."""
     secret: HubSecret
+    bootstraps: Bootstraps
     events: EventRecorder
     """On the cluster that the agent's Secrets are on."""
     options: AgentOptions
     identity: AgentIdentity
     driver: SpokeDriver
+    connect: Connect
+    state: AgentState
     metrics: Metrics
     clock: Clock
     random: Random
@@ -39,6 +71,20 @@ class AgentWorld:
     @property
     def cluster(self) -> str:
         return self.identity.cluster
+
+    def candidate(self, address: HubAddress) -> Candidate | None:
+        """The bootstrap kubeconfig for a hub."""
+        return next((candidate for candidate in self.bootstraps.candidates if candidate.address == address), None)
+
+    def credential_problem(self, address: HubAddress | None = None) -> str:
+        """Why the stored credential is of no use (for this hub); empty when it is."""
+        if address is not None and self.secret.address != address:
+            return "no credential for this hub is stored"
+        stored = part_of(self.secret.data, "")
+        names = {CLUSTER_NAME: self.identity.cluster, AGENT_NAME: self.identity.agent}
+        if any(stored.get(key, name.encode()) != name.encode() for key, name in names.items()):
+            return "the stored credential is another agent's"
+        return self.driver.problem(stored)
 
 
 async def first(*parts: Coroutine[Any, Any, T]) -> T:

@@ -94,6 +94,15 @@ async def test_without_a_bootstrap_kubeconfig_an_agent_waits_and_takes_it_up_whe
         await fleet.join()
 
 
+async def test_a_missing_namespace_is_said_and_waited_for(fleet: Fleet) -> None:
+    path = fleet.directory / "bootstrap.kubeconfig"
+    path.write_text(fleet.hub.kubeconfig())
+    async with fleet.running(namespace="missing", bootstrap_kubeconfigs=(path,)) as agent:
+        await until(lambda: agent.state.problem, "a problem")
+        assert "cannot register" in agent.state.problem
+        assert await fleet.hub.cluster() is None
+
+
 async def test_an_expired_bootstrap_token_is_said_clearly_and_its_successor_taken_at_once(fleet: Fleet) -> None:
     await fleet.give(fleet.hub.kubeconfig(token="expired"))
     async with fleet.running() as agent:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from muster.registration.agent.bootstrap import Bootstraps
+from muster.registration.agent.memory.bootstrap import Bootstraps
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.informer import Informer
 from muster.runtime.resource import SECRETS

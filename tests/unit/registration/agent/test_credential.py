@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from muster.registration.agent.credential import CredentialKeeper
-from muster.registration.agent.hub_kubeconfig import HubAddress
+from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import Progress, Report, Watched
 from muster.registration.kinds import MANAGED_CLUSTERS

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
-from muster.registration.agent.bootstrap import Candidate
 from muster.registration.agent.failover import Failover, denied, objection
-from muster.registration.agent.hub_kubeconfig import HubAddress
+from muster.registration.agent.memory.bootstrap import Candidate
+from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.kinds import CLUSTER_ROLES, MANAGED_CLUSTERS
 from muster.runtime.verbs import KubeClient
 from tests.support.fake_clock import FakeClock

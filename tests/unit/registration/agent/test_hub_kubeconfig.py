@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.kube import yaml
-from muster.registration.agent.hub_kubeconfig import HubAddress, address_of, hub_kubeconfig
+from muster.registration.agent.memory.hub_kubeconfig import HubAddress, address_of, hub_kubeconfig
 from muster.runtime.kubeconfig import KubeconfigError, load_kubeconfig
 
 

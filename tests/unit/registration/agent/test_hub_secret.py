@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.registration.agent.hub_kubeconfig import HubAddress, hub_kubeconfig
-from muster.registration.agent.hub_secret import HubSecret, mirror, opened, part_of, settled, stepped
+from muster.registration.agent.memory.hub_kubeconfig import HubAddress, hub_kubeconfig
+from muster.registration.agent.memory.hub_secret import HubSecret, mirror, opened, part_of, settled, stepped
 from muster.registration.names import AGENT_NAMESPACE, AgentIdentity
 from muster.runtime.errors import Conflict
 from muster.runtime.resource import SECRETS

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
-from muster.registration.agent.lease import LeaseKeeper, lease_seconds, missed_at
+from muster.registration.agent.reports.lease import LeaseKeeper, lease_seconds, missed_at
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import LEASE
 from muster.runtime.informer import Informer

@@ -8,10 +8,10 @@ from typing import Any
 from muster.api import merge_patch
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.api.meta import Condition
-from muster.registration.agent.health import HEALTHY
-from muster.registration.agent.lease import LeaseKeeper
-from muster.registration.agent.resources import Resources
-from muster.registration.agent.status import Facts, StatusReporter, observed
+from muster.registration.agent.reports.health import HEALTHY
+from muster.registration.agent.reports.lease import LeaseKeeper
+from muster.registration.agent.reports.resources import Resources
+from muster.registration.agent.reports.status import Facts, StatusReporter, observed
 from muster.registration.drivers.seam import Report
 from muster.registration.kinds import CLUSTER_CLAIMS, MANAGED_CLUSTERS
 from muster.runtime.events import EventRecorder

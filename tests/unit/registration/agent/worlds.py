@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from muster.api.resource import Document
-from muster.registration.agent.hub_secret import HubSecret
-from muster.registration.agent.world import AgentWorld
+from muster.registration.agent.memory.bootstrap import Bootstraps
+from muster.registration.agent.memory.hub_secret import HubSecret
+from muster.registration.agent.world import AgentState, AgentWorld
 from muster.registration.drivers.seam import Progress
 from muster.registration.names import AGENT_NAMESPACE, AgentIdentity
 from muster.runtime.events import EventRecorder
@@ -52,10 +53,13 @@ def world_of(fleet: Fleet, driver: IdleDriver | None = None, **options: Any) -> 
     return AgentWorld(
         spoke,
         HubSecret(spoke, AGENT_NAMESPACE, "hub-kubeconfig-secret", fleet.directory / "hub"),
+        Bootstraps({}, AGENT_NAMESPACE, (), fleet.directory / "bootstrap", fleet.clock),
         EventRecorder(spoke, "agent", "test", clock=fleet.clock),
         replace(fleet.options, **options),
         IDENTITY,
         driver or IdleDriver(),
+        fleet.connect,
+        AgentState("c1"),
         Metrics(),
         fleet.clock,
         lambda: 0.5,

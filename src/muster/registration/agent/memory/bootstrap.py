@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.logs import get_logger
-from muster.registration.agent.hub_kubeconfig import HubAddress, address_of
-from muster.registration.agent.hub_secret import KUBECONFIG, mirror
+from muster.registration.agent.memory.hub_kubeconfig import HubAddress, address_of
+from muster.registration.agent.memory.hub_secret import KUBECONFIG, mirror
 from muster.runtime.cache import Snapshot
 from muster.runtime.clock import Clock, pause
 from muster.runtime.credentials import stamp_of
@@ -73,9 +73,10 @@ class Bootstraps:
         for informer in secrets.values():
             informer.on_change(lambda old, new: self._news.set())
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever the candidates have changed."""
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` whenever the candidates have changed; calling what is returned ends that."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     async def run(self) -> None:
         while True:
@@ -98,7 +99,7 @@ class Bootstraps:
         candidates = tuple(found.candidates)
         if candidates != self.candidates:
             self.candidates = candidates
-            for listener in self._listeners:
+            for listener in list(self._listeners):
                 listener()
 
     def _read(self, secrets: Mapping[str, Mapping[str, bytes] | None]) -> _Found:

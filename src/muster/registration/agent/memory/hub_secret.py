@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.logs import get_logger
-from muster.registration.agent.hub_kubeconfig import HubAddress, address_of
+from muster.registration.agent.memory.hub_kubeconfig import HubAddress, address_of
 from muster.registration.names import AgentIdentity
 from muster.runtime.cache import Snapshot
 from muster.runtime.errors import AlreadyExists, Conflict, NotFound
@@ -142,6 +142,9 @@ class HubSecret:
             try:
                 self._take(await self._write(encoded), ours=True)
             except (Conflict, AlreadyExists, NotFound) as error:
+                if isinstance(error, NotFound) and not self._version:
+                    # There is no such namespace: nobody came before us.
+                    raise
                 await self._look()
                 raise Conflict(409, "Conflict", f"Secret {self.namespace}/{self.name} has changed: {error}") from error
         await self.mirrored()

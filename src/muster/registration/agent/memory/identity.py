@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from muster.registration.agent.hub_secret import AGENT_NAME, CLUSTER_NAME
+from muster.registration.agent.memory.hub_secret import AGENT_NAME, CLUSTER_NAME
 from muster.registration.agent.options import AgentOptions
 from muster.registration.names import AgentIdentity, is_cluster_name
 from muster.runtime.clock import Random

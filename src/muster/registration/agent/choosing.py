@@ -1,0 +1,78 @@
+"""Which hub to go to: the one whose credential is stored, if it still serves, else the first that will have the cluster.
+
+A single bootstrap kubeconfig is not examined before it is used: what is wrong with it, registering tells. Of several, each is asked
+whether it lets us register and has not denied us. When none will have us, the one that we have a credential for is gone back to:
+it may change its mind. When there is nothing at all to go to, that is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from muster.logs import get_logger
+from muster.registration.agent.failover import Failover, objection
+from muster.registration.agent.memory.bootstrap import Candidate
+from muster.registration.agent.memory.hub_kubeconfig import HubAddress
+from muster.registration.agent.world import AgentWorld
+from muster.runtime.clock import Backoff, pause
+from muster.runtime.kubeconfig import KubeconfigError
+
+log = get_logger("muster.registration.agent")
+
+
+async def choose(world: AgentWorld, failover: Failover) -> Candidate | HubAddress:
+    """A hub to register with or to serve; only the address of one that needs no registering."""
+    backoff = Backoff(5.0, 60.0, random=world.random)
+    news = asyncio.Event()
+    ignore = world.bootstraps.on_change(news.set)
+    try:
+        while True:
+            found = from_store(world, failover) or await _from_candidates(world, failover)
+            if found is not None:
+                return found
+            world.state.say("choosing", "", _nothing_to_go_to(world))
+            await pause(world.clock, news, backoff.next())
+    finally:
+        ignore()
+
+
+def from_store(world: AgentWorld, failover: Failover) -> Candidate | HubAddress | None:
+    """The hub that the stored credential is for, unless it failed us or the bootstrap kubeconfigs no longer name it."""
+    stored = world.secret.address
+    if stored is None or world.credential_problem(stored):
+        return None
+    if not world.bootstraps.candidates:
+        # A bootstrap kubeconfig may be taken away once it has served its purpose.
+        return stored
+    if len(world.bootstraps.candidates) > 1 and failover.is_failed(stored):
+        return None
+    return world.candidate(stored)
+
+
+async def _from_candidates(world: AgentWorld, failover: Failover) -> Candidate | None:
+    candidates = failover.order(world.bootstraps.candidates)
+    if len(candidates) < 2:
+        return candidates[0] if candidates else None
+    for candidate in candidates:
+        problem = await _objection(world, candidate)
+        if not problem:
+            log.info("hub chosen", hub=candidate.address.server, source=candidate.source)
+            return candidate
+        log.info("hub passed over", hub=candidate.address.server, source=candidate.source, problem=problem)
+    return next((candidate for candidate in candidates if not world.credential_problem(candidate.address)), None)
+
+
+async def _objection(world: AgentWorld, candidate: Candidate) -> str:
+    try:
+        hub = world.connect(candidate.path)
+    except KubeconfigError as error:
+        return str(error)
+    try:
+        return await objection(hub, world.cluster, world.options.driver)
+    finally:
+        await hub.close()
+
+
+def _nothing_to_go_to(world: AgentWorld) -> str:
+    problems = "; ".join(f"{source}: {problem}" for source, problem in world.bootstraps.problems.items())
+    return f"no hub to register with: {problems or 'none of the bootstrap kubeconfigs can be used'}"

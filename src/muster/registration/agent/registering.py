@@ -1,0 +1,93 @@
+"""Registering with a hub: with the bootstrap identity, from an introduction to a credential that works.
+
+It ends when there is such a credential, or when going on with this bootstrap kubeconfig would be wrong: it has changed or gone, or
+there are other hubs and this one has taken too long. What stands in the way is said once, in words that tell an administrator what
+to do, and tried again with growing pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from muster.logs import get_logger
+from muster.registration.agent.credential import CredentialKeeper
+from muster.registration.agent.failover import Failover
+from muster.registration.agent.joining import introduce
+from muster.registration.agent.memory.bootstrap import Candidate
+from muster.registration.agent.memory.hub_secret import opened
+from muster.registration.agent.world import AgentWorld, first
+from muster.runtime.clock import Backoff, pause, sleep
+from muster.runtime.errors import Conflict, Forbidden, KubeError, Unauthorized
+from muster.runtime.kubeconfig import KubeconfigError
+from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.registration.agent")
+
+
+async def register(world: AgentWorld, candidate: Candidate, failover: Failover) -> None:
+    world.state.say("registering", candidate.address.server)
+    try:
+        hub = world.connect(candidate.path)
+    except KubeconfigError as error:
+        world.state.say("registering", candidate.address.server, str(error))
+        await _until_changed(world, candidate, failover)
+        return
+    try:
+        await first(_join(world, hub, candidate), _until_changed(world, candidate, failover))
+    finally:
+        await hub.close()
+
+
+async def _join(world: AgentWorld, hub: KubeClient, candidate: Candidate) -> None:
+    def trouble(error: Exception | None) -> None:
+        world.state.say("registering", candidate.address.server, _problem(error, candidate) if error else "")
+
+    prefix = await _introduced(world, hub, candidate)
+    keeper = CredentialKeeper(world, hub, candidate.address, prefix, trouble=trouble)
+    await keeper.run(until_usable=True)
+    log.info("registered", cluster=world.cluster, hub=candidate.address.server)
+
+
+async def _introduced(world: AgentWorld, hub: KubeClient, candidate: Candidate) -> str:
+    """Make room in the secret for what this registration stores, then tell the hub of the cluster; where that room is."""
+    backoff = Backoff(1.0, 60.0, random=world.random)
+    while True:
+        try:
+            prefix, changes = opened(world.secret.data, world.secret.address, candidate.address, world.identity)
+            await world.secret.store(changes)
+            await introduce(hub, world)
+            return prefix
+        except Conflict:
+            await sleep(world.clock, backoff.next() / 10)
+        except (KubeError, OSError) as error:
+            world.state.say("registering", candidate.address.server, _problem(error, candidate))
+            await sleep(world.clock, backoff.next())
+
+
+async def _until_changed(world: AgentWorld, candidate: Candidate, failover: Failover) -> None:
+    """The bootstrap kubeconfig has changed or gone, or others should have their chance."""
+    news = asyncio.Event()
+    ignore = world.bootstraps.on_change(news.set)
+    end = world.clock.monotonic() + world.options.hub_connection_timeout
+    try:
+        while candidate in world.bootstraps.candidates:
+            several = len(world.bootstraps.candidates) > 1
+            left = end - world.clock.monotonic()
+            if several and left <= 0:
+                failover.failed(candidate.address)
+                return
+            await pause(world.clock, news, left if several else None)
+    finally:
+        ignore()
+
+
+def _problem(error: Exception, candidate: Candidate) -> str:
+    """What an administrator should know and do."""
+    if isinstance(error, Unauthorized):
+        return (
+            f"the hub {candidate.address.server} does not take the bootstrap kubeconfig in {candidate.source}: "
+            "its credential has expired or was revoked; put a new one there"
+        )
+    if isinstance(error, Forbidden):
+        return f"the bootstrap kubeconfig in {candidate.source} does not give the rights to register: {error}"
+    return f"cannot register: {error or type(error).__name__}"

@@ -1,0 +1,141 @@
+"""Serving a hub with a credential of our own: everything an accepted cluster owes its hub, until there is a reason to leave.
+
+Side by side run: a watch of our own ManagedCluster, the lease, the status, the renewal of the credential, events, and a look at
+whether to go on. There are few reasons to leave, and none of them is an outage as long as there is only one hub.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from muster.api.cluster.v1 import ManagedCluster
+from muster.logs import get_logger
+from muster.registration.agent.credential import CredentialKeeper
+from muster.registration.agent.failover import denied
+from muster.registration.agent.joining import accepted, own_cluster
+from muster.registration.agent.memory.hub_kubeconfig import HubAddress
+from muster.registration.agent.memory.hub_secret import KUBECONFIG
+from muster.registration.agent.reports.lease import LeaseKeeper
+from muster.registration.agent.reports.status import StatusReporter
+from muster.registration.agent.world import AgentWorld, first
+from muster.runtime.clock import pause, sleep
+from muster.runtime.events import EventRecorder
+from muster.runtime.informer import Informer
+from muster.runtime.kubeconfig import KubeconfigError
+from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.registration.agent")
+
+CONTROLLER = "klusterlet-agent"
+LOOK_SECONDS = 60.0
+"""Between two looks at whether serving should end; what matters more is heard of at once."""
+ACCEPTED_SECONDS = 2.0
+"""So long after the credential came, acceptance is waited for with the bootstrap identity if it was not there yet."""
+REFUSED_SECONDS = 120.0
+"""So long must a hub say that it does not know us before a credential that looks good is given up."""
+
+
+class Leave(Enum):
+    """Why serving ended."""
+
+    EXPIRED = "the credential can no longer be used"
+    REFUSED = "the hub does not take the credential"
+    MOVED = "the bootstrap kubeconfig names another hub"
+    FAILED = "the hub failed us"
+    ACCEPTED = "the hub has accepted the cluster only now"
+
+
+async def serve(world: AgentWorld, address: HubAddress) -> Leave:
+    """Raises OSError when the kubeconfig cannot be put where it belongs, KubeconfigError when it cannot be used."""
+    await world.secret.mirrored()
+    hub = world.connect(world.secret.directory / KUBECONFIG)
+    try:
+        world.state.registered = True
+        world.state.say("serving", address.server)
+        return await Service(world, hub, address).run()
+    finally:
+        await hub.close()
+
+
+class Service:
+    def __init__(self, world: AgentWorld, hub: KubeClient, address: HubAddress) -> None:
+        self._world = world
+        self._address = address
+        self._events = EventRecorder(
+            hub, CONTROLLER, world.identity.agent, metrics=world.metrics, clock=world.clock, random=world.random
+        )
+        self._clusters: Informer[ManagedCluster] = own_cluster(hub, world)
+        self._lease = LeaseKeeper(world, hub, self._clusters)
+        self._status = StatusReporter(world, hub, self._clusters, self._lease, self._events, address.server_hash)
+        self._lease.on_answered(self._status.wake)
+        self._keeper = CredentialKeeper(world, hub, address, trouble=_quiet, report=self._status.report)
+
+    async def run(self) -> Leave:
+        endless = (self._clusters, *self._status.informers, self._keeper, self._lease, self._status, self._events)
+        parts: list[Any] = [part.run() for part in endless]
+        leave: Leave = await first(*parts, self._until_over(), self._until_accepted())
+        return leave
+
+    async def _until_accepted(self) -> Leave:
+        """If the hub does not let us see our cluster yet, the bootstrap identity waits for the moment when it does."""
+        world = self._world
+        await sleep(world.clock, ACCEPTED_SECONDS)
+        candidate = world.candidate(self._address)
+        if candidate is not None and not self._clusters.has_synced and await self._waited(candidate.path):
+            return Leave.ACCEPTED
+        await asyncio.Event().wait()
+        raise AssertionError("nobody ends this waiting")
+
+    async def _waited(self, bootstrap: Path) -> bool:
+        """Whether acceptance was seen with the bootstrap identity before our own saw anything."""
+        try:
+            hub = self._world.connect(bootstrap)
+        except KubeconfigError:
+            return False
+        try:
+            await first(accepted(hub, self._world), self._clusters.synced())
+        finally:
+            await hub.close()
+        return not self._clusters.has_synced
+
+    async def _until_over(self) -> Leave:
+        world, news = self._world, asyncio.Event()
+        self._clusters.on_change(lambda old, new: news.set())
+        ignore = [world.secret.on_change(news.set), world.bootstraps.on_change(news.set)]
+        look = min(LOOK_SECONDS, world.options.hub_connection_timeout / 4)
+        try:
+            while True:
+                leave = self._reason_to_leave()
+                if leave is not None:
+                    return leave
+                await pause(world.clock, news, look)
+        finally:
+            for end in ignore:
+                end()
+
+    def _reason_to_leave(self) -> Leave | None:
+        world, lease = self._world, self._lease
+        now = world.clock.monotonic()
+        candidates = world.bootstraps.candidates
+        if candidates and world.candidate(self._address) is None:
+            return Leave.MOVED
+        if world.credential_problem():
+            return Leave.EXPIRED
+        if len(candidates) > 1:
+            cluster = self._clusters.cache.named(world.cluster)
+            if cluster is not None and denied(cluster):
+                return Leave.FAILED
+            if now - lease.heard >= world.options.hub_connection_timeout:
+                return Leave.FAILED
+        if candidates and lease.refused_since is not None and now - lease.refused_since >= REFUSED_SECONDS:
+            return Leave.REFUSED
+        return None
+
+
+def _quiet(error: Exception | None) -> None:
+    """While serving, a hub that is away is reported by those who follow it."""
+    if error is not None:
+        log.debug("cannot renew the credential now", error=str(error))
