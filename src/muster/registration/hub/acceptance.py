@@ -22,7 +22,7 @@ value of their label.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
 from muster.api import Condition, condition_of
@@ -209,7 +209,7 @@ class Acceptance:
         if names.COLLECTION_CLEANUP in cluster.metadata.finalizers or await self._works(name):
             return
         problems = await self._drive(cluster, granted=False)
-        problems += await self._remove_all(name, unseen=True)
+        problems += await self._remove_all(name, self._permissions.release, unseen=True)
         if problems:
             await self._say(cluster, accepted_condition(problems))
             raise Incomplete(name, problems)
@@ -226,7 +226,7 @@ class Acceptance:
             problems += await self._drive(last, granted=False)
         if self._permissions.of(name):
             log.info("removing permissions of a cluster that is gone", cluster=name)
-            problems += await self._remove_all(name, unseen=False)
+            problems += await self._remove_all(name, self._release, unseen=False)
         else:
             self._remains.forget(name)
         if problems:
@@ -234,12 +234,12 @@ class Acceptance:
         self._driven.pop(name, None)
         self._departed.pop(name, None)
 
-    async def _remove_all(self, name: str, *, unseen: bool) -> tuple[str, ...]:
+    async def _remove_all(self, name: str, release: Callable[[str], Awaitable[None]], *, unseen: bool) -> tuple[str, ...]:
         problems = await _problems(
             (f"{resource.kind} {key}", self._permissions.remove(resource, key, name, unseen=unseen))
             for resource, key in rbac.own_keys(name)
         )
-        return problems + await _problems([(f"RoleBinding {names.work_binding(name)}", self._release(name))])
+        return problems + await _problems([(f"RoleBinding {names.work_binding(name)}", release(name))])
 
     # Steps that several share
 

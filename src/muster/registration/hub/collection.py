@@ -3,7 +3,8 @@
 Every ManagedCluster gets a finalizer for that. When it is deleted, what is in its namespace is deleted kind by kind in the
 configured order; the next kind waits until the one before is gone, and of one kind those with the lowest cleanup priority go
 first (annotation, 0 to 100; none or nonsense counts as 0). Condition `Deleting` tells how far it is. Each removal wakes the
-next step; nothing is polled, and while many objects go, the condition is written every few seconds only.
+next step; nothing is polled, and while many objects go, the condition is written every few seconds only. Only a cluster that is
+collected and still does not go is looked at again from time to time, for works that somebody made after that.
 
 A cluster that is gone already, because its finalizers were taken off by hand, is collected the same way, without a condition.
 With the feature off, nothing is deleted and the finalizer is taken off wherever it is, so that no deletion waits for nobody.
@@ -32,6 +33,8 @@ log = get_logger("muster.registration.collection")
 DELETING: Final = "Deleting"
 TOLD_EVERY: Final = 5.0
 """Seconds between two words about the same kind of object."""
+AGAIN_AFTER: Final = 10.0
+"""Seconds after which a cluster that is collected but still there is looked at again: somebody may have made a new work."""
 AT_ONCE: Final = 8
 """Deletions under way side by side for one cluster."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
@@ -59,6 +62,8 @@ class Collection:
         self._clusters.always(self._held)
         self._told: dict[str, tuple[str, float]] = {}
         """By cluster: about which kind something was said last, and when."""
+        self._done: dict[str, tuple[str, float]] = {}
+        """Clusters that are collected and not gone yet: uid, and when that was."""
         self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name])
 
     async def run(self) -> None:
@@ -72,7 +77,8 @@ class Collection:
     async def reconcile(self, name: str) -> float | None:
         cluster = self._clusters.get(name)
         if cluster is None:
-            if self._on and Key("", name) not in self._world.clusters.malformed:
+            unreadable = Key("", name) in self._world.clusters.malformed
+            if self._on and not unreadable and not self._done.pop(name, None):
                 await self._collect(name, None)
             return None
         if not cluster.metadata.deletion_timestamp:
@@ -81,7 +87,9 @@ class Collection:
         if not self._on:
             await self._let_go(cluster)
             return None
-        return await self._collect(name, cluster)
+        uid, since = self._done.get(name, ("", 0.0))
+        left = since + AGAIN_AFTER - self._world.clock.monotonic()
+        return left if uid == cluster.metadata.uid and left > 0 else await self._collect(name, cluster)
 
     def _held(self, cluster: ManagedCluster) -> ManagedCluster:
         """As every cluster should be that nobody deletes."""
@@ -104,13 +112,17 @@ class Collection:
                 return await self._shrink(name, cluster, resource, found)
         self._told.pop(name, None)
         self._remains.forget(name)
-        if cluster is None or COLLECTION_CLEANUP not in cluster.metadata.finalizers:
+        if cluster is None:
             return None
-        done = Condition(type=DELETING, status="True", reason="NoResource", message="No cleaned resource in cluster ns.")
-        await self._say(cluster, done)
-        await self._let_go(cluster)
-        log.info("addons and works collected", cluster=name)
-        return None
+        ours = COLLECTION_CLEANUP in cluster.metadata.finalizers
+        if ours or condition_of(cluster.status.conditions, DELETING):
+            done = Condition(type=DELETING, status="True", reason="NoResource", message="No cleaned resource in cluster ns.")
+            await self._say(cluster, done)
+        if ours:
+            await self._let_go(cluster)
+            log.info("addons and works collected", cluster=name)
+        self._done[name] = (cluster.metadata.uid, self._world.clock.monotonic())
+        return AGAIN_AFTER
 
     async def _shrink(self, name: str, cluster: ManagedCluster | None, resource: Resource, found: list[Object]) -> float | None:
         problems = await self._delete(resource, name, next_to_go(found))

@@ -71,6 +71,18 @@ async def test_every_cluster_is_held_until_its_namespace_is_empty(play: Play) ->
         await play.until_gone(MANAGED_CLUSTERS, "c1")
 
 
+async def test_a_work_made_after_the_collection_does_not_stay(play: Play) -> None:
+    async with play.running(Collection):
+        await play.create_cluster("c1", finalizers=["test/last"])
+        await play.until(lambda: held(play))
+        await play.admin.delete(MANAGED_CLUSTERS, "c1")
+        await play.until_condition("c1", "True", "NoResource", "Deleting")
+        await play.at_rest()
+        await play.create_work("c1", "late")
+        await play.until_gone(MANIFEST_WORKS, "late", "c1")
+        await play.until_condition("c1", "True", "NoResource", "Deleting")
+
+
 async def test_works_wait_for_addons(play: Play) -> None:
     async with play.running(Collection):
         await play.create_cluster("c1")
