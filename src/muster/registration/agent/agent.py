@@ -123,6 +123,7 @@ class Agent:
     async def _live(
         self, watches: list[Informer[Snapshot]], secret: HubSecret, bootstraps: Bootstraps, events: EventRecorder
     ) -> None:
+        self.state.problem = f"the Secrets in namespace {self._options.namespace} are not known yet"
         for informer in watches:
             await informer.synced()
         await bootstraps.refresh()
