@@ -54,6 +54,20 @@ COLLECTIONS = {
 }
 
 
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def work(value: str, name: str = "delivered") -> dict[str, Any]:
+    """A ManifestWork `hello` that delivers a ConfigMap."""
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+    return {
+        "apiVersion": "work.open-cluster-management.io/v1",
+        "kind": "ManifestWork",
+        "metadata": {"name": "hello"},
+        "spec": {"workload": {"manifests": [{**manifest, "data": {"greeting": value}}]}},
+    }
+
+
 def manifests(which: str) -> list[dict[str, Any]]:
     rendered = subprocess.run([peers.need("ocm-manifests"), which], capture_output=True, text=True, check=True)
     documents = [document for document in yaml.load_all(rendered.stdout, yaml.CSafeLoader) if document]
@@ -206,6 +220,11 @@ class Fleet:
             f"--workload-source-config={self.directory / 'hub-kubeconfig' / 'kubeconfig'}",
             "--status-sync-interval=2s",
         )
+
+    def delivered(self, name: str = "delivered") -> str | None:
+        """What the ConfigMap of a work says on the managed cluster."""
+        reply = self.spoke_admin.get(f"{MAPS}/{name}")
+        return reply.json["data"]["greeting"] if reply.status == 200 else None
 
     # The administrator's part
 

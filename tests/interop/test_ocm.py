@@ -5,15 +5,13 @@ upstream's manifests give it.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.interop.ocm import Fleet, wait_until
+from tests.interop.ocm import MAPS, Fleet, wait_until, work
 from tests.support.planes import ControlPlane
 
 WORKS = "/apis/work.open-cluster-management.io/v1/namespaces/cluster1/manifestworks"
-MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.fixture(scope="module")
@@ -26,21 +24,6 @@ def fleet(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iter
             print(fleet.log())
 
 
-def work(value: str) -> dict[str, Any]:
-    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "delivered", "namespace": "default"}}
-    return {
-        "apiVersion": "work.open-cluster-management.io/v1",
-        "kind": "ManifestWork",
-        "metadata": {"name": "hello"},
-        "spec": {"workload": {"manifests": [{**manifest, "data": {"greeting": value}}]}},
-    }
-
-
-def delivered(fleet: Fleet) -> str | None:
-    reply = fleet.spoke_admin.get(f"{MAPS}/delivered")
-    return reply.json["data"]["greeting"] if reply.status == 200 else None
-
-
 @pytest.mark.timeout(300)
 def test_a_cluster_joins_and_a_work_is_applied_changed_and_removed(fleet: Fleet) -> None:
     fleet.accept()
@@ -49,12 +32,12 @@ def test_a_cluster_joins_and_a_work_is_applied_changed_and_removed(fleet: Fleet)
 
     fleet.start_work_agent()
     fleet.hub_admin.post(WORKS, work("hello")).expect(201)
-    wait_until(lambda: delivered(fleet) == "hello", "the ConfigMap on the managed cluster")
+    wait_until(lambda: fleet.delivered() == "hello", "the ConfigMap on the managed cluster")
     wait_until(lambda: conditions(fleet) >= {"Applied", "Available"}, "the work's status")
 
     manifests = {"workload": work("changed")["spec"]["workload"]}
     fleet.hub_admin.patch(f"{WORKS}/hello", {"spec": manifests}).expect(200)
-    wait_until(lambda: delivered(fleet) == "changed", "the change on the managed cluster")
+    wait_until(lambda: fleet.delivered() == "changed", "the change on the managed cluster")
 
     fleet.hub_admin.delete(f"{WORKS}/hello").expect(200)
     wait_until(lambda: fleet.hub_admin.get(f"{WORKS}/hello").status == 404, "the work to be gone")

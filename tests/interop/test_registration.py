@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.interop.ocm import AGENT_NAMESPACE, Fleet
+from tests.interop.ocm import AGENT_NAMESPACE, Fleet, work
 from tests.support.administrator import ACCEPTED, AVAILABLE, MANAGED_CLUSTERS, RBAC, Administrator, managed_cluster, read_secret
 from tests.support.planes import ControlPlane, chosen
 from tests.support.registration import Agent, Hub, Spoke
@@ -111,6 +111,25 @@ def test_our_hub_denies_and_takes_back_upstreams_agent(our_hub: Hub, go_agent: F
     our_hub.wait_condition("gopher", AVAILABLE, timeout=90)
     our_hub.wait_renewed("gopher", times=2)
     assert certificate(go_agent) == before
+
+
+@pytest.mark.timeout(180)
+def test_upstreams_work_agent_delivers_under_our_hub_and_a_deleted_cluster_waits_for_it(our_hub: Hub, go_agent: Fleet) -> None:
+    our_hub.wait_available("gopher", timeout=90)
+    go_agent.start_work_agent()
+    our_hub.servers.append(go_agent.servers[-1])
+    works = "/apis/work.open-cluster-management.io/v1/namespaces/gopher/manifestworks"
+    our_hub.admin.post(works, work("hello", "from-our-hub")).expect(201)
+    our_hub.wait(lambda: go_agent.delivered("from-our-hub") == "hello", "the ConfigMap on the managed cluster", 60)
+
+    our_hub.delete("gopher")
+    our_hub.wait_gone("gopher", timeout=60)
+
+    assert our_hub.admin.get(f"{works}/hello").status == 404
+    assert go_agent.delivered("from-our-hub") is None
+    role = "open-cluster-management:managedcluster:gopher"
+    assert our_hub.admin.get(f"{RBAC}/clusterroles/{role}").status == 404
+    assert our_hub.admin.get(f"{RBAC}/namespaces/gopher/rolebindings/{role}:work").status == 404
 
 
 @pytest.mark.timeout(180)
