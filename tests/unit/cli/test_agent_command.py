@@ -1,0 +1,142 @@
+"""`muster agent`: upstream's spellings are understood, and wrong values are refused by the flag that named them."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from muster.apiserver.server import ApiServer, ServerConfig
+from muster.cli import agent as module
+from muster.cli.agent import Settings, command
+from muster.cli.apiserver import write_kubeconfig
+
+KUBECONFIG = """
+current-context: c
+contexts: [{name: c, context: {cluster: c, namespace: somewhere}}]
+clusters: [{name: c, cluster: {server: "https://c.example", certificate-authority-data: Y2E=}}]
+"""
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG)
+    return path
+
+
+@pytest.fixture
+def settings(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What a command line asks for, without running it."""
+
+    def parse(*arguments: str) -> Settings:
+        heard: list[Settings] = []
+        monkeypatch.setattr(module, "run_agent", heard.append)
+        result = CliRunner().invoke(command, ["--kubeconfig", str(kubeconfig), *arguments])
+        assert result.exit_code == 0, result.output
+        return heard[0]
+
+    return parse
+
+
+def refused(kubeconfig: Path, *arguments: str) -> str:
+    result = CliRunner().invoke(command, ["--kubeconfig", str(kubeconfig), *arguments])
+    assert result.exit_code != 0
+    return result.output
+
+
+def test_an_empty_command_line_gives_the_defaults(settings: Any) -> None:
+    options = settings().options
+    assert (options.cluster_name, options.agent_name, options.driver) == ("", "", "csr")
+    assert options.namespace == "open-cluster-management-agent"
+    assert options.bootstrap_secrets == ("bootstrap-hub-kubeconfig",)
+    assert (options.hub_secret, options.health_check_seconds, options.hub_connection_timeout) == ("hub-kubeconfig-secret", 60, 600)
+    assert (options.cluster_claims, options.cluster_properties, options.max_custom_claims) == (True, False, 20)
+
+
+def test_upstreams_spellings_are_understood(settings: Any) -> None:
+    given = settings(
+        "--spoke-cluster-name=c1",
+        "--agent-id=me",
+        "--bootstrap-kubeconfigs=/spoke/a/kubeconfig",
+        "--bootstrap-kubeconfigs=/spoke/b/kubeconfig",
+        "--hub-kubeconfig-dir=/spoke/hub",
+        "--client-cert-expiration-seconds=3600",
+        "--spoke-external-server-urls=https://c1.example:6443",
+        "--cluster-healthcheck-period=90s",
+        "--reserved-cluster-claim-suffixes=a.example,b.example",
+        "--cluster-annotations=agent.open-cluster-management.io/x=y",
+        "--hub-connection-timeout-seconds=30",
+        "--feature-gates=MultipleHubs=true,ClusterClaim=false,ClusterProperty=true",
+    ).options
+    assert (given.cluster_name, given.agent_name) == ("c1", "me")
+    assert given.bootstrap_kubeconfigs == (Path("/spoke/a/kubeconfig"), Path("/spoke/b/kubeconfig"))
+    assert given.hub_kubeconfig_dir == Path("/spoke/hub")
+    assert given.driver_options == {"client-cert-expiration-seconds": ("3600",)}
+    assert (given.external_server_urls, given.external_ca) == (("https://c1.example:6443",), b"ca")
+    assert (given.health_check_seconds, given.hub_connection_timeout) == (90, 30)
+    assert given.reserved_claim_suffixes == ("a.example", "b.example")
+    assert given.cluster_annotations == {"agent.open-cluster-management.io/x": "y"}
+    assert (given.cluster_claims, given.cluster_properties) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--cluster-name=Not_A_Name"], ["--cluster-name", "Not_A_Name"]),
+        (["--client-cert-expiration-seconds=60"], ["--client-cert-expiration-seconds", "3600"]),
+        (["--spoke-external-server-urls=http://c1"], ["--spoke-external-server-urls", "https"]),
+        (["--cluster-healthcheck-period=0"], ["--cluster-healthcheck-period", "greater than zero"]),
+        (["--cluster-healthcheck-period=soon"], ["--cluster-healthcheck-period", "duration"]),
+        (["--registration-auth=magic"], ["magic", "csr"]),
+        (["--driver-option=nonsense"], ["--driver-option", "nonsense"]),
+        (["--driver-option=csr.unknown=1"], ["unknown"]),
+        (["--feature-gates=Nonsense=true"], ["--feature-gates", "Nonsense"]),
+        (["--feature-gates=MultipleHubs=true"], ["MultipleHubs", "two"]),
+        (["--cluster-annotations=novalue"], ["--cluster-annotations", "novalue"]),
+        (["--kubeconfig=/does/not/exist"], ["/does/not/exist", "--kubeconfig"]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_a_wrong_value_is_refused_by_its_flag(arguments: list[str], words: list[str], kubeconfig: Path) -> None:
+    output = refused(kubeconfig, *arguments)
+    assert all(word in output for word in words), output
+
+
+def test_annotations_that_an_agent_may_not_set_are_warned_of(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "run_agent", lambda settings: None)
+    result = CliRunner().invoke(command, ["--kubeconfig", str(kubeconfig), "--cluster-annotations=mine=b"])
+    assert result.exit_code == 0
+    assert "mine" in result.output
+    assert "passed over" in result.output
+
+
+def test_installing_makes_what_an_agent_needs_and_ends(tmp_path: Path) -> None:
+    ready, done = threading.Event(), threading.Event()
+    path = tmp_path / "admin"
+    found: list[str] = []
+
+    async def serve() -> None:
+        server = ApiServer(ServerConfig(store="memory"))
+        await server.start()
+        await write_kubeconfig(server, path)
+        ready.set()
+        await asyncio.to_thread(done.wait, 60)
+        client = server.client(next(iter(server.clusters.values())))
+        accounts = await client.get("/api/v1/namespaces/edge/serviceaccounts")
+        found.extend(item["metadata"]["name"] for item in accounts["items"])
+        await server.stop(grace=0.1)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    try:
+        assert ready.wait(60)
+        result = CliRunner().invoke(command, ["--kubeconfig", str(path), "--namespace=edge", "--install-only"])
+    finally:
+        done.set()
+        thread.join(60)
+    assert result.exit_code == 0, result.output
+    assert "installed on" in result.output
+    assert "klusterlet-registration-sa" in found
