@@ -38,7 +38,7 @@ from muster.registration.hub.remains import Remains
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_ROLES, MANIFEST_WORKS
 from muster.runtime.controller import Controller
-from muster.runtime.errors import Conflict, KubeError, Unreachable
+from muster.runtime.errors import Conflict, KubeError, TooManyRequests, Unreachable
 from muster.runtime.resource import Key, Object
 
 log = get_logger("muster.registration.acceptance")
@@ -46,6 +46,8 @@ log = get_logger("muster.registration.acceptance")
 COMMON: Final = ""
 """The key of the roles that all clusters share."""
 DENIED: Final = "HubClusterAdminDenied"
+PASSING: Final = (Conflict, Unreachable, TooManyRequests)
+"""A lost race, a server that is away or busy: nothing to tell about a cluster, only to try again."""
 LISTED: Final = 5
 """So many problems are written out in a condition; the others are counted."""
 
@@ -328,7 +330,7 @@ async def _drive_one(name: str, driver: HubDriver, cluster: ManagedCluster, gran
         if not driver.owns(cluster):
             return Outcome()
         return await (driver.grant(cluster) if granted else driver.revoke(cluster))
-    except (Conflict, Unreachable):
+    except PASSING:
         raise
     except Exception as error:
         # Drivers come from elsewhere too: what one fails on is its cluster's problem, and the condition must still say so.
@@ -337,12 +339,12 @@ async def _drive_one(name: str, driver: HubDriver, cluster: ManagedCluster, gran
 
 
 async def _problems(steps: Iterable[tuple[str, Awaitable[None]]]) -> tuple[str, ...]:
-    """Take all steps side by side, and say which failed and why. A server that is away and a lost race are nobody's problem."""
+    """Take all steps side by side, and say which failed and why; what will pass is raised."""
     named = list(steps)
     results = await asyncio.gather(*(step for _, step in named), return_exceptions=True)
     problems: tuple[str, ...] = ()
     for (name, _), result in zip(named, results, strict=True):
-        if isinstance(result, KubeError) and not isinstance(result, Conflict | Unreachable):
+        if isinstance(result, KubeError) and not isinstance(result, PASSING):
             problems += (f"{name}: {result}",)
         elif isinstance(result, BaseException):
             raise result

@@ -25,7 +25,7 @@ from muster.registration.hub.remains import Remains
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import CLEANUP_PRIORITY, COLLECTION_CLEANUP
 from muster.runtime.controller import Controller
-from muster.runtime.errors import Conflict, KubeError, NotFound, Unreachable
+from muster.runtime.errors import Conflict, KubeError, NotFound, TooManyRequests, Unreachable
 from muster.runtime.resource import Key, Object, Resource
 
 log = get_logger("muster.registration.collection")
@@ -154,7 +154,7 @@ class Collection:
                 except (NotFound, Conflict):
                     # It is gone, or another one by now, which the watch will tell.
                     return ""
-                except Unreachable:
+                except (Unreachable, TooManyRequests):
                     raise
                 except KubeError as error:
                     return f"{metadata['name']}: {error}"

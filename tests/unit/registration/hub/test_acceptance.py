@@ -9,9 +9,9 @@ from muster.registration.drivers.seam import Outcome, Step
 from muster.registration.hub.acceptance import Acceptance
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, MANIFEST_WORKS, ROLE_BINDINGS
 from muster.registration.names import CLUSTER_LABEL, REGISTRATION_ROLE, RESOURCE_CLEANUP, WORK_ROLE
-from muster.runtime.errors import Forbidden
+from muster.runtime.errors import Forbidden, TooManyRequests
 from muster.runtime.resource import LEASES, NAMESPACES
-from muster.runtime.verbs import Query
+from muster.runtime.verbs import JSON, Query
 from tests.unit.registration.hub.conftest import CountingClient, Play
 
 ROLE = "open-cluster-management:managedcluster:c1"
@@ -195,6 +195,29 @@ async def test_a_drivers_problem_is_named_in_the_condition_and_heals_by_itself(p
         assert await play.get(ROLE_BINDINGS, f"{ROLE}:registration", "c1")
         play.driver.outcome = lambda cluster: Outcome()
         await play.until_condition("c1", "True", "HubClusterAdminAccepted")
+
+
+class Busy(CountingClient):
+    """Turns the first few bindings away."""
+
+    turned_away = 0
+
+    async def exchange(
+        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+    ) -> bytes:
+        if method == "POST" and path.endswith("/rolebindings") and self.turned_away < 6:
+            self.turned_away += 1
+            raise TooManyRequests(429, "TooManyRequests", "later")
+        return await super().exchange(method, path, query, body, media, idempotent=idempotent)
+
+
+async def test_a_busy_server_is_no_news_about_a_cluster(play: Play) -> None:
+    play.hub_client = client = play.as_hub(Busy)
+    async with play.running(Acceptance):
+        await accepted(play)
+        await play.at_rest()
+        assert client.turned_away == 6
+        assert len([path for _, path in client.writes() if path.endswith("/status")]) == 1
 
 
 async def test_a_driver_that_breaks_on_a_malformed_annotation_harms_that_cluster_alone(play: Play) -> None:
