@@ -74,15 +74,12 @@ class Subject:
         if self.subresource == "scale" and resource.scale is not None:
             self.new, self.old = _scale(resource, operation.new), _scale(resource, operation.old)
         self._converted: dict[str, tuple[Object | None, Object | None]] = {}
-        self._equivalents: list[Resource] | None = None
 
     @property
     def equivalents(self) -> list[Resource]:
         """The other versions (and groups) under which the same objects are served."""
-        if self._equivalents is None:
-            own = self.resource
-            self._equivalents = [row for row in self.ctx.cluster.resources if row.storage == own.storage and row is not own]
-        return self._equivalents
+        own = self.resource
+        return [row for row in self.ctx.cluster.resources.stored_as(own.storage) if row is not own]
 
     def kind_of(self, row: Resource) -> dict[str, str]:
         sub = row.subresources.get(self.subresource) if self.subresource else None

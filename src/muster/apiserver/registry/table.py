@@ -18,6 +18,7 @@ class ResourceTable:
     def __init__(self, builtin: dict[Key, Resource]) -> None:
         self._builtin = builtin
         self._custom: dict[Key, Resource] = {}
+        self._stored: dict[str, tuple[Resource, ...]] = {}
         self.generation = 0
 
     def get(self, group: str, version: str, plural: str) -> Resource | None:
@@ -44,9 +45,16 @@ class ResourceTable:
     def by_group_kind(self, group: str, kind: str) -> Resource | None:
         return next((r for r in self if (r.group, r.kind) == (group, kind)), None)
 
+    def stored_as(self, storage: str) -> tuple[Resource, ...]:
+        """All rows stored under this name. Every write under admission asks, so what was found is kept."""
+        found = self._stored.get(storage)
+        if found is None:
+            found = self._stored[storage] = tuple(row for row in self if row.storage == storage)
+        return found
+
     def by_storage(self, storage: str) -> Resource | None:
         """Any row stored under this name, the storage version's own first."""
-        rows = [r for r in self if r.storage == storage]
+        rows = self.stored_as(storage)
         return next((r for r in rows if r.api_version == r.storage_version), rows[0] if rows else None)
 
     def storages(self) -> dict[str, Resource]:
@@ -63,6 +71,7 @@ class ResourceTable:
             del self._custom[key]
         for row in rows:
             self._custom[(row.group, row.version, row.plural)] = row
+        self._stored.clear()
         self.generation += 1
 
 
