@@ -1,8 +1,9 @@
 """One POST of JSON over HTTPS to a webhook: an address by URL or by service, trusted by its CA bundle.
 
 Conversion and admission both call webhooks this way. A service is turned into an address by the caller's resolver; the certificate
-must still be for `name.namespace.svc`. Connections are kept for the next call. Failures speak Go's words, because they end up in
-messages that people search for.
+must still be for `name.namespace.svc`. Connections are kept for the next call, and in a crowd a call waits a moment for one of
+`ENOUGH` to come free before it makes another: handshakes cost more than most answers. Failures speak Go's words, because they
+end up in messages that people search for.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -29,6 +31,10 @@ from muster.kube.fielderrors import quote
 ResolveService = Callable[[str, str, int], tuple[str, int]]
 """(namespace, name, port) to (host, port); raises LookupError if there is no such service."""
 TIMEOUT_SECONDS: Final = 30
+ENOUGH: Final = 16
+"""So many calls to one webhook at a time are likely to be served faster than more would be."""
+CROWD_SECONDS: Final = 0.2
+"""The moment. A webhook that is slow, or that calls us back, must not keep others out."""
 MAX_ANSWER: Final = 64 * 1024 * 1024
 _UNTRUSTED: Final = frozenset({7, 18, 19, 20, 21})
 """OpenSSL's verify codes for a chain that does not end in a trusted authority."""
@@ -58,6 +64,7 @@ class WebhookTarget:
         self._resolve = resolve_service
         self._tls: ssl.SSLContext | None = None
         self._pool: UpstreamPool | None = None
+        self._turns = asyncio.Semaphore(ENOUGH)
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -80,7 +87,7 @@ class WebhookTarget:
     async def post(self, body: Any, seconds: int = TIMEOUT_SECONDS) -> Any:
         """The decoded answer; raises WebhookFailed."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds), self._turn():
                 status, kind, content = await self._exchange(orjson.dumps(body), seconds)
         except (TimeoutError, UpstreamTimeout):
             raise WebhookFailed(f"{self._asked(seconds)}: context deadline exceeded") from None
@@ -95,10 +102,23 @@ class WebhookTarget:
         except orjson.JSONDecodeError as problem:
             raise WebhookFailed(f"couldn't get version/kind; json parse error: {problem}") from None
 
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(CROWD_SECONDS):
+                await self._turns.acquire()
+        except TimeoutError:
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._turns.release()
+
     async def _exchange(self, payload: bytes, seconds: int) -> tuple[int, str, bytes]:
         host, port, path, server_name = self._address()
         if self._pool is None:
-            self._pool = UpstreamPool(max_idle=8)
+            self._pool = UpstreamPool(max_idle=ENOUGH)
         key: UpstreamKey = (host, port, self._context(), server_name)
         head = (
             f"POST {path}?timeout={seconds}s HTTP/1.1\r\nHost: {server_name or host}:{port}\r\nUser-Agent: muster-apiserver\r\n"

@@ -1,17 +1,25 @@
 """One call of a webhook: what counts as an answer, and how each way to fail is told."""
 
+import asyncio
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from muster.apiserver import webhooks
 from muster.apiserver.webhooks import WebhookFailed, WebhookTarget
 from tests.support.https_server import Answer, HttpsServer, Received
+
+both = threading.Barrier(2)
 
 
 def behave(received: Received) -> Answer:
     match received.path.partition("?")[0]:
+        case "/together":
+            both.wait(20)
+            return Answer({})
         case "/slow":
             time.sleep(1.2)
             return Answer({})
@@ -61,6 +69,21 @@ async def test_one_connection_serves_many_calls(server: HttpsServer) -> None:
         await asked.post({})
     assert asked._pool is not None
     assert asked._pool.idle == 1
+
+
+async def test_a_crowd_shares_a_few_connections(server: HttpsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks, "ENOUGH", 3)
+    monkeypatch.setattr(webhooks, "CROWD_SECONDS", 30)
+    asked = target(server)
+    await asyncio.gather(*(asked.post({}) for _ in range(30)))
+    assert asked._pool is not None
+    assert 1 <= asked._pool.idle <= 3
+
+
+async def test_a_call_that_waits_for_another_is_made_beside_it(server: HttpsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks, "ENOUGH", 1)
+    asked = target(server, "/together")
+    assert [*await asyncio.gather(asked.post({}), asked.post({}))] == [{}, {}]
 
 
 async def test_a_service_without_a_resolver_cannot_be_reached() -> None:
