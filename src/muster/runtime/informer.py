@@ -27,7 +27,7 @@ import msgspec
 
 from muster.logs import get_logger
 from muster.runtime.cache import Cache, IndexFunction, Snapshot
-from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
+from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, pause, sleep
 from muster.runtime.errors import BadRequest, Expired, Invalid, KubeError, Unreachable
 from muster.runtime.resource import Key, Resource
 from muster.runtime.subscription import AsyncHandler, Subscription
@@ -97,6 +97,7 @@ class Informer(Generic[T]):
         self._open_since = float("inf")
         self._outage = ""
         self._running = False
+        self._hurry: asyncio.Event | None = None
 
     @property
     def has_synced(self) -> bool:
@@ -148,7 +149,16 @@ class Informer(Generic[T]):
             log.debug("server offers no WatchList; listing", resource=str(self.resource), server=self.client.server)
             return
         self._report(error)
-        await sleep(self._clock, self._backoff.next())
+        self._hurry = asyncio.Event()
+        try:
+            await pause(self._clock, self._hurry, self._backoff.next())
+        finally:
+            self._hurry = None
+
+    def hurry(self) -> None:
+        """Somebody has just reached the server: whoever sits out a pause after a failure tries again at once."""
+        if self._hurry is not None:
+            self._hurry.set()
 
     def _before_relisting(self) -> float:
         """At once: an old revision is no outage. Later and later when that happens again and again."""

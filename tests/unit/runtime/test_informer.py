@@ -172,6 +172,22 @@ async def test_a_quiet_collection_is_known_to_be_followed_again_as_soon_as_the_s
     assert written == [("warning", "cannot follow"), ("info", "following again")]
 
 
+async def test_news_that_the_server_answers_others_ends_the_pause_and_only_that(clock: FakeClock) -> None:
+    client = ScriptedClient()
+    client.streams = [[Unreachable("scripted", "refused")]] * 6 + [[bookmark(1, end=True), ...]]
+    informer: Informer[Snapshot] = Informer(client, CONFIG_MAPS, clock=clock, random=lambda: 0.0)
+    informer.hurry()
+    async with running(informer):
+        await clock.advance(12)
+        before = len(client.asked)
+        assert clock.pending[0] > 5
+        informer.hurry()
+        await settle()
+        assert len(client.asked) == before + 1
+        await settle()
+        assert len(client.asked) == before + 1
+
+
 async def test_a_server_that_accepts_watches_and_ends_them_at_once_is_asked_less_and_less(clock: FakeClock) -> None:
     client = ScriptedClient()
     client.streams = [[bookmark(1, end=True)], *([["opened"]] * 100)]

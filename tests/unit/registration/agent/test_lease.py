@@ -79,6 +79,18 @@ async def test_a_lease_that_somebody_else_wrote_is_read_again(fleet: Fleet, keep
     assert fleet.hub.count("GET", "/leases/") == 2
 
 
+async def test_a_renewal_after_an_outage_brings_the_watch_of_the_cluster_back_too(fleet: Fleet, keeper: LeaseKeeper) -> None:
+    await fleet.hub.accept(lease_seconds=1)
+    await _renewals(fleet, 1)
+    fleet.hub.cut.set()
+    await fleet.advance(300)
+    watches, renewals = fleet.hub.count("WATCH", "/managedclusters"), fleet.hub.count("PUT", "/leases/")
+    fleet.hub.cut.clear()
+    await fleet.advance(1.3)
+    await _renewals(fleet, renewals + 1)
+    await until(lambda: fleet.hub.count("WATCH", "/managedclusters") > watches, "the watch")
+
+
 async def test_a_failed_renewal_is_tried_again_before_the_next_would_be_due(fleet: Fleet, keeper: LeaseKeeper) -> None:
     await fleet.hub.accept(lease_seconds=1000)
     await _renewals(fleet, 1)

@@ -130,6 +130,8 @@ class LeaseKeeper:
     def _went_well(self, missed: str) -> None:
         if self._failing:
             log.info("renewing the lease on the hub again", cluster=self._world.cluster)
+            # What the hub thinks of the cluster by now is known to nobody here until its watch is back.
+            self._clusters.hurry()
         self._failing = ""
         self._backoff.reset()
         self.heard = self._world.clock.monotonic()
