@@ -74,7 +74,13 @@ class Webhooks:
         await self.prepare()
         assert self._pair is not None, "prepared"
         self._server = WebhookServer(await self._context(self._pair))
-        register(self._server, self._client, default_cluster_set=self._options.default_cluster_set, clock=self._clock)
+        register(
+            self._server,
+            self._client,
+            default_cluster_set=self._options.default_cluster_set,
+            hub_namespace=self._options.namespace,
+            clock=self._clock,
+        )
         await self._server.start(self._serving.host, self._serving.port)
 
     @property

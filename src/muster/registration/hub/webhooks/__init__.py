@@ -12,6 +12,7 @@ from typing import Final
 from muster.api.addon.conversion import ConversionError, convert
 from muster.registration.hub.webhooks.managed_cluster import ManagedClusterWebhook
 from muster.registration.hub.webhooks.set_binding import SetBindingWebhook
+from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.delegation import AccessReviewer
 from muster.runtime.resource import Object
@@ -40,10 +41,17 @@ __all__ = [
 ]
 
 
-def register(server: WebhookServer, client: KubeClient, *, default_cluster_set: bool = True, clock: Clock = SYSTEM) -> None:
+def register(
+    server: WebhookServer,
+    client: KubeClient,
+    *,
+    default_cluster_set: bool = True,
+    hub_namespace: str = HUB_NAMESPACE,
+    clock: Clock = SYSTEM,
+) -> None:
     """`client` is the hub's own: it asks SubjectAccessReviews and reads namespaces."""
     reviewer = AccessReviewer(client, refused_for=0.0, clock=clock)
-    cluster = ManagedClusterWebhook(client, reviewer, clock, default_cluster_set=default_cluster_set)
+    cluster = ManagedClusterWebhook(client, reviewer, clock, default_cluster_set=default_cluster_set, hub_namespace=hub_namespace)
     server.admission(MUTATE_CLUSTER, cluster.mutate)
     server.admission(VALIDATE_CLUSTER, cluster.validate)
     server.admission(VALIDATE_BINDING, SetBindingWebhook(reviewer).validate)

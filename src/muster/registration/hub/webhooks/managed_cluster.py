@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 from muster.api.cluster.v1 import GROUP, ManagedCluster, Taint
 from muster.kube.duration import format_time, parse_time
 from muster.kube.names import dns1123_label
+from muster.registration.hub.rbac import name_problem
 from muster.registration.hub.webhooks.refusals import bad_request, forbidden, may, read
-from muster.registration.names import CLUSTER_SET_LABEL, REGISTER_GROUP, cluster_group, external_group, is_cluster_name
+from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, REGISTER_GROUP, cluster_group, external_group
 from muster.runtime.clock import Clock
 from muster.runtime.delegation import Authorizer, Identity
 from muster.runtime.errors import NotFound
@@ -30,7 +31,16 @@ _WRITES = ("CREATE", "UPDATE")
 
 
 class ManagedClusterWebhook:
-    def __init__(self, client: KubeClient, authorizer: Authorizer, clock: Clock, *, default_cluster_set: bool = True) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        authorizer: Authorizer,
+        clock: Clock,
+        *,
+        default_cluster_set: bool = True,
+        hub_namespace: str = HUB_NAMESPACE,
+    ) -> None:
+        self._hub_namespace = hub_namespace
         self._client = client
         self._authorizer = authorizer
         self._clock = clock
@@ -49,7 +59,7 @@ class ManagedClusterWebhook:
         if request.operation not in _WRITES:
             return allow()
         new, old = read(ManagedCluster, request.object), _old(request)
-        problems = shape_problems(new, old)
+        problems = shape_problems(new, old, self._hub_namespace)
         if problems:
             raise bad_request("\n".join(problems))
         await self._check_acceptance(request.user, new, old)
@@ -139,15 +149,14 @@ def _time(text: str | None, field: str = "") -> datetime | None:
         raise bad_request(f"{field}: {error}") from error
 
 
-def shape_problems(new: ManagedCluster, old: ManagedCluster | None) -> list[str]:
+def shape_problems(new: ManagedCluster, old: ManagedCluster | None, hub_namespace: str) -> list[str]:
     """What is wrong with the object by itself: the name of a new one, URLs that are new."""
     problems = []
     if old is None:
-        flaws = dns1123_label(new.metadata.name)
-        if not flaws and not is_cluster_name(new.metadata.name):
-            flaws = ["every agent is in the group that a cluster of this name would have"]
-        if flaws:
+        if flaws := dns1123_label(new.metadata.name):
             problems.append(f"metadata.name format is not correct: {','.join(flaws)}")
+        elif problem := name_problem(new.metadata.name, hub_namespace):
+            problems.append(f"metadata.name: {problem}")
     known = set() if old is None else {config.url for config in old.spec.managed_cluster_client_configs}
     for index, config in enumerate(new.spec.managed_cluster_client_configs):
         if config.url not in known and not is_https_url(config.url):
