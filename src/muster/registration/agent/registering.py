@@ -23,6 +23,8 @@ from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.registration.agent")
 
+INTRODUCTION_SECONDS = 3600.0
+
 
 async def register(world: AgentWorld, candidate: Candidate, failover: Failover) -> None:
     world.state.say("registering", candidate.address.server)
@@ -44,7 +46,7 @@ async def _join(world: AgentWorld, hub: KubeClient, candidate: Candidate) -> Non
 
     prefix = await _introduced(world, hub, candidate)
     keeper = CredentialKeeper(world, hub, candidate.address, prefix, trouble=trouble)
-    await keeper.run(until_usable=True)
+    await first(keeper.run(until_usable=True), _stay_introduced(world, hub))
     log.info("registered", cluster=world.cluster, hub=candidate.address.server)
 
 
@@ -62,6 +64,16 @@ async def _introduced(world: AgentWorld, hub: KubeClient, candidate: Candidate) 
         except (KubeError, OSError) as error:
             world.state.say("registering", candidate.address.server, _problem(error, candidate))
             await sleep(world.clock, backoff.next())
+
+
+async def _stay_introduced(world: AgentWorld, hub: KubeClient) -> None:
+    """A ManagedCluster that is deleted while its registration waits is made again, as long as we have not registered."""
+    while True:
+        await sleep(world.clock, INTRODUCTION_SECONDS * (1 + world.random()))
+        try:
+            await introduce(hub, world)
+        except KubeError as error:
+            log.debug("cannot introduce this cluster again", cluster=world.cluster, error=str(error))
 
 
 async def _until_changed(world: AgentWorld, candidate: Candidate, failover: Failover) -> None:

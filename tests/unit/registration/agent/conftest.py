@@ -65,6 +65,10 @@ async def until(probe: Callable[[], Awaitable[Any] | Any], what: str, seconds: f
         raise AssertionError(f"waited for: {what}") from None
 
 
+async def _nothing_happens() -> None:
+    return None
+
+
 class Link(InProcessClient):
     """A way to a cluster that a test may cut (`down`) or make refuse (`refusing`), and that counts what goes over it."""
 
@@ -77,7 +81,10 @@ class Link(InProcessClient):
     ) -> bytes:
         self._hub.check()
         self._hub.requests.append((method, path))
-        return await super().exchange(method, path, query, body, media, idempotent=idempotent)
+        await self._hub.fate()
+        answer = await super().exchange(method, path, query, body, media, idempotent=idempotent)
+        await self._hub.fate()
+        return answer
 
     async def lines(
         self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
@@ -114,6 +121,8 @@ class Hub:
         self.requests: list[tuple[str, str]] = []
         self.cut = asyncio.Event()
         self.refusing = False
+        self.fate: Callable[[], Awaitable[None]] = _nothing_happens
+        """Called before and after every request that is no watch; a test may let somebody die there."""
         self.token = "secret-token"
         """What a bootstrap kubeconfig must say to be let in."""
 

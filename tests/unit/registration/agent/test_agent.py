@@ -114,6 +114,15 @@ async def test_an_agent_that_may_not_read_its_secrets_says_what_it_waits_for(fle
         assert agent.unready() == "the Secrets in namespace open-cluster-management-agent are not known yet"
 
 
+async def test_a_cluster_deleted_while_its_request_waits_is_introduced_again(fleet: Fleet) -> None:
+    await fleet.give(fleet.hub.kubeconfig())
+    async with fleet.running(health_check_seconds=3600.0):
+        await until(fleet.hub.requests_made, "a request")
+        await fleet.hub.admin.delete(MANAGED_CLUSTERS, "c1")
+        await fleet.advance(7300, step=300)
+        await until(fleet.hub.cluster, "the ManagedCluster")
+
+
 async def test_an_expired_bootstrap_token_is_said_clearly_and_its_successor_taken_at_once(fleet: Fleet) -> None:
     await fleet.give(fleet.hub.kubeconfig(token="expired"))
     async with fleet.running() as agent:

@@ -37,7 +37,7 @@ from muster.runtime.verbs import KubeClient
 log = get_logger("muster.registration.agent")
 
 CERTIFICATE_ROTATED = "ClusterCertificateRotated"
-FIRST_LOOK = 5.0
+FIRST_LOOK = 2.0
 """The first report waits so long, at most, for the managed cluster's nodes and claims to be known."""
 JOINED_CONDITION = Condition(type=JOINED, status="True", reason="ManagedClusterJoined", message="Managed cluster joined")
 
