@@ -11,15 +11,14 @@ from typing import Final
 from muster.api import Document
 from muster.api.crds import HUB, SPOKE, Definition
 from muster.api.operator.v1 import GROUP
+from muster.operator.cluster_manager.manifests import HUB_ACCOUNT_SECRETS
 from muster.operator.names import EXTERNAL_HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET
 from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
-from muster.registration.hub.install import BOOTSTRAP_RULES, HOOKS, HUB_WORK, WEBHOOK_SECRET, WEBHOOK_WORK, handed_out
+from muster.registration.hub.install import HOOKS, HUB_WORK, WEBHOOK_SECRET, WEBHOOK_WORK, handed_out
 from muster.registration.installing import RBAC_GROUP, READ, rule
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
 
 KEEP: Final = (*READ, "create", "update", "patch", "delete")
-HUB_ACCOUNT_SECRETS: Final = ("registration-controller-sa-kubeconfig", "registration-webhook-sa-kubeconfig")
-"""Where the accounts of a hub that is hosted elsewhere keep their way to it."""
 
 
 def _operator(kind: str) -> tuple[Document, ...]:
@@ -68,7 +67,6 @@ CLUSTER_MANAGER_RULES: Final = (
     *_emptied(HUB),
     rule("admissionregistration.k8s.io", _WEBHOOKS, ["create", "list", "watch"]),
     rule("admissionregistration.k8s.io", _WEBHOOKS, ["get", "update", "patch", "delete"], [hook.name for hook in HOOKS]),
-    *BOOTSTRAP_RULES,
     *HUB_WORK,
     *handed_out(),
     *WEBHOOK_WORK,

@@ -83,8 +83,11 @@ class ServingCertificate:
         self._lifetime = lifetime
         self._clock = clock
 
-    async def ensure(self) -> ServingPair:
-        """The pair to serve now, from the Secret; made or renewed first where it is missing, unusable or old."""
+    async def ensure(self, trusted: Callable[[ServingPair], Awaitable[None]] | None = None) -> ServingPair:
+        """The pair to serve now, from the Secret; made or renewed first where it is missing, unusable or old.
+
+        `trusted` is told a new pair before it is in the Secret, where somebody might begin to serve it.
+        """
         while True:
             try:
                 secret = await self._client.get(SECRETS, self._name, self._namespace)
@@ -94,6 +97,8 @@ class ServingCertificate:
             if pair is not None and self._good(pair):
                 return pair
             fresh = make_pair(self._hosts, self._clock.now(), self._lifetime, pair.ca if pair else b"")
+            if trusted is not None:
+                await trusted(fresh)
             try:
                 await self._store(secret, fresh)
             except (Conflict, AlreadyExists):

@@ -1,0 +1,113 @@
+"""A way for pods on one cluster to be a service account of another: a Secret with `kubeconfig` and `token`.
+
+The token is asked for with a bounded life and replaced when two thirds of it are over; the kubeconfig refers to it by file, so a
+program that mounts the Secret takes up the new one without being restarted. It is replaced at once when the account was made anew
+or the cluster's address or authority changed.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from muster.api import Document
+from muster.api.operator.v1 import GROUP
+from muster.kube import yaml
+from muster.kube.duration import format_time, parse_time
+from muster.registration.installing import SERVICE_ACCOUNTS, named
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.errors import NotFound
+from muster.runtime.kubeconfig import ClientConfig
+from muster.runtime.resource import SECRETS, Object
+from muster.runtime.verbs import KubeClient
+
+LIFETIME: Final = timedelta(days=7)
+RENEWAL: Final = f"{GROUP}/renew-after"
+ORIGIN: Final = f"{GROUP}/token-origin"
+
+
+@dataclass(frozen=True)
+class AccountSecret:
+    """`account` lives on the far cluster in `account_namespace`; the Secret is made here."""
+
+    name: str
+    namespace: str
+    account: str
+    account_namespace: str
+    labels: Mapping[str, str]
+
+
+async def ensure_account_secret(
+    here: KubeClient, far: KubeClient, way: ClientConfig, wanted: AccountSecret, manager: str, clock: Clock = SYSTEM
+) -> datetime:
+    """Have it, good for a while; gives when it is to be looked at again."""
+    account = await far.get(SERVICE_ACCOUNTS, wanted.account, wanted.account_namespace)
+    origin = sha256(repr((account["metadata"]["uid"], way.server, _authority(way))).encode()).hexdigest()[:32]
+    try:
+        found = await here.get(SECRETS, wanted.name, wanted.namespace)
+    except NotFound:
+        found = None
+    renewal = _renewal(found, origin)
+    if renewal is not None and clock.now() < renewal:
+        return renewal
+    review = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": int(LIFETIME.total_seconds())},
+    }
+    answer = await far.create(SERVICE_ACCOUNTS, review, wanted.account_namespace, name=wanted.account, subresource="token")
+    now, expires = clock.now(), parse_time(answer["status"]["expirationTimestamp"])
+    renewal = now + (expires - now) * 2 / 3
+    content = {"kubeconfig": _kubeconfig(way, wanted.account), "token": answer["status"]["token"]}
+    document: Document = {
+        "metadata": {
+            **named(wanted.name, wanted.namespace),
+            "labels": dict(wanted.labels),
+            "annotations": {ORIGIN: origin, RENEWAL: format_time(renewal)},
+        },
+        "type": "Opaque",
+        "data": {name: base64.b64encode(text.encode()).decode() for name, text in content.items()},
+    }
+    await here.apply(SECRETS, document, manager=manager)
+    return renewal
+
+
+def _renewal(secret: Object | None, origin: str) -> datetime | None:
+    annotations = (secret or {}).get("metadata", {}).get("annotations") or {}
+    if annotations.get(ORIGIN) != origin or not {"kubeconfig", "token"} <= set((secret or {}).get("data") or ()):
+        return None
+    try:
+        return parse_time(annotations.get(RENEWAL) or "")
+    except ValueError:
+        return None
+
+
+def _authority(way: ClientConfig) -> bytes:
+    return way.ca.read_bytes() if isinstance(way.ca, Path) else way.ca or b""
+
+
+def _kubeconfig(way: ClientConfig, account: str) -> str:
+    cluster: Document = {"server": way.server}
+    if way.insecure:
+        cluster["insecure-skip-tls-verify"] = True
+    elif ca := _authority(way):
+        cluster["certificate-authority-data"] = base64.b64encode(ca).decode()
+    if way.tls_server_name:
+        cluster["tls-server-name"] = way.tls_server_name
+    if way.proxy_url:
+        cluster["proxy-url"] = way.proxy_url
+    return yaml.dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "hub", "cluster": cluster}],
+            "users": [{"name": account, "user": {"tokenFile": "token"}}],
+            "contexts": [{"name": account, "context": {"cluster": "hub", "user": account}}],
+            "current-context": account,
+        }
+    )

@@ -1,0 +1,273 @@
+"""The ClusterManager operator: watches ClusterManagers and all that was made for them, and makes the one agree with the other.
+
+A pass over a ClusterManager is: hold it by the finalizer → read its spec into a plan → find the hub (this cluster, or the one that
+its Secret leads to) → install, or remove if it is being deleted → say how it went. Every change of a ClusterManager, of an object
+with its label, and of the Secrets it depends on begins a pass; a pass at rest writes nothing. One hub has one ClusterManager: of
+several that are not hosted, the oldest has it and the others say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random as chance
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from muster.api.operator.v1 import ClusterManager
+from muster.kube.duration import format_time, parse_time
+from muster.logs import get_logger
+from muster.operator.applying import generations, related
+from muster.operator.cluster_manager import status as said
+from muster.operator.cluster_manager.installation import KINDS, Installed, Site, install, rollouts, settle
+from muster.operator.cluster_manager.manifests import HUB_ACCOUNT_SECRETS
+from muster.operator.cluster_manager.plan import BadSpec, Plan, invalid_gates, is_hosted
+from muster.operator.cluster_manager.removal import PATIENCE, Removal
+from muster.operator.cluster_manager.status import HUB_FAILED, StepFailed, Waiting, with_status
+from muster.operator.deployments import CONTROL_PLANE_LABEL, replicas_for
+from muster.operator.ground import Ground, Grounds
+from muster.operator.names import (
+    CLUSTER_MANAGER_FIELDS,
+    CLUSTER_MANAGER_FINALIZER,
+    CLUSTER_MANAGER_LABEL,
+    CLUSTER_MANAGERS,
+    DEPLOYMENTS,
+    EXTERNAL_HUB_SECRET,
+    KUBECONFIG_KEY,
+    OPERATOR_NAMESPACE,
+    PULL_SECRET,
+    image,
+)
+from muster.registration.hub.install import WEBHOOK_SECRET
+from muster.registration.hub.writes import patch_read
+from muster.registration.kinds import NODES
+from muster.registration.names import HUB_NAMESPACE
+from muster.runtime.cache import Snapshot
+from muster.runtime.client import HttpClient
+from muster.runtime.clock import SYSTEM, Clock, Random
+from muster.runtime.controller import Controller, Stop
+from muster.runtime.errors import NotFound, Unreachable
+from muster.runtime.kubeconfig import ClientConfig, KubeconfigError, parse_kubeconfig
+from muster.runtime.metrics import Metrics
+from muster.runtime.resource import SECRETS, Key
+from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.operator.cluster_manager")
+
+LONGEST_NAP: Final = 86_400.0
+WHILE_LEAVING: Final = 2.0
+"""Seconds between two looks at a hub that is being removed; what is watched is looked at earlier."""
+
+
+def connect_by_kubeconfig(way: bytes) -> KubeClient:
+    """Raises KubeconfigError."""
+    return HttpClient(parse_kubeconfig(way, source=EXTERNAL_HUB_SECRET), agent="muster-operator")
+
+
+@dataclass(frozen=True)
+class OperatorOptions:
+    image: str = field(default_factory=image)
+    namespace: str = OPERATOR_NAMESPACE
+    """Where the pull secret is."""
+    sync_labels: bool = False
+    """Whether labels of the ClusterManager go to all that its controllers make."""
+    patience: timedelta = PATIENCE
+    """How long a hub that is removed waits for agents to clean up."""
+    connect: Callable[[bytes], KubeClient] = connect_by_kubeconfig
+
+
+class ClusterManagerOperator:
+    def __init__(
+        self,
+        client: KubeClient,
+        options: OperatorOptions,
+        *,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._clock = clock
+        self._random = random
+        self._controller: Controller[str] = Controller(
+            "cluster-manager", self.reconcile, workers=4, metrics=metrics, clock=clock, random=random
+        )
+        secrets = (EXTERNAL_HUB_SECRET, WEBHOOK_SECRET, PULL_SECRET, *HUB_ACCOUNT_SECRETS)
+        self._here = self._ground(client, secrets)
+        self._grounds = Grounds(lambda name, far: self._ground(far))
+        self._managers = self._here.informers.of(CLUSTER_MANAGERS, decode=ClusterManager.decode)
+        self._nodes = self._here.informers.of(NODES, label_selector=CONTROL_PLANE_LABEL)
+        self._controller.watch(self._managers, self._concerned)
+        self._controller.depend(self._nodes)
+
+    def _ground(self, client: KubeClient, secrets: tuple[str, ...] = ()) -> Ground:
+        return Ground(
+            client,
+            CLUSTER_MANAGER_LABEL,
+            CLUSTER_MANAGER_FIELDS,
+            KINDS,
+            self._controller.enqueue,
+            secrets=secrets,
+            secret_owner=self._whose,
+            clock=self._clock,
+            random=self._random,
+        )
+
+    def _concerned(self, manager: ClusterManager) -> list[str]:
+        """Itself, and others that wait for the hub it has."""
+        others = [] if is_hosted(manager) else [other.metadata.name for other in self._managers.cache if not is_hosted(other)]
+        return list(dict.fromkeys((manager.metadata.name, *others)))
+
+    def _whose(self, secret: Snapshot) -> str:
+        """Secrets of a hosted hub are in the namespace of its ClusterManager's name."""
+        if secret.namespace not in (HUB_NAMESPACE, self._options.namespace):
+            return secret.namespace
+        return next((manager.metadata.name for manager in self._managers.cache if not is_hosted(manager)), "")
+
+    @property
+    def ready(self) -> bool:
+        return self._here.synced
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._here.run())
+            tasks.create_task(self._grounds.run())
+            tasks.create_task(self._controller.run())
+
+    async def reconcile(self, name: str) -> float | None:
+        manager = self._managers.cache.get(Key("", name))
+        if manager is None:
+            await self._grounds.leave(name)
+            return None
+        plan = self._plan(manager)
+        if manager.metadata.deletion_timestamp:
+            return await self._remove(plan)
+        if CLUSTER_MANAGER_FINALIZER not in manager.metadata.finalizers:
+            await self._hold(manager)
+            return None
+        return await self._install(plan)
+
+    def _plan(self, manager: ClusterManager) -> Plan:
+        replicas = replicas_for(len(list(self._nodes.cache)))
+        labels = manager.metadata.labels if self._options.sync_labels else {}
+        return Plan(manager, self._options.image, 1 if is_hosted(manager) else replicas, labels)
+
+    async def _hold(self, manager: ClusterManager) -> None:
+        finalizers = (*manager.metadata.finalizers, CLUSTER_MANAGER_FINALIZER)
+        metadata = msgspec.structs.replace(manager.metadata, finalizers=finalizers)
+        await patch_read(self._client, manager, msgspec.structs.replace(manager, metadata=metadata))
+
+    async def _install(self, plan: Plan) -> float | None:
+        try:
+            site = await self._site(plan)
+            made = await install(site)
+        except BadSpec as error:
+            await self._say_failed(plan, StepFailed(HUB_FAILED, str(error)))
+            raise Stop(str(error)) from error
+        except Waiting as failure:
+            await self._say_failed(plan, failure)
+            return None
+        except StepFailed as failure:
+            await self._say_failed(plan, failure)
+            raise
+        await self._say_installed(plan, made)
+        if made.again is None:
+            return None
+        return min(max((made.again - self._clock.now()).total_seconds(), 1.0), LONGEST_NAP)
+
+    async def _site(self, plan: Plan) -> Site:
+        """Raises Waiting when there is no hub to work on, BadSpec, and StepFailed."""
+        if not plan.hosted:
+            if rival := self._rival(plan.manager):
+                text = f"ClusterManager {rival} has made this cluster a hub already; delete one of them, or host one elsewhere"
+                raise Waiting(HUB_FAILED, text)
+            return Site(plan, self._here, self._here, None, self._options.namespace, self._clock)
+        await settle(plan, self._here)
+        found = await self._way(plan)
+        if found is None:
+            where = f"Secret {plan.namespace}/{EXTERNAL_HUB_SECRET}, key {KUBECONFIG_KEY}"
+            raise Waiting(HUB_FAILED, f"{where}: missing; it must lead to the hub, with an administrator's rights")
+        way, config = found
+        hub = await self._grounds.at(plan.name, way, self._options.connect)
+        return Site(plan, self._here, hub, config, self._options.namespace, self._clock)
+
+    def _rival(self, manager: ClusterManager) -> str:
+        mine = _seniority(manager)
+        older = [other for other in self._managers.cache if not is_hosted(other) and _seniority(other) < mine]
+        return min(older, key=_seniority).metadata.name if older else ""
+
+    async def _way(self, plan: Plan) -> tuple[bytes, ClientConfig] | None:
+        """The way to a hosted hub; None when there is none. Raises Waiting for one that cannot be understood."""
+        try:
+            secret = await self._client.get(SECRETS, EXTERNAL_HUB_SECRET, plan.namespace)
+            way = base64.b64decode((secret.get("data") or {})[KUBECONFIG_KEY])
+            return way, parse_kubeconfig(way, source=f"{plan.namespace}/{EXTERNAL_HUB_SECRET}")
+        except (NotFound, KeyError):
+            return None
+        except (KubeconfigError, ValueError) as error:
+            raise Waiting(HUB_FAILED, str(error)) from error
+
+    async def _say_installed(self, plan: Plan, made: Installed) -> None:
+        found = rollouts(plan, [obj for _, obj in made.deployments])
+        conditions = [said.applied(), said.gates(invalid_gates(plan.manager)), *said.rolling(plan, found)]
+        now = format_time(self._clock.now())
+        after = with_status(plan.manager, conditions, now, generations=generations(made.deployments), related=related(made.places))
+        await patch_read(self._client, plan.manager, after, status=True)
+
+    async def _say_failed(self, plan: Plan, failure: StepFailed) -> None:
+        deployments = [one.data for one in self._here.all(DEPLOYMENTS) if one.namespace == plan.namespace]
+        conditions = [
+            said.not_applied(failure),
+            said.gates(invalid_gates(plan.manager)),
+            *said.rolling(plan, rollouts(plan, deployments)),
+        ]
+        after = with_status(plan.manager, conditions, format_time(self._clock.now()))
+        await patch_read(self._client, plan.manager, after, status=True)
+
+    async def _remove(self, plan: Plan) -> float | None:
+        manager = plan.manager
+        if CLUSTER_MANAGER_FINALIZER not in manager.metadata.finalizers:
+            return None
+        left = await self._removal(plan)
+        if left:
+            after = with_status(manager, [said.deleting(left)], format_time(self._clock.now()))
+            await patch_read(self._client, manager, after, status=True)
+            return WHILE_LEAVING
+        await self._grounds.leave(plan.name)
+        finalizers = tuple(one for one in manager.metadata.finalizers if one != CLUSTER_MANAGER_FINALIZER)
+        metadata = msgspec.structs.replace(manager.metadata, finalizers=finalizers)
+        await patch_read(self._client, manager, msgspec.structs.replace(manager, metadata=metadata))
+        log.info("hub removed", cluster_manager=plan.name)
+        return None
+
+    async def _removal(self, plan: Plan) -> list[str]:
+        hub: Ground | None = self._here
+        if plan.hosted:
+            hub = await self._hub_of_leaving(plan)
+        try:
+            return await Removal(plan, self._here, hub, self._clock, self._options.patience).run()
+        except Unreachable as error:
+            if not plan.hosted or not self._patience_over(plan):
+                return [f"hub: {error}"]
+            log.warning("the hub is away: its part is left there", cluster_manager=plan.name, error=str(error))
+            return await Removal(plan, self._here, None, self._clock, self._options.patience).run()
+
+    async def _hub_of_leaving(self, plan: Plan) -> Ground | None:
+        try:
+            found = await self._way(plan)
+            return await self._grounds.at(plan.name, found[0], self._options.connect) if found else None
+        except StepFailed:
+            return None
+
+    def _patience_over(self, plan: Plan) -> bool:
+        since = parse_time(plan.manager.metadata.deletion_timestamp)
+        return self._clock.now() - since >= self._options.patience
+
+
+def _seniority(manager: ClusterManager) -> tuple[str, str]:
+    return manager.metadata.creation_timestamp, manager.metadata.name

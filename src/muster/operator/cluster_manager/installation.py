@@ -1,0 +1,246 @@
+"""Makes a cluster a hub, step by step: what a later step needs, an earlier one has made.
+
+Namespaces → the webhooks' certificate and the trust in it → definitions → pull secret, accounts and roles → components → webhook
+configurations, once the webhooks answer. The first step that fails ends the pass with its reason; the next pass begins at the
+start again and costs nothing where all is well. A new certificate is trusted before it is stored, hence before it is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from muster.operator.accounts import AccountSecret, ensure_account_secret
+from muster.operator.applying import ApplyFailed, Place, Wanted, checked, places
+from muster.operator.cluster_manager import manifests
+from muster.operator.cluster_manager.manifests import COMPONENTS, WEBHOOK, owned
+from muster.operator.cluster_manager.plan import Plan
+from muster.operator.cluster_manager.status import (
+    ACCOUNTS_FAILED,
+    CRD_FAILED,
+    HUB_FAILED,
+    RUNTIME_FAILED,
+    WEBHOOK_FAILED,
+    StepFailed,
+)
+from muster.operator.deployments import Rollout, rollout
+from muster.operator.ground import Ground
+from muster.operator.names import CLUSTER_MANAGER_FIELDS, CLUSTER_MANAGER_LABEL, DEPLOYMENTS, PULL_SECRET, SERVICES
+from muster.registration.hub.install import CONVERTED, HOOKS, WEBHOOK_SECRET, WebhookEndpoint, trust
+from muster.registration.installing import SERVICE_ACCOUNTS, InstallError, await_definitions, named
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
+from muster.runtime.certs import ServingCertificate, ServingPair
+from muster.runtime.clock import Clock
+from muster.runtime.errors import KubeError, NotFound
+from muster.runtime.kubeconfig import ClientConfig
+from muster.runtime.resource import (
+    CONFIG_MAPS,
+    DEFINITIONS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    SECRETS,
+    VALIDATING_WEBHOOKS,
+    Key,
+    Object,
+    Resource,
+    key_of,
+)
+
+PRUNED: Final = (
+    SERVICE_ACCOUNTS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+    SERVICES,
+    DEPLOYMENTS,
+    CONFIG_MAPS,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+)
+"""What is deleted when it is wanted no longer; never definitions or namespaces, with which users' objects would go."""
+KINDS: Final = (*PRUNED, DEFINITIONS, NAMESPACES)
+
+
+@dataclass
+class Installed:
+    """What a pass has made; whoever waits for it looks again at `again`."""
+
+    here: list[Wanted] = field(default_factory=list)
+    on_hub: list[Wanted] = field(default_factory=list)
+    deployments: list[tuple[Resource, Object]] = field(default_factory=list)
+    again: datetime | None = None
+
+    @property
+    def places(self) -> list[Place]:
+        return list(dict.fromkeys(places([*self.on_hub, *self.here])))
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a hub is made: the cluster that runs its components, the hub, which may be another one, and the way to that."""
+
+    plan: Plan
+    here: Ground
+    hub: Ground
+    way: ClientConfig | None
+    pull_namespace: str
+    clock: Clock
+
+
+@contextmanager
+def _step(reason: str) -> Iterator[None]:
+    try:
+        yield
+    except (ApplyFailed, KubeError, InstallError, OSError) as error:
+        raise StepFailed(reason, str(error)) from error
+
+
+async def settle(plan: Plan, here: Ground) -> None:
+    """Have the namespace of the components, into which users of a hosted hub put the way to it. Raises StepFailed and BadSpec."""
+    with _step(HUB_FAILED):
+        checked(await here.applier.apply(owned(plan, [manifests.component_namespace(plan)])))
+
+
+async def install(site: Site) -> Installed:
+    """Raises StepFailed and BadSpec."""
+    made = Installed()
+    with _step(HUB_FAILED):
+        await _namespaces(site, made)
+        pair = await _certificate(site, made)
+    endpoint = manifests.webhook_endpoint(site.plan, pair.ca)
+    with _step(CRD_FAILED):
+        await _definitions(site, made, endpoint)
+    with _step(HUB_FAILED):
+        await _pull_secret(site)
+        await _on_hub(site, made, manifests.hub_permissions(site.plan))
+    with _step(ACCOUNTS_FAILED):
+        await _accounts(site, made)
+    with _step(RUNTIME_FAILED):
+        results = await _here(site, made, manifests.components(site.plan))
+        made.deployments = [(DEPLOYMENTS, obj) for obj in results if obj["kind"] == DEPLOYMENTS.kind]
+    with _step(WEBHOOK_FAILED):
+        await _webhooks(site, made, endpoint)
+        await _prune(site, made)
+    return made
+
+
+async def _here(site: Site, made: Installed, documents: Sequence[Wanted]) -> list[Object]:
+    return await _apply(site, site.here, made.here, documents)
+
+
+async def _on_hub(site: Site, made: Installed, documents: Sequence[Wanted]) -> list[Object]:
+    return await _apply(site, site.hub, made.on_hub, documents)
+
+
+async def _apply(site: Site, ground: Ground, made: list[Wanted], documents: Sequence[Wanted]) -> list[Object]:
+    """Raises ApplyFailed, and StepFailed's cause for objects that are on their way out: nothing can be made of them."""
+    wanted = owned(site.plan, documents)
+    made += wanted
+    results = checked(await ground.applier.apply(wanted))
+    leaving = [f"{obj['kind']} {key_of(obj)}" for obj in results if obj["metadata"].get("deletionTimestamp")]
+    if leaving:
+        raise InstallError(f"being deleted, and made again when gone: {', '.join(leaving)}")
+    return results
+
+
+async def _namespaces(site: Site, made: Installed) -> None:
+    await _here(site, made, [manifests.component_namespace(site.plan)])
+    if site.plan.hosted:
+        await _on_hub(site, made, [manifests.namespace(site.plan.hub_namespace)])
+
+
+async def _certificate(site: Site, made: Installed) -> ServingPair:
+    async def trusted(pair: ServingPair) -> None:
+        hooks = (site.hub.find(hook.resource, Key("", hook.name)) for hook in HOOKS)
+        converted = (site.hub.find(DEFINITIONS, Key("", name)) for name in CONVERTED)
+        if any((*hooks, *converted)):
+            await trust(site.hub.client, pair.ca, clock=site.clock)
+
+    plan = site.plan
+    hosts = manifests.webhook_hosts(plan)
+    certificate = ServingCertificate(site.here.client, WEBHOOK_SECRET, plan.namespace, hosts, clock=site.clock)
+    pair = await certificate.ensure(trusted)
+    made.again = pair.not_before + (pair.not_after - pair.not_before) * 2 / 3
+    await _here(site, made, [manifests.trust_bundle(plan, pair.ca)])
+    return pair
+
+
+async def _definitions(site: Site, made: Installed, endpoint: WebhookEndpoint) -> None:
+    results = await _on_hub(site, made, manifests.hub_definitions(endpoint))
+    pending = [obj["metadata"]["name"] for obj in results if not _established(obj)]
+    if pending:
+        await await_definitions(site.hub.client, pending, site.clock)
+
+
+def _established(definition: Object) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+async def _pull_secret(site: Site) -> None:
+    """What images are pulled with, if anything, goes where the components are."""
+    plan, client = site.plan, site.here.client
+    try:
+        found = await client.get(SECRETS, PULL_SECRET, site.pull_namespace)
+    except NotFound:
+        return
+    labels = {CLUSTER_MANAGER_LABEL: plan.name}
+    copy = {"metadata": {**named(PULL_SECRET, plan.namespace), "labels": labels}, "type": found["type"], "data": found["data"]}
+    await client.apply(SECRETS, copy, manager=CLUSTER_MANAGER_FIELDS)
+
+
+async def _accounts(site: Site, made: Installed) -> None:
+    """The components of a hosted hub get a way to it, each as its own account."""
+    plan = site.plan
+    if not plan.hosted or site.way is None:
+        return
+    for account in manifests.ACCOUNTS:
+        wanted = AccountSecret(
+            manifests.account_secret(account),
+            plan.namespace,
+            account,
+            plan.hub_namespace,
+            {CLUSTER_MANAGER_LABEL: plan.name},
+        )
+        renewal = await ensure_account_secret(
+            site.here.client, site.hub.client, site.way, wanted, CLUSTER_MANAGER_FIELDS, site.clock
+        )
+        made.again = min(filter(None, (made.again, renewal)))
+
+
+async def _webhooks(site: Site, made: Installed, endpoint: WebhookEndpoint) -> None:
+    """Not before they answer; but once configured, they are kept right."""
+    answering = rollouts(site.plan, [obj for _, obj in made.deployments])[WEBHOOK.deployment(site.plan)]
+    documents = manifests.webhook_configurations(endpoint)
+    if answering is None or not answering.functional:
+        documents = [one for one in documents if site.hub.find(one[0], key_of(one[1])) is not None]
+    await _on_hub(site, made, documents)
+
+
+def rollouts(plan: Plan, deployments: Iterable[Object]) -> dict[str, Rollout | None]:
+    found = {obj["metadata"]["name"]: rollout(obj) for obj in deployments}
+    return {name: found.get(name) for name in (component.deployment(plan) for component in COMPONENTS)}
+
+
+async def _prune(site: Site, made: Installed) -> None:
+    kept: Callable[[Ground], set[Place]] = lambda ground: set(  # noqa: E731 - two uses, one line
+        places([*(made.here if ground is site.here else ()), *(made.on_hub if ground is site.hub else ())])
+    )
+    for ground in dict.fromkeys((site.here, site.hub)):
+        if not ground.synced:
+            continue
+        wanted = kept(ground)
+        for resource in PRUNED:
+            for found in ground.all(resource):
+                mine = found.labels.get(CLUSTER_MANAGER_LABEL) == site.plan.name
+                if mine and Place(resource, found.name, found.namespace) not in wanted:
+                    await _delete(ground, resource, found.key, found.uid)
+
+
+async def _delete(ground: Ground, resource: Resource, key: Key, uid: str) -> None:
+    try:
+        await ground.client.delete(resource, key.name, key.namespace, uid=uid)
+    except NotFound:
+        return

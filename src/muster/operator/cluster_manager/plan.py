@@ -1,0 +1,156 @@
+"""What a ClusterManager asks for, read once: where things run, as which image, with which features and drivers.
+
+Nothing here is wrong beyond repair: what the spec says that we do not know is left out and named in `invalid_gates` or raised as
+`BadSpec`, so that one bad ClusterManager gets a condition and nobody else notices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.api.operator.v1 import ClusterManager, FeatureGate, HostedWebhookConfiguration, HubRegistrationConfiguration
+from muster.operator.names import chosen_image
+from muster.registration.names import HUB_GATES, HUB_NAMESPACE, HUB_UNSUPPORTED_GATES
+
+AUTO_APPROVAL: Final = "ManagedClusterAutoApproval"
+WORK_GATES: Final = (
+    "ManifestWorkReplicaSet",
+    "NilExecutorValidating",
+    "CloudEventsDrivers",
+    "CleanUpCompletedManifestWork",
+    "RawFeedbackJsonString",
+)
+ADDON_GATES: Final = ("AddonManagement",)
+DRIVERS: Final[Mapping[str, str]] = {"csr": "csr", "awsirsa": "awsirsa", "aws-irsa": "awsirsa", "grpc": "grpc"}
+"""Every spelling of an authType, to the driver's name."""
+_ARN: Final = re.compile(r"arn:(?P<partition>aws[a-z-]*):eks:[^:]+:(?P<account>\d{12}):cluster/(?P<name>[\w-]+)")
+
+
+class BadSpec(Exception):
+    """A field of the ClusterManager that nothing sensible can be made of."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`namespace` is where the components run; `hub_namespace` is where, on the hub, their accounts are."""
+
+    manager: ClusterManager
+    image: str
+    replicas: int = 1
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the ClusterManager, for everything that is made for clusters."""
+
+    @property
+    def name(self) -> str:
+        return self.manager.metadata.name
+
+    @property
+    def hosted(self) -> bool:
+        return is_hosted(self.manager)
+
+    @property
+    def namespace(self) -> str:
+        return self.name if self.hosted else HUB_NAMESPACE
+
+    @property
+    def hub_namespace(self) -> str:
+        return HUB_NAMESPACE
+
+    @property
+    def registration(self) -> HubRegistrationConfiguration:
+        return self.manager.spec.registration_configuration or HubRegistrationConfiguration()
+
+    @property
+    def registration_image(self) -> str:
+        return chosen_image(self.manager.spec.registration_image_pull_spec, self.image)
+
+    def gate(self, name: str) -> bool:
+        return any(gate.feature == name and gate.mode == "Enable" for gate in self.registration.feature_gates)
+
+    @property
+    def hosted_webhook(self) -> HostedWebhookConfiguration:
+        """Raises BadSpec when a hosted hub does not say where its webhooks will be reached."""
+        hosted = self.manager.spec.deploy_option.hosted
+        configured = hosted.registration_webhook_configuration if hosted else None
+        if configured is None or not configured.address:
+            where = "spec.deployOption.hosted.registrationWebhookConfiguration.address"
+            raise BadSpec(where, "in Hosted mode the hub must be told where it reaches the webhooks")
+        return configured
+
+
+def is_hosted(manager: ClusterManager) -> bool:
+    return manager.spec.deploy_option.mode == "Hosted"
+
+
+def registration_arguments(plan: Plan) -> list[str]:
+    """The flags of the controllers that come from the registration configuration. Raises BadSpec."""
+    configured = plan.registration
+    arguments = []
+    gates = [gate for gate in configured.feature_gates if gate.feature in HUB_GATES]
+    if gates:
+        arguments.append("--feature-gates=" + ",".join(f"{g.feature}={str(g.mode == 'Enable').lower()}" for g in gates))
+    if plan.gate(AUTO_APPROVAL):
+        arguments += [f"--cluster-auto-approval-users={user}" for user in configured.auto_approve_users]
+    arguments += _driver_arguments(configured)
+    if plan.labels:
+        arguments.append("--labels=" + ",".join(f"{key}={value}" for key, value in sorted(plan.labels.items())))
+    return arguments
+
+
+def _driver_arguments(configured: HubRegistrationConfiguration) -> list[str]:
+    names = dict.fromkeys(DRIVERS[driver.auth_type] for driver in configured.registration_drivers)
+    arguments = [f"--enabled-registration-drivers={','.join(names)}"] if names else []
+    for driver in configured.registration_drivers:
+        # One flag for each: a pattern may have a comma in it.
+        if driver.csr is not None:
+            arguments += [f"--auto-approved-csr-users={one}" for one in driver.csr.auto_approved_identities]
+        if driver.awsirsa is not None and DRIVERS[driver.auth_type] == "awsirsa":
+            arguments += [f"--hub-cluster-arn={driver.awsirsa.hub_cluster_arn}"]
+            arguments += [f"--auto-approved-arn-patterns={one}" for one in driver.awsirsa.auto_approved_identities]
+            arguments += [f"--aws-resource-tags={one}" for one in driver.awsirsa.tags]
+        if driver.grpc is not None:
+            arguments += [f"--auto-approved-grpc-users={one}" for one in driver.grpc.auto_approved_identities]
+    return arguments
+
+
+def identity_creator(plan: Plan) -> str:
+    """The AWS role as which the controllers make identities; empty without AWS. Raises BadSpec."""
+    drivers = {DRIVERS[driver.auth_type]: driver for driver in plan.registration.registration_drivers}
+    driver = drivers.get("awsirsa")
+    if driver is None:
+        return ""
+    where = "spec.registrationConfiguration.registrationDrivers[authType=awsirsa].awsirsa.hubClusterArn"
+    arn = _ARN.fullmatch(driver.awsirsa.hub_cluster_arn if driver.awsirsa else "")
+    if arn is None:
+        raise BadSpec(where, "registration by AWS identities needs arn:aws:eks:REGION:ACCOUNT:cluster/NAME")
+    role = f"{arn['name']}_managed-cluster-identity-creator"
+    if len(role) > 64:
+        raise BadSpec(where, f"the role {role} would be longer than the 64 characters that IAM allows")
+    return f"arn:{arn['partition']}:iam::{arn['account']}:role/{role}"
+
+
+def invalid_gates(manager: ClusterManager) -> dict[str, list[str]]:
+    """What is switched but not known, or on but not supported, by component."""
+    spec = manager.spec
+    listed: dict[str, tuple[tuple[FeatureGate, ...], tuple[str, ...], tuple[str, ...]]] = {}
+    if spec.registration_configuration:
+        listed["registration"] = (spec.registration_configuration.feature_gates, HUB_GATES, HUB_UNSUPPORTED_GATES)
+    listed["work"] = (spec.work_configuration.feature_gates, WORK_GATES, ())
+    if spec.add_on_manager_configuration:
+        listed["addon"] = (spec.add_on_manager_configuration.feature_gates, ADDON_GATES, ())
+    found = {
+        component: [gate.feature for gate in gates if not _valid(gate, known, unsupported)]
+        for component, (gates, known, unsupported) in listed.items()
+    }
+    return {component: names for component, names in found.items() if names}
+
+
+def _valid(gate: FeatureGate, known: tuple[str, ...], unsupported: tuple[str, ...]) -> bool:
+    return gate.feature in known or (gate.feature in unsupported and gate.mode != "Enable")

@@ -1,0 +1,187 @@
+"""Takes a hub away again, whole, in whatever state it is.
+
+Order: definitions (addons, works, clusters, replica sets, then the rest; each waits for its objects, so the controllers still
+run) → components → secrets → accounts, roles, and what was kept for clusters → namespaces → webhook configurations. A pass
+takes what steps it can, never waits, and says what is left. Only what carries this ClusterManager's label is touched.
+
+It must end even when nobody is left to finalize: webhooks that do not answer are unconfigured first, clusters are let go at once
+when no controller runs, and what agents should have cleaned up is let go when `patience` is over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from muster.api.crds import HUB, Definition
+from muster.kube.duration import parse_time
+from muster.logs import get_logger
+from muster.operator.applying import Place, places, remove
+from muster.operator.cluster_manager import manifests
+from muster.operator.cluster_manager.installation import rollouts
+from muster.operator.cluster_manager.manifests import ACCOUNTS, COMPONENTS, CONTROLLER, HUB_ACCOUNT_SECRETS, WEBHOOK
+from muster.operator.cluster_manager.plan import Plan
+from muster.operator.deployments import Rollout
+from muster.operator.ground import Ground
+from muster.operator.names import CLUSTER_MANAGER_LABEL, DEPLOYMENTS, PULL_SECRET, SERVICES
+from muster.registration.hub.install import HOOKS, SERVICE, WEBHOOK_SECRET
+from muster.registration.installing import SERVICE_ACCOUNTS
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, ROLE_BINDINGS
+from muster.registration.names import OURS
+from muster.runtime.clock import Clock
+from muster.runtime.errors import Conflict, NotFound
+from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, LEASES, NAMESPACES, SECRETS, Key, Object, Resource
+
+log = get_logger("muster.operator.removal")
+
+PATIENCE: Final = timedelta(minutes=5)
+NAMED: Final = 3
+"""How many objects of a kind are named to whoever waits."""
+CLUSTERS: Final = f"{MANAGED_CLUSTERS.plural}.{MANAGED_CLUSTERS.group}"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """`hub` is None when there is no way to it any more: then its part is left."""
+
+    plan: Plan
+    here: Ground
+    hub: Ground | None
+    clock: Clock
+    patience: timedelta = PATIENCE
+
+    async def run(self) -> list[str]:
+        """What is left; nothing when all is gone. Raises KubeError."""
+        if self.hub is not None:
+            if not await self._answers(WEBHOOK):
+                await self._remove(self.hub, self._hooks())
+            if left := await self._definitions(self.hub):
+                return left
+        if left := await self._components():
+            return left
+        if self.hub is not None and (left := await self._permissions(self.hub)):
+            return left
+        if left := await self._namespaces():
+            return left
+        return await self._remove(self.hub, self._hooks()) if self.hub is not None else []
+
+    async def _answers(self, component: manifests.Component) -> bool:
+        found = await self._rollout(component)
+        return found is not None and found.available > 0
+
+    async def _rollout(self, component: manifests.Component) -> Rollout | None:
+        name = component.deployment(self.plan)
+        try:
+            found = await self.here.client.get(DEPLOYMENTS, name, self.plan.namespace)
+        except NotFound:
+            return None
+        return rollouts(self.plan, [found])[name]
+
+    def _hooks(self) -> list[Place]:
+        return [Place(hook.resource, hook.name) for hook in HOOKS]
+
+    async def _remove(self, ground: Ground, objects: list[Place], *, in_order: bool = False) -> list[str]:
+        return [str(place) for place in await remove(ground.client, objects, in_order=in_order, keep=self._foreign)]
+
+    def _foreign(self, obj: Object) -> bool:
+        labels = obj["metadata"].get("labels") or {}
+        return labels.get(CLUSTER_MANAGER_LABEL) != self.plan.name
+
+    async def _definitions(self, hub: Ground) -> list[str]:
+        kinds = {kind.name: kind for kind in HUB}
+        for name in manifests.definitions_in_order_of_removal():
+            place = Place(DEFINITIONS, name)
+            if not await remove(hub.client, [place], keep=self._foreign):
+                continue
+            held = await self._empty(hub, kinds[name])
+            if await remove(hub.client, [place], keep=self._foreign):
+                return [f"{place}" + (f", for {held}" if held else "")]
+        return []
+
+    async def _empty(self, hub: Ground, kind: Definition) -> str:
+        """Let go what nobody will finalize; gives what it still waits for."""
+        resource = Resource(
+            f"{kind.resource.group}/{kind.stored}", kind.resource.plural, kind.resource.kind, kind.resource.scope == "Namespaced"
+        )
+        try:
+            objects = (await hub.client.list(resource)).items
+        except NotFound:
+            return ""
+        orphaned = kind.name == CLUSTERS and not await self._answers(CONTROLLER)
+        if objects and (orphaned or await self._patience_over(hub, kind.name)):
+            for obj in objects:
+                await _let_go(hub, resource, obj)
+            return ""
+        named = ", ".join(str(Key(o["metadata"].get("namespace") or "", o["metadata"]["name"])) for o in objects[:NAMED])
+        return f"{len(objects)} {resource.kind}: {named}{' …' if len(objects) > NAMED else ''}" if objects else ""
+
+    async def _patience_over(self, hub: Ground, definition: str) -> bool:
+        try:
+            found = await hub.client.get(DEFINITIONS, definition)
+        except NotFound:
+            return False
+        since = found["metadata"].get("deletionTimestamp")
+        return bool(since) and self.clock.now() - parse_time(since) >= self.patience
+
+    async def _components(self) -> list[str]:
+        namespace = self.plan.namespace
+        names = [component.deployment(self.plan) for component in COMPONENTS]
+        deployments = [Place(DEPLOYMENTS, name, namespace) for name in names]
+        left = await remove(self.here.client, deployments, keep=self._foreign, propagation="Foreground")
+        if left:
+            return [str(place) for place in left]
+        others = [Place(SERVICES, SERVICE, namespace), Place(CONFIG_MAPS, manifests.CA_BUNDLE, namespace)]
+        others += [Place(SERVICE_ACCOUNTS, account, namespace) for account in ACCOUNTS] if self.plan.hosted else []
+        others += [Place(SECRETS, name, namespace) for name in (PULL_SECRET, *HUB_ACCOUNT_SECRETS)]
+        left_over = await self._remove(self.here, others)
+        if await self._mine(self.here, namespace):
+            left_over += [str(one) for one in await remove(self.here.client, [Place(SECRETS, WEBHOOK_SECRET, namespace)])]
+        return left_over
+
+    async def _mine(self, ground: Ground, namespace: str) -> bool:
+        try:
+            return not self._foreign(await ground.client.get(NAMESPACES, namespace))
+        except NotFound:
+            return False
+
+    async def _permissions(self, hub: Ground) -> list[str]:
+        left = await self._remove(hub, places(manifests.accounts_and_roles(self.plan)))
+        try:
+            await hub.client.get(DEFINITIONS, CLUSTERS)
+        except NotFound:
+            left += await _remains_of_clusters(hub)
+        return left
+
+    async def _namespaces(self) -> list[str]:
+        left = []
+        if self.hub is not None and self.plan.hosted:
+            left += await self._remove(self.hub, [Place(NAMESPACES, self.plan.hub_namespace)])
+        return left + await self._remove(self.here, [Place(NAMESPACES, self.plan.namespace)])
+
+
+async def _remains_of_clusters(hub: Ground) -> list[str]:
+    """What a controller that is gone did not take away: permissions and leases of clusters. Their namespaces stay: users have
+    things there."""
+    left = []
+    for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, LEASES):
+        for obj in (await hub.client.list(resource, label_selector=OURS)).items:
+            place = Place(resource, obj["metadata"]["name"], obj["metadata"].get("namespace") or "")
+            if await remove(hub.client, [place]):
+                await _let_go(hub, resource, obj)
+                left += [str(one) for one in await remove(hub.client, [place])]
+    return left
+
+
+async def _let_go(hub: Ground, resource: Resource, obj: Object) -> None:
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace") or ""
+    try:
+        current = await hub.client.get(resource, metadata["name"], namespace)
+        if not current["metadata"].get("finalizers") or current["metadata"]["uid"] != metadata["uid"]:
+            return
+        patch = {"metadata": {"uid": metadata["uid"], "finalizers": None}}
+        await hub.client.patch(resource, metadata["name"], patch, namespace)
+    except (NotFound, Conflict):
+        return
+    log.warning("let go of an object that nobody finalized", resource=str(resource), key=str(Key(namespace, metadata["name"])))

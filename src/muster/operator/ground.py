@@ -1,0 +1,115 @@
+"""A cluster on which an operator keeps things: a client, caches of what carries the operator's label, and an `Applier` over them.
+
+Everything that an operator makes is labelled with the name of the object it is made for, so one watch per kind shows all of it and
+nothing else, and every change wakes the one object it belongs to. Secrets are watched by name, since an operator may read no
+others. `run` follows the cluster until cancelled; until its caches are complete, and where the cluster cannot be watched,
+everything is simply applied again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections.abc import Callable, Sequence
+
+from muster.operator.applying import Applier
+from muster.runtime.cache import Snapshot
+from muster.runtime.clock import SYSTEM, Clock, Random
+from muster.runtime.informer import Informer, Informers
+from muster.runtime.resource import SECRETS, Key, Object, Resource
+from muster.runtime.verbs import KubeClient
+
+Wake = Callable[[str], None]
+
+
+class Ground:
+    def __init__(
+        self,
+        client: KubeClient,
+        label: str,
+        manager: str,
+        kinds: Sequence[Resource],
+        wake: Wake,
+        *,
+        secrets: Sequence[str] = (),
+        secret_owner: Callable[[Snapshot], str] | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        """`wake` is told the label's value of what changed; whose Secret it is, `secret_owner` says: an empty name is nobody's."""
+        self.client = client
+        self.informers = Informers(client, clock=clock, random=random)
+        self._kinds = {kind: self.informers.of(kind, label_selector=label) for kind in kinds}
+        self._secrets = [self.informers.of(SECRETS, field_selector=f"metadata.name={name}") for name in secrets]
+        for informer in self._kinds.values():
+            _follow(informer, lambda found: found.labels.get(label, ""), wake)
+        for informer in self._secrets:
+            _follow(informer, secret_owner or (lambda found: found.labels.get(label, "")), wake)
+        self.applier = Applier(client, manager, self.find)
+
+    def find(self, resource: Resource, key: Key) -> Object | None:
+        """What the caches know of an object of ours."""
+        informer = self._kinds.get(resource)
+        if informer is None or not informer.has_synced:
+            return None
+        found = informer.cache.get(key)
+        return None if found is None else found.data
+
+    def all(self, resource: Resource) -> list[Snapshot]:
+        return list(self._kinds[resource].cache)
+
+    @property
+    def synced(self) -> bool:
+        return self.informers.has_synced
+
+    async def run(self) -> None:
+        await self.informers.run()
+
+
+def _follow(informer: Informer[Snapshot], owner: Callable[[Snapshot], str], wake: Wake) -> None:
+    def told(old: Snapshot | None, new: Snapshot | None) -> None:
+        for side in (old, new):
+            if side is not None and (name := owner(side)):
+                wake(name)
+
+    informer.on_change(told)
+
+
+class Grounds:
+    """Clusters of objects whose things are elsewhere, by the object's name; followed for as long as the way there is the same."""
+
+    def __init__(self, make: Callable[[str, KubeClient], Ground]) -> None:
+        self._make = make
+        self._open: dict[str, tuple[bytes, Ground, asyncio.Task[None]]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def at(self, name: str, way: bytes, connect: Callable[[bytes], KubeClient]) -> Ground:
+        """The ground that `way`, a kubeconfig, leads to. Raises what `connect` raises."""
+        known = self._open.get(name)
+        if known is not None and known[0] == way:
+            return known[1]
+        client = connect(way)
+        await self.leave(name)
+        ground = self._make(name, client)
+        assert self._tasks is not None, "running"
+        self._open[name] = (way, ground, self._tasks.create_task(ground.run(), name=f"ground of {name}"))
+        return ground
+
+    async def leave(self, name: str) -> None:
+        known = self._open.pop(name, None)
+        if known is None:
+            return
+        _, ground, task = known
+        task.cancel()
+        await asyncio.wait({task})
+        await ground.client.close()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self._tasks = None
+                for name in list(self._open):
+                    await self.leave(name)
