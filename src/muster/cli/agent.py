@@ -13,13 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.process import find_cluster, run_until_stopped
+from muster.cli.process import (
+    ANY_ADDRESS,
+    LOOPBACK,
+    PROCESS,
+    FoundCluster,
+    Surroundings,
+    explained,
+    file_problem,
+    find_cluster,
+    run_until_stopped,
+)
 from muster.cli.values import Duration, Gates, Names, Pairs
 
 if TYPE_CHECKING:
     from muster.registration.agent.options import AgentOptions
     from muster.registration.drivers.seam import DriverOptions
     from muster.runtime.kubeconfig import ClientConfig
+    from muster.runtime.verbs import KubeClient
 
 GATES = ("ClusterClaim", "ClusterProperty", "MultipleHubs")
 UNSUPPORTED_GATES = ("AddonManagement", "V1beta1CSRAPICompatibility")
@@ -75,7 +86,7 @@ EXPIRATION = "client-cert-expiration-seconds"
     help="With several hubs: so long without one before the next is tried.",
 )
 @click.option("--feature-gates", "gates", type=Gates(GATES, UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(GATES)}.")
-@click.option("--health-host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
 @click.option("--health-port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 picks a free one.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def command(**options: Any) -> None:
@@ -83,40 +94,40 @@ def command(**options: Any) -> None:
     from muster import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
-    run_agent(_settings(options))
+    run_agent(settings(options))
 
 
 @dataclass(frozen=True)
 class Settings:
-    management: ClientConfig
-    spoke: ClientConfig | None
+    management: FoundCluster
+    spoke: FoundCluster | None
     options: AgentOptions
     install: bool
     install_only: bool
     health: tuple[str, int]
 
 
-def _settings(given: dict[str, Any]) -> Settings:
+def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
     from muster.registration.agent.options import AgentOptions
     from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET
 
     gates = dict(_flat(given["gates"]))
     urls = _urls(_flat(given["urls"]))
     cluster_name, driver_options = _cluster_name(given["cluster_name"]), _driver_options(given)
-    management = find_cluster(given["kubeconfig"], given["context"])
-    spoke = find_cluster(given["spoke_kubeconfig"], "") if given["spoke_kubeconfig"] else None
+    management = find_cluster(given["kubeconfig"], given["context"], here)
+    spoke = find_cluster(given["spoke_kubeconfig"], "", here) if given["spoke_kubeconfig"] else None
     options = AgentOptions(
         cluster_name=cluster_name,
         agent_name=given["agent_name"],
-        namespace=given["namespace"] or _pod_namespace(management) or AGENT_NAMESPACE,
+        namespace=given["namespace"] or (management.config.namespace if management.in_pod else "") or AGENT_NAMESPACE,
         hub_secret=given["hub_secret"],
         bootstrap_secrets=_flat(given["bootstrap_secrets"]) or (BOOTSTRAP_SECRET,),
-        bootstrap_kubeconfigs=tuple(Path(path) for path in _flat(given["bootstrap_kubeconfigs"])),
-        hub_kubeconfig_dir=Path(given["hub_kubeconfig_dir"]) if given["hub_kubeconfig_dir"] else None,
+        bootstrap_kubeconfigs=tuple(here.path(path) for path in _flat(given["bootstrap_kubeconfigs"])),
+        hub_kubeconfig_dir=here.path(given["hub_kubeconfig_dir"]) if given["hub_kubeconfig_dir"] else None,
         driver=given["driver"],
         driver_options=driver_options,
         external_server_urls=urls,
-        external_ca=_authority(spoke or management) if urls else b"",
+        external_ca=_authority((spoke or management).config) if urls else b"",
         cluster_annotations=_annotations(dict(_flat(given["annotations"]))),
         health_check_seconds=_period(given["period"]),
         hub_connection_timeout=given["timeout"],
@@ -128,19 +139,12 @@ def _settings(given: dict[str, Any]) -> Settings:
     if gates.get("MultipleHubs") and len(options.bootstrap_kubeconfigs or options.bootstrap_secrets) < 2:
         raise click.UsageError("--feature-gates MultipleHubs=true: give at least two --bootstrap-kubeconfigs")
     install = given["install"] or given["install_only"]
-    return Settings(management, spoke, options, install, given["install_only"], (given["health_host"], given["health_port"]))
+    host = here.bind(given["health_host"] or (ANY_ADDRESS if management.in_pod else LOOPBACK))
+    return Settings(management, spoke, options, install, given["install_only"], (host, given["health_port"]))
 
 
 def _flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
     return tuple(value for values in given for value in values)
-
-
-def _pod_namespace(config: ClientConfig) -> str:
-    """The namespace of the pod this runs in; what a person's kubeconfig says is about something else."""
-    from muster.runtime.kubeconfig import SERVICE_ACCOUNT
-
-    token = config.identity.token_file
-    return config.namespace if token is not None and token.parent == SERVICE_ACCOUNT else ""
 
 
 def _cluster_name(name: str) -> str:
@@ -210,33 +214,40 @@ def _period(seconds: float) -> float:
 
 
 def run_agent(settings: Settings) -> None:
+    run_until_stopped(serve(settings))
+
+
+def _explain(error: Exception) -> click.ClickException | None:
     from muster.registration.drivers.seam import DriverError
     from muster.registration.installing import InstallError
     from muster.runtime.errors import KubeError
 
-    try:
-        run_until_stopped(_serve(settings))
-    except (DriverError, InstallError) as error:
-        raise click.ClickException(str(error)) from None
-    except KubeError as error:
-        raise click.ClickException(f"the cluster does not let us work: {error}") from None
-    except OSError as error:
-        if error.filename is not None:
-            raise click.ClickException(f"{error.filename}: {error.strerror}") from None
-        raise click.ClickException(f"cannot listen: {error.strerror or error}; choose another --health-port") from None
+    match error:
+        case DriverError() | InstallError():
+            return click.ClickException(str(error))
+        case KubeError():
+            return click.ClickException(f"the cluster does not let us work: {error}")
+        case OSError():
+            words = f"cannot listen: {error.strerror or error}; choose another --health-port"
+            return file_problem(error) or click.ClickException(words)
+    return None
 
 
-async def _serve(settings: Settings) -> None:
+async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
+    with explained(_explain):
+        await _serve(settings, here)
+
+
+async def _serve(settings: Settings, here: Surroundings) -> None:
     from muster.registration.agent.agent import Agent
-    from muster.runtime.client import HttpClient
     from muster.runtime.health import HealthServer
     from muster.runtime.metrics import Metrics
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
 
-        def client(config: ClientConfig) -> HttpClient:
-            made = HttpClient(config, agent="muster-registration-agent", metrics=metrics)
+        def client(cluster: FoundCluster) -> KubeClient:
+            made = cluster.connect("muster-registration-agent", metrics)
             stack.push_async_callback(made.close)
             return made
 
@@ -247,7 +258,7 @@ async def _serve(settings: Settings) -> None:
 
             await install(management, settings.options)
         if settings.install_only:
-            click.echo(f"installed on {management.server}")
+            here.say(f"installed on {management.server}")
             return
         agent = Agent(spoke, settings.options, management=management, metrics=metrics)
         health = HealthServer(metrics)
@@ -255,5 +266,5 @@ async def _serve(settings: Settings) -> None:
         health.ready("registration", agent.unready)
         await health.start(*settings.health)
         stack.push_async_callback(health.stop)
-        click.echo(f"started: agent on {management.server}; health on port {health.port}")
+        here.say(f"started: agent on {management.server}; health on port {health.port}")
         await agent.run()

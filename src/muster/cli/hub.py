@@ -9,14 +9,25 @@ from __future__ import annotations
 
 import socket
 import uuid
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.process import find_cluster, in_pod, run_until_stopped
+from muster.cli.process import (
+    ANY_ADDRESS,
+    LOOPBACK,
+    PROCESS,
+    FoundCluster,
+    Surroundings,
+    explained,
+    file_problem,
+    find_cluster,
+    in_pod,
+    run_until_stopped,
+)
 from muster.cli.values import Duration, Gates, Names, Pairs
 from muster.registration.names import HUB_GATES, HUB_UNSUPPORTED_GATES
 
@@ -25,8 +36,7 @@ if TYPE_CHECKING:
     from muster.registration.hub.manager import Hub
     from muster.registration.hub.options import HubOptions
     from muster.registration.hub.serving import ServingOptions
-    from muster.runtime.client import HttpClient
-    from muster.runtime.kubeconfig import ClientConfig
+    from muster.runtime.verbs import KubeClient
 
 LEASE = "registration-controller-lock"
 LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 60, 40, 10
@@ -54,7 +64,9 @@ LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 60, 40, 10
 @click.option("--aws-resource-tags", "aws_tags", multiple=True, help="key=value, for what is made on AWS (awsirsa).")
 @click.option("--auto-approved-grpc-users", "grpc_users", type=Names(), multiple=True, help="As for csr (grpc).")
 @click.option("--driver-option", "driver_options", multiple=True, metavar="NAME.KEY=VALUE", help="Tell a driver (repeatable).")
-@click.option("--feature-gates", "gates", type=Gates(HUB_GATES, HUB_UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(HUB_GATES)}.")
+@click.option(
+    "--feature-gates", "gates", type=Gates(HUB_GATES, HUB_UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(HUB_GATES)}."
+)
 @click.option(
     "--gc-resource-list", type=Names(), multiple=True, help="group/version/plural of what goes before a deleted cluster, in order."
 )
@@ -88,12 +100,12 @@ def command(**options: Any) -> None:
     from muster import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
-    run_hub(_settings(options))
+    run_hub(settings(options))
 
 
 @dataclass(frozen=True)
 class Settings:
-    config: ClientConfig
+    cluster: FoundCluster
     options: HubOptions
     install: bool
     install_only: bool
@@ -103,7 +115,7 @@ class Settings:
     controllers: bool = True
 
 
-def _settings(given: dict[str, Any]) -> Settings:
+def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
     from muster.kube.names import dns1123_label
     from muster.registration.hub.options import CLEANED_RESOURCES, HubOptions
     from muster.registration.hub.serving import ServingOptions
@@ -118,8 +130,8 @@ def _settings(given: dict[str, Any]) -> Settings:
         raise click.UsageError("--webhook-cert-dir says nothing of whom to trust: install by other means and give --no-install")
     if not (given["controllers"] or given["webhook"]):
         raise click.UsageError("--no-controllers and --no-webhook leave nothing to run")
-    in_cluster = in_pod(given["kubeconfig"], given["context"])
-    everywhere = "0.0.0.0" if in_cluster else "127.0.0.1"
+    in_cluster = in_pod(given["kubeconfig"], given["context"], here)
+    everywhere = ANY_ADDRESS if in_cluster else LOOPBACK
     gates = dict(_flat(given["gates"]))
     options = HubOptions(
         namespace=given["namespace"],
@@ -133,19 +145,20 @@ def _settings(given: dict[str, Any]) -> Settings:
         remove_denied_after=given["remove_denied_after"],
     )
     webhooks = ServingOptions(
-        given["webhook_host"] or everywhere,
+        here.bind(given["webhook_host"] or everywhere),
         given["webhook_port"],
         _url(given["webhook_url"]),
         service=in_cluster and not given["webhook_url"],
-        certificates=Path(given["webhook_cert_dir"]) if given["webhook_cert_dir"] else None,
+        certificates=here.path(given["webhook_cert_dir"]) if given["webhook_cert_dir"] else None,
     )
+    host, port = _address(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"])
     return Settings(
-        find_cluster(given["kubeconfig"], given["context"]),
+        find_cluster(given["kubeconfig"], given["context"], here),
         options,
         given["install"],
         given["install_only"],
         webhooks if given["webhook"] else None,
-        _address(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"]),
+        (here.bind(host), port),
         given["leader_elect"],
         given["controllers"],
     )
@@ -199,10 +212,14 @@ def _address(text: str) -> tuple[str, int]:
     host, separator, port = text.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > 65535:
         raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
-    return host.strip("[]") or "0.0.0.0", int(port)
+    return host.strip("[]") or ANY_ADDRESS, int(port)
 
 
 def run_hub(settings: Settings) -> None:
+    run_until_stopped(serve(settings))
+
+
+def _explain(error: Exception) -> click.ClickException | None:
     from muster.registration.drivers import BrokenDriver, UnknownDriver
     from muster.registration.drivers.seam import DriverError
     from muster.registration.hub.manager import HubFailed
@@ -210,35 +227,36 @@ def run_hub(settings: Settings) -> None:
     from muster.runtime.errors import KubeError
     from muster.runtime.leader import LeadershipLost
 
-    try:
-        run_until_stopped(_serve(settings))
-    except (UnknownDriver, BrokenDriver) as error:
-        raise click.BadParameter(str(error), param_hint="--enabled-registration-drivers") from None
-    except (DriverError, InstallError, HubFailed, LeadershipLost) as error:
-        raise click.ClickException(str(error)) from None
-    except KubeError as error:
-        raise click.ClickException(f"the hub cluster does not let us work: {error}") from None
-    except OSError as error:
-        if error.filename is not None:
-            raise click.ClickException(f"{error.filename}: {error.strerror}") from None
-        raise click.ClickException(
-            f"cannot listen: {error.strerror or error}; choose another --webhook-port or --health-port"
-        ) from None
+    match error:
+        case UnknownDriver() | BrokenDriver():
+            return click.BadParameter(str(error), param_hint="--enabled-registration-drivers")
+        case DriverError() | InstallError() | HubFailed() | LeadershipLost():
+            return click.ClickException(str(error))
+        case KubeError():
+            return click.ClickException(f"the hub cluster does not let us work: {error}")
+        case OSError():
+            words = f"cannot listen: {error.strerror or error}; choose another --webhook-port or --health-port"
+            return file_problem(error) or click.ClickException(words)
+    return None
 
 
-async def _serve(settings: Settings) -> None:
+async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
+    with explained(_explain):
+        await _serve(settings, here)
+
+
+async def _serve(settings: Settings, here: Surroundings) -> None:
     import asyncio
 
     from muster.registration.hub.install import install, install_namespaces
     from muster.registration.hub.manager import Hub
     from muster.registration.hub.serving import Webhooks
-    from muster.runtime.client import HttpClient
     from muster.runtime.health import HealthServer
     from muster.runtime.metrics import Metrics
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        client = HttpClient(settings.config, agent="muster-hub", metrics=metrics)
+        client = settings.cluster.connect("muster-hub", metrics)
         stack.push_async_callback(client.close)
         hub = Hub(client, settings.options, metrics=metrics) if settings.controllers else None
         webhooks = Webhooks(client, settings.options, settings.webhooks) if settings.webhooks else None
@@ -250,7 +268,7 @@ async def _serve(settings: Settings) -> None:
         if settings.install:
             await install(client, namespace=settings.options.namespace, webhooks=webhooks.endpoint if webhooks else None)
         if settings.install_only:
-            click.echo(f"installed on {client.server}")
+            here.say(f"installed on {client.server}")
             return
         health = HealthServer(metrics)
         leading = _Leading(settings, client, hub) if hub is not None else None
@@ -262,16 +280,16 @@ async def _serve(settings: Settings) -> None:
             if webhooks is not None:
                 tasks.create_task(webhooks.run())
             if leading is not None:
-                tasks.create_task(leading.announce(health.port))
+                tasks.create_task(leading.announce(health.port, here.say))
                 tasks.create_task(leading.run())
             else:
-                click.echo(f"ready: webhooks of {client.server}; health on port {health.port}")
+                here.say(f"ready: webhooks of {client.server}; health on port {health.port}")
 
 
 class _Leading:
     """The hub, run when and as long as this process leads."""
 
-    def __init__(self, settings: Settings, client: HttpClient, hub: Hub) -> None:
+    def __init__(self, settings: Settings, client: KubeClient, hub: Hub) -> None:
         self._settings = settings
         self._client = client
         self._hub = hub
@@ -301,6 +319,6 @@ class _Leading:
         """One that stands by is well; one that leads has to know what there is."""
         return "the caches are not complete" if self._begun and not self._hub.ready else None
 
-    async def announce(self, health_port: int) -> None:
+    async def announce(self, health_port: int, say: Callable[[str], None]) -> None:
         await self._hub.synced()
-        click.echo(f"ready: hub of {self._client.server}; health on port {health_port}")
+        say(f"ready: hub of {self._client.server}; health on port {health_port}")

@@ -1,5 +1,9 @@
 """What every long-running command does alike: find its cluster, run until told to stop, and end with one clear line.
 
+A part (`muster hub`, `muster agent`, …) is three things in a module of its own: the `command` that reads its arguments, `settings`
+that checks them, and `serve`, which runs until it is cancelled and touches neither signals nor anything global. So a part can be a
+process or, on an embedded cluster, one of many tasks in one; what differs is its `Surroundings`.
+
 SIGINT and SIGTERM cancel the work and wait for it to tidy up; that is a clean end. Anything a user can mend ends the command with
 a message instead of a stack trace.
 """
@@ -9,28 +13,74 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from muster.runtime.kubeconfig import ClientConfig
+    from muster.runtime.metrics import Metrics
+    from muster.runtime.verbs import KubeClient
+
+ANY_ADDRESS = "0.0.0.0"
+LOOPBACK = "127.0.0.1"
 
 
-def in_pod(kubeconfig: str | None, context: str) -> bool:
+@dataclass(frozen=True)
+class FoundCluster:
+    """A cluster to work on, and how to get there."""
+
+    config: ClientConfig
+    in_pod: bool = False
+    """Whether it is the one whose pod this is."""
+    direct: Callable[[], KubeClient] | None = None
+    """The same identity without a socket."""
+
+    def connect(self, agent: str, metrics: Metrics | None = None) -> KubeClient:
+        from muster.runtime.client import HttpClient
+
+        return self.direct() if self.direct is not None else HttpClient(self.config, agent=agent, metrics=metrics)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a part runs. The default is a process of its own: the real environment, files and standard output."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    path: Callable[[str], Path] = Path
+    """Where a file that an argument names is."""
+    say: Callable[[str], None] = click.echo
+    ip: str = ""
+    """The only address to listen on, if there is one."""
+    cluster: FoundCluster | None = None
+    """The cluster of the pod, where variables do not tell."""
+
+    def bind(self, host: str) -> str:
+        """Where to listen when told `host`: a pod that shares the machine's loopback has one address of it as its own."""
+        return self.ip if self.ip and host in (ANY_ADDRESS, LOOPBACK, "::", "::1", "localhost", "") else host
+
+
+PROCESS = Surroundings()
+
+
+def in_pod(kubeconfig: str | None, context: str, here: Surroundings = PROCESS) -> bool:
     """Whether the cluster is the one this runs in, because nothing names another."""
-    return not (kubeconfig or context or os.environ.get("KUBECONFIG")) and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+    named = kubeconfig or context or here.environ.get("KUBECONFIG")
+    return not named and (here.cluster is not None or bool(here.environ.get("KUBERNETES_SERVICE_HOST")))
 
 
-def find_cluster(kubeconfig: str | None, context: str) -> ClientConfig:
+def find_cluster(kubeconfig: str | None, context: str, here: Surroundings = PROCESS) -> FoundCluster:
     """Of the flags, else of $KUBECONFIG, else of the pod this runs in, else of the user's own kubeconfig."""
     from muster.runtime.kubeconfig import KubeconfigError, in_cluster_config, load_kubeconfig
 
     try:
-        if in_pod(kubeconfig, context):
-            return in_cluster_config()
-        return load_kubeconfig(kubeconfig, context)
+        if in_pod(kubeconfig, context, here):
+            return here.cluster or FoundCluster(in_cluster_config(environ=here.environ), in_pod=True)
+        return FoundCluster(load_kubeconfig(here.path(kubeconfig) if kubeconfig else None, context, here.environ))
     except KubeconfigError as error:
         raise click.ClickException(f"{error}; choose another --kubeconfig or --context") from None
 
@@ -43,6 +93,22 @@ def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
         uvloop.run(_until_stopped(work))
     except BaseExceptionGroup as several:
         raise _first(several) from several
+
+
+@contextmanager
+def explained(explain: Callable[[Exception], click.ClickException | None]) -> Iterator[None]:
+    """What goes wrong inside comes out in words for a user, where there are any; of several at once, the first."""
+    try:
+        yield
+    except Exception as error:
+        one = _first(error) if isinstance(error, BaseExceptionGroup) else error
+        words = explain(one) if isinstance(one, Exception) else None
+        raise (words or one) from (None if words else error)
+
+
+def file_problem(error: OSError) -> click.ClickException | None:
+    """For what happened to a file; None for what happened to a socket."""
+    return None if error.filename is None else click.ClickException(f"{error.filename}: {error.strerror}")
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:

@@ -17,6 +17,7 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.cli import hub
 from muster.cli.apiserver import write_kubeconfig
 from muster.cli.muster import main
+from muster.cli.process import FoundCluster
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import BadRequest
@@ -121,7 +122,9 @@ def test_in_a_pod_it_listens_to_all_and_is_called_through_its_service(monkeypatc
     assert not found.webhooks.service, "a kubeconfig was named: the cluster is another one"
     seen: list[hub.Settings] = []
     monkeypatch.setattr(hub, "run_hub", seen.append)
-    monkeypatch.setattr(hub, "find_cluster", lambda path, context: kubeconfig.ClientConfig("https://10.0.0.1:443"))
+    monkeypatch.setattr(
+        hub, "find_cluster", lambda path, context, here: FoundCluster(kubeconfig.ClientConfig("https://10.0.0.1:443"))
+    )
     assert CliRunner().invoke(main, ["hub"]).exit_code == 0
     assert seen[0].webhooks is not None
     assert (seen[0].webhooks.host, seen[0].webhooks.service) == ("0.0.0.0", True)

@@ -1,0 +1,62 @@
+"""What Muster's image can do, for the node runtime: the commands that operators put into Deployments, run as tasks of this process.
+
+A program is a part (see `muster.cli.process`): its arguments are read by the very command that a process would run, its cluster
+is the pod's, reached without a socket under the pod's own service account, its files are where the node mounted them, and what it
+says goes to the pod's log. A wrong argument ends it as it would end the process: with a line in the log and an exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import click
+
+from muster.cli.process import FoundCluster, Surroundings
+
+if TYPE_CHECKING:
+    from muster.fleet.node import PodEnvironment, Program
+
+PARTS: Final[Mapping[tuple[str, ...], str]] = {
+    ("agent",): "muster.cli.agent",
+    ("hub",): "muster.cli.hub",
+}
+"""The words that begin a container's command line, and the module that has the part."""
+
+
+class Part(Protocol):
+    command: click.Command
+    settings: Callable[[dict[str, Any], Surroundings], Any]
+    serve: Callable[[Any, Surroundings], Coroutine[Any, Any, None]]
+
+
+def programs() -> dict[tuple[str, ...], Program]:
+    return {words: _program(words, module) for words, module in PARTS.items()}
+
+
+def _program(words: tuple[str, ...], module: str) -> Program:
+    async def run(args: Sequence[str], pod: PodEnvironment) -> int:
+        here = surroundings(pod)
+        part = cast(Part, import_module(module))
+        try:
+            context = part.command.make_context(words[-1], list(args))
+            await part.serve(part.settings(context.params, here), here)
+        except click.ClickException as error:
+            pod.print(f"Error: {error.format_message()}", stream="stderr")
+            return error.exit_code
+        except click.exceptions.Exit as end:
+            return end.exit_code
+        return 0
+
+    return run
+
+
+def surroundings(pod: PodEnvironment) -> Surroundings:
+    return Surroundings(
+        environ=pod.environ,
+        path=pod.path,
+        say=pod.print,
+        ip=pod.ip,
+        cluster=FoundCluster(pod.client_config, in_pod=True, direct=pod.connect),
+    )
