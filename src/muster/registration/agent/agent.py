@@ -133,6 +133,7 @@ class Agent:
         while True:
             hub = await choose(world, self._failover)
             address = hub.address if isinstance(hub, Candidate) else hub
+            for_want_of_better = self._failover.is_failed(address)
             try:
                 if isinstance(hub, Candidate) and world.credential_problem(address):
                     await register(world, hub, self._failover)
@@ -140,6 +141,8 @@ class Agent:
                     await self._after(await serve(world, address), address)
             except (OSError, KubeconfigError) as error:
                 world.state.say("serving", address.server, f"the hub's kubeconfig cannot be used: {error}")
+                for_want_of_better = True
+            if for_want_of_better:
                 await sleep(self._clock, backoff.next())
             else:
                 backoff.reset()

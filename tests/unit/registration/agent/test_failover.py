@@ -136,6 +136,19 @@ async def test_when_no_hub_will_have_the_cluster_the_credential_it_has_stays_in_
     assert len(await fleet.hub.requests_made()) == 1
 
 
+async def test_going_back_and_forth_between_hubs_that_both_refuse_is_done_with_patience(fleet: Fleet) -> None:
+    await _give_both(fleet)
+    async with fleet.running(**TWO):
+        await fleet.join()
+        fleet.other.cut.set()
+        await fleet.hub.deny()
+        await fleet.advance(30)
+        fleet.hub.requests.clear()
+        await fleet.advance(600)
+        assert 0 < fleet.hub.count("POST", "/selfsubjectaccessreviews") <= 6 * 30
+        assert fleet.hub.count("WATCH", "/managedclusters") <= 30
+
+
 async def _give_both(fleet: Fleet) -> None:
     await fleet.give(fleet.hub.kubeconfig(), "first")
     await fleet.give(fleet.other.kubeconfig(), "second")
