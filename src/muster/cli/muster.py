@@ -6,36 +6,23 @@ imports happen inside the commands, so that `--help` answers at once.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import cast
-
 import click
+
+from muster.cli.lazy import Entry, LazyGroup
 
 PARTS = {
     "agent": "Run a managed cluster's registration agent.",
     "hub": "Run the hub's registration controllers.",
+    "operator": "Run the operator of hubs or of managed clusters.",
     "sim": "Simulate a fleet of managed clusters on one hub.",
 }
 """Command name to short help; module `muster.cli.<name>` has it as `command`."""
 
 
-class Parts(click.Group):
-    def list_commands(self, context: click.Context) -> list[str]:
-        return sorted({*super().list_commands(context), *PARTS})
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in PARTS:
-            return super().get_command(context, name)
-        return cast(click.Command, import_module(f"muster.cli.{name}").command)
-
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """As click does it, without importing what is only listed."""
-        listed = {name: command.get_short_help_str() for name, command in self.commands.items()} | PARTS
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(listed.items()))
+ENTRIES = {name: Entry(f"muster.cli.{name}", text) for name, text in PARTS.items()}
 
 
-@click.group(cls=Parts, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, entries=ENTRIES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="muster", prog_name="muster")
 def main() -> None:
     """Muster: one hub manages a fleet of Kubernetes clusters."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PARTS: Final[Mapping[tuple[str, ...], str]] = {
     ("agent",): "muster.cli.agent",
     ("hub",): "muster.cli.hub",
+    ("operator",): "muster.cli.operator",
 }
 """The words that begin a container's command line, and the module that has the part."""
 

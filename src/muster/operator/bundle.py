@@ -19,6 +19,7 @@ from muster.api.operator.v1 import ResourceRequirement
 from muster.kube import yaml
 from muster.operator.applying import Wanted
 from muster.operator.deployments import Workload, deployment
+from muster.operator.launch import CONTAINER
 from muster.operator.names import (
     CLUSTER_MANAGER,
     CLUSTER_MANAGERS,
@@ -86,7 +87,7 @@ def operator_deployment(operator: Operator, options: BundleOptions) -> Document:
             operator.name,
             options.image,
             ("operator", operator.name, *options.args),
-            container="registration-operator",
+            container=CONTAINER,
             replicas=options.replicas,
             resources=options.resources,
             labels=options.labels,

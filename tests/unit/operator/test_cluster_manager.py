@@ -304,8 +304,12 @@ async def test_removal_waits_for_the_controller_and_says_for_what(here: Place) -
         await here.admin.create(MANAGED_CLUSTERS, whole)
         await here.set_available(CONTROLLER, HUB_NAMESPACE)
         await here.admin.delete(CLUSTER_MANAGERS, CM)
-        waiting = await hub.says("Deleting", "False", "ResourceRemaining")
-        assert "ManagedCluster: c1" in waiting["message"]
+
+        async def told() -> bool:
+            waiting = await here.condition(CLUSTER_MANAGERS, CM, "Deleting")
+            return "ManagedCluster: c1" in waiting.get("message", "")
+
+        await here.until(told, "it says what it waits for")
         await here.admin.patch(MANAGED_CLUSTERS, "c1", {"metadata": {"finalizers": None}})
         await hub.until_gone()
         assert await hub.remains() == []

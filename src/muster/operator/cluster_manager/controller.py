@@ -30,6 +30,7 @@ from muster.operator.cluster_manager.removal import PATIENCE, Removal
 from muster.operator.cluster_manager.status import HUB_FAILED, StepFailed, Waiting, with_status
 from muster.operator.deployments import CONTROL_PLANE_LABEL, replicas_for
 from muster.operator.ground import Ground, Grounds
+from muster.operator.launch import Launch
 from muster.operator.names import (
     CLUSTER_MANAGER_FIELDS,
     CLUSTER_MANAGER_FINALIZER,
@@ -267,6 +268,11 @@ class ClusterManagerOperator:
     def _patience_over(self, plan: Plan) -> bool:
         since = parse_time(plan.manager.metadata.deletion_timestamp)
         return self._clock.now() - since >= self._options.patience
+
+
+def launch(client: KubeClient, launch: Launch, metrics: Metrics) -> ClusterManagerOperator:
+    options = OperatorOptions(launch.image, launch.namespace, launch.sync_labels)
+    return ClusterManagerOperator(client, options, metrics=metrics)
 
 
 def _seniority(manager: ClusterManager) -> tuple[str, str]:

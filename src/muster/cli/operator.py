@@ -1,0 +1,170 @@
+"""`muster operator cluster-manager|klusterlet`: run an operator until told to stop.
+
+It needs the rights that `clusteradm` or the manifests in `deploy/` give it, and installs nothing around itself. Several replicas
+elect a leader; all of them answer health checks.
+"""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from muster.cli.process import (
+    ANY_ADDRESS,
+    LOOPBACK,
+    PROCESS,
+    FoundCluster,
+    Surroundings,
+    explained,
+    file_problem,
+    find_cluster,
+    in_pod,
+    run_until_stopped,
+)
+
+if TYPE_CHECKING:
+    from muster.operator.launch import Operator
+    from muster.runtime.verbs import KubeClient
+
+KINDS: Final = {
+    "cluster-manager": "muster.operator.cluster_manager.controller",
+    "klusterlet": "muster.operator.klusterlet.controller",
+}
+"""The module whose `launch` makes the operator."""
+LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 60, 40, 10
+
+
+@click.command("operator", short_help="Run the operator of hubs or of managed clusters.")
+@click.argument("kind", type=click.Choice(sorted(KINDS)))
+@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Of the cluster.  [default: in-cluster, or kubectl's]")
+@click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
+@click.option("--namespace", default="", help="Where the operator is.  [default: of its pod, else open-cluster-management]")
+@click.option("--image", default="", help="What to deploy.  [default: of its pod, else of this version]")
+@click.option("--enable-sync-labels", "sync_labels", is_flag=True, help="Labels of the object go to all that is made for it.")
+@click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option("--health-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0 picks a free one.")
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    " /--disable-leader-election",
+    default=True,
+    show_default=True,
+    help="Let one of several lead.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def command(**options: Any) -> None:
+    """Run the operator that makes clusters hubs (cluster-manager) or managed clusters (klusterlet)."""
+    from muster import logs
+
+    logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
+    run_until_stopped(serve(settings(options)))
+
+
+@dataclass(frozen=True)
+class Settings:
+    kind: str
+    cluster: FoundCluster
+    namespace: str
+    image: str
+    sync_labels: bool
+    health: tuple[str, int]
+    elect: bool
+
+
+def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
+    in_cluster = in_pod(given["kubeconfig"], given["context"], here)
+    host = given["health_host"] or (ANY_ADDRESS if in_cluster else LOOPBACK)
+    return Settings(
+        given["kind"],
+        find_cluster(given["kubeconfig"], given["context"], here),
+        given["namespace"] or here.environ.get("POD_NAMESPACE", "") or "open-cluster-management",
+        given["image"],
+        given["sync_labels"],
+        (here.bind(host), given["health_port"]),
+        given["leader_elect"],
+    )
+
+
+def _explain(error: Exception) -> click.ClickException | None:
+    from muster.runtime.errors import KubeError
+    from muster.runtime.leader import LeadershipLost
+
+    match error:
+        case LeadershipLost():
+            return click.ClickException(str(error))
+        case KubeError():
+            return click.ClickException(f"the cluster does not let us work: {error}")
+        case OSError():
+            return file_problem(error) or click.ClickException(
+                f"cannot listen: {error.strerror or error}; choose another --health-port"
+            )
+    return None
+
+
+async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
+    with explained(_explain):
+        await _serve(settings, here)
+
+
+async def _serve(settings: Settings, here: Surroundings) -> None:
+    import asyncio
+
+    from muster.operator.launch import Launch, own_image
+    from muster.runtime.health import HealthServer
+    from muster.runtime.metrics import Metrics
+
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        client = settings.cluster.connect("muster-operator", metrics)
+        stack.push_async_callback(client.close)
+        image = settings.image or await own_image(client, here.environ if settings.cluster.in_pod else {})
+        launch = Launch(image, settings.namespace, settings.sync_labels)
+        operator: Operator = import_module(KINDS[settings.kind]).launch(client, launch, metrics)
+        leading = _Leading(settings, client, operator)
+        health = HealthServer(metrics)
+        health.ready("caches", leading.problem)
+        await health.start(*settings.health)
+        stack.push_async_callback(health.stop)
+        here.say(f"{settings.kind} operator of {client.server}; image {image}; health on port {health.port}")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(leading.run())
+
+
+class _Leading:
+    """The operator, run when and as long as this process leads."""
+
+    def __init__(self, settings: Settings, client: KubeClient, operator: Operator) -> None:
+        self._settings = settings
+        self._client = client
+        self._operator = operator
+        self._begun = False
+
+    async def run(self) -> None:
+        from muster.runtime.leader import LeaderElector
+
+        if not self._settings.elect:
+            await self._lead()
+            return
+        elector = LeaderElector(
+            self._client,
+            f"{self._settings.kind}-lock",
+            self._settings.namespace,
+            f"{socket.gethostname()}_{uuid.uuid4()}",
+            lease_duration=LEASE_SECONDS,
+            renew_deadline=RENEW_SECONDS,
+            retry_period=RETRY_SECONDS,
+        )
+        await elector.run(self._lead)
+
+    async def _lead(self) -> None:
+        self._begun = True
+        await self._operator.run()
+
+    def problem(self) -> str | None:
+        """One that stands by is well; one that leads has to know what there is."""
+        return "the caches are not complete" if self._begun and not self._operator.ready else None
