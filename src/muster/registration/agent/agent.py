@@ -167,8 +167,6 @@ class Agent:
         )
 
     async def _after(self, leave: Leave, address: HubAddress) -> None:
-        if leave is Leave.ACCEPTED:
-            return
         assert self._world is not None
         log.warning("leaving the hub", cluster=self.state.cluster, hub=address.server, reason=leave.value)
         if leave is Leave.FAILED:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 from muster.api.cluster.v1 import ManagedCluster
@@ -16,6 +15,7 @@ from muster.logs import get_logger
 from muster.registration.agent.credential import CredentialKeeper
 from muster.registration.agent.failover import denied
 from muster.registration.agent.joining import accepted, own_cluster
+from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.memory.hub_secret import KUBECONFIG
 from muster.registration.agent.reports.lease import LeaseKeeper
@@ -34,6 +34,7 @@ LOOK_SECONDS = 60.0
 """Between two looks at whether serving should end; what matters more is heard of at once."""
 ACCEPTED_SECONDS = 2.0
 """So long after the credential came, acceptance is waited for with the bootstrap identity if it was not there yet."""
+HURRY_SECONDS = 1.0
 REFUSED_SECONDS = 120.0
 """So long must a hub say that it does not know us before a credential that looks good is given up."""
 
@@ -45,7 +46,6 @@ class Leave(Enum):
     REFUSED = "the hub does not take the credential"
     MOVED = "the bootstrap kubeconfig names another hub"
     FAILED = "the hub failed us"
-    ACCEPTED = "the hub has accepted the cluster only now"
 
 
 async def serve(world: AgentWorld, address: HubAddress) -> Leave:
@@ -76,30 +76,34 @@ class Service:
     async def run(self) -> Leave:
         endless = (self._clusters, *self._status.informers, self._keeper, self._lease, self._status, self._events)
         parts: list[Any] = [part.run() for part in endless]
-        leave: Leave = await first(*parts, self._until_over(), self._until_accepted())
+        leave: Leave = await first(*parts, self._until_over(), self._through_the_door())
         return leave
 
-    async def _until_accepted(self) -> Leave:
+    async def _through_the_door(self) -> Leave:
         """If the hub does not let us see our cluster yet, the bootstrap identity waits for the moment when it does."""
         world = self._world
         await sleep(world.clock, ACCEPTED_SECONDS)
         candidate = world.candidate(self._address)
-        if candidate is not None and not self._clusters.has_synced and await self._waited(candidate.path):
-            return Leave.ACCEPTED
+        if candidate is not None and not self._clusters.has_synced:
+            await self._wait_with(candidate)
         await asyncio.Event().wait()
         raise AssertionError("nobody ends this waiting")
 
-    async def _waited(self, bootstrap: Path) -> bool:
-        """Whether acceptance was seen with the bootstrap identity before our own saw anything."""
+    async def _wait_with(self, candidate: Candidate) -> None:
         try:
-            hub = self._world.connect(bootstrap)
+            hub = self._world.connect(candidate.path)
         except KubeconfigError:
-            return False
+            return
         try:
-            await first(accepted(hub, self._world), self._clusters.synced())
+            await first(self._hurry_once_accepted(hub), self._clusters.synced())
         finally:
             await hub.close()
-        return not self._clusters.has_synced
+
+    async def _hurry_once_accepted(self, bootstrap: KubeClient) -> None:
+        await accepted(bootstrap, self._world)
+        while True:
+            self._clusters.hurry()
+            await sleep(self._world.clock, HURRY_SECONDS)
 
     async def _until_over(self) -> Leave:
         world, news = self._world, asyncio.Event()
