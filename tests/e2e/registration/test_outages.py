@@ -75,9 +75,9 @@ def test_an_expired_introduction_is_replaced_without_touching_the_agent(fleet: F
 
 
 def test_a_hub_under_a_new_address_and_authority_is_followed(fleet: Fleet, link: Link) -> None:
-    """The hub secret then names both; the hub itself is the same, and so is the cluster."""
+    """The hub secret then names both; the hub itself is the same, so the certificate stays and nobody has to approve anything."""
     hub = fleet.hub
-    agent = fleet.joined("mover", lease=1)
+    agent = fleet.joined("mover")
     before = agent.secret
     text = yaml.safe_load(hub.trusted_kubeconfig(link.url(hub.cluster.url)))
     place = text["clusters"][0]["cluster"]
@@ -90,10 +90,12 @@ def test_a_hub_under_a_new_address_and_authority_is_followed(fleet: Fleet, link:
     hub.wait(lambda: str(link.port).encode() in agent.secret["kubeconfig"], "the hub kubeconfig to name the new address", 60)
     named = yaml.safe_load(agent.secret["kubeconfig"])["clusters"][0]["cluster"]
     assert base64.b64decode(named["certificate-authority-data"]).split() == both.split()
-    assert agent.secret["agent-name"] == before["agent-name"]
-    assert link.connections > 0
+    assert {key for key, value in agent.secret.items() if before.get(key) != value} == {"kubeconfig"}
+    hub.wait(lambda: link.connections > 1, "the agent to come by the new way")
+    hub.patch("mover", {"spec": {"leaseDurationSeconds": 1}}).expect(200)
     hub.wait_renewed("mover", times=2)
-    hub.wait_condition("mover", AVAILABLE)
+    assert hub.status("mover", AVAILABLE) == "True"
+    assert len(hub.requests("mover")) == 1
 
 
 def self_signed() -> bytes:

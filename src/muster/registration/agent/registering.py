@@ -1,8 +1,8 @@
 """Registering with a hub: with the bootstrap identity, from an introduction to a credential that works.
 
-It ends when there is such a credential, or when going on with this bootstrap kubeconfig would be wrong: it has changed or gone, or
-there are other hubs and this one has taken too long. What stands in the way is said once, in words that tell an administrator what
-to do, and tried again with growing pauses.
+A hub that has only moved is not registered with (`moving.py`). Registering ends when there is such a credential, or when going on
+with this bootstrap kubeconfig would be wrong: it has changed or gone, or there are other hubs and this one has taken too long. What
+stands in the way is said once, in words that tell an administrator what to do, and tried again with growing pauses.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from muster.registration.agent.failover import Failover
 from muster.registration.agent.joining import introduce
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_secret import opened
+from muster.registration.agent.moving import moved
 from muster.registration.agent.world import AgentWorld, first
 from muster.runtime.clock import Backoff, pause, sleep
 from muster.runtime.errors import Conflict, Forbidden, KubeError, Unauthorized
@@ -44,6 +45,8 @@ async def _join(world: AgentWorld, hub: KubeClient, candidate: Candidate) -> Non
     def trouble(error: Exception | None) -> None:
         world.state.say("registering", candidate.address.server, _problem(error, candidate) if error else "")
 
+    if await moved(world, candidate):
+        return
     prefix = await _introduced(world, hub, candidate)
     keeper = CredentialKeeper(world, hub, candidate.address, prefix, trouble=trouble)
     await first(keeper.run(until_usable=True), _stay_introduced(world, hub))

@@ -1,0 +1,70 @@
+"""A hub that has moved: the bootstrap kubeconfig calls it by the same name, but it is elsewhere now or shows another authority.
+
+If it takes the credential that the agent has, it is the same hub, and all that changes is the kubeconfig: no new request, nobody
+has to approve anything, and the cluster is hardly away. Only a hub that answers and does not know us is registered with again. One
+that does not answer is waited for: whether it knows us, it could not say yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from muster.logs import get_logger
+from muster.registration.agent.memory.bootstrap import Candidate
+from muster.registration.agent.memory.hub_kubeconfig import hub_kubeconfig
+from muster.registration.agent.memory.hub_secret import KUBECONFIG, NEXT, PENDING, mirror
+from muster.registration.agent.world import AgentWorld
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.clock import Backoff, sleep
+from muster.runtime.errors import Conflict, Forbidden, KubeError, NotFound, Unauthorized
+from muster.runtime.kubeconfig import KubeconfigError
+
+log = get_logger("muster.registration.agent")
+
+ANSWER_SECONDS = 20.0
+
+
+async def moved(world: AgentWorld, candidate: Candidate) -> bool:
+    """Whether the stored credential is good for this hub too; if so, it is stored as this hub's from now on."""
+    stored, user = world.secret.address, world.driver.kubeconfig_user()
+    if stored is None or user is None or stored.name != candidate.address.name or world.credential_problem():
+        return False
+    kubeconfig = hub_kubeconfig(candidate.address, user)
+    backoff = Backoff(1.0, 60.0, random=world.random)
+    while True:
+        try:
+            if not await _knows_us(world, kubeconfig):
+                return False
+            begun = {key: None for key in world.secret.data if key.startswith(NEXT)}
+            await world.secret.store({**begun, KUBECONFIG: kubeconfig})
+        except Conflict:
+            await sleep(world.clock, backoff.next() / 10)
+        except (KubeError, OSError, TimeoutError) as error:
+            problem = f"cannot ask whether it still knows us: {error or type(error).__name__}"
+            world.state.say("registering", candidate.address.server, problem)
+            await sleep(world.clock, backoff.next())
+        else:
+            log.info("the hub has moved", cluster=world.cluster, hub=candidate.address.server, before=stored.server)
+            return True
+
+
+async def _knows_us(world: AgentWorld, kubeconfig: bytes) -> bool:
+    """Ask with the stored credential, from a directory of its own: the one in use stays as it is until the answer is yes."""
+    with tempfile.TemporaryDirectory(prefix="muster-agent-") as scratch:
+        directory = Path(scratch) / "moved"
+        files = {key: value for key, value in world.secret.data.items() if not key.startswith((PENDING, NEXT))}
+        await asyncio.to_thread(mirror, directory, {**files, KUBECONFIG: kubeconfig})
+        try:
+            hub = world.connect(directory / KUBECONFIG)
+        except KubeconfigError:
+            return False
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await hub.get(MANAGED_CLUSTERS, world.cluster)
+        except (Unauthorized, Forbidden, NotFound):
+            return False
+        finally:
+            await hub.close()
+    return True
