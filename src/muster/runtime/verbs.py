@@ -212,8 +212,11 @@ class KubeClient(abc.ABC):
             options["propagationPolicy"] = propagation
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        path, query = resource.path(namespace, name), _write("", dry_run)
-        return _object(await self.exchange("DELETE", path, query, orjson.dumps(options), idempotent=True))
+        if dry_run:
+            # A server that is given a body does not look at the query.
+            options["dryRun"] = ["All"]
+        path = resource.path(namespace, name)
+        return _object(await self.exchange("DELETE", path, {}, orjson.dumps(options), idempotent=True))
 
     async def delete_collection(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = "", propagation: str = ""

@@ -1,0 +1,66 @@
+"""Telling somebody how far things are, and waiting in a way that always says what for and why it is not so yet.
+
+`wait` looks again and again until a look finds nothing in the way. A server that is away for a moment, or busy, is one more
+reason to wait; one that refuses to be looked at ends the wait at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from muster.administration.errors import TookTooLong
+from muster.runtime.clock import SYSTEM, Clock, sleep
+from muster.runtime.errors import NoCredential, ServerFailure, TooManyRequests, Unreachable
+
+EVERY: Final = 0.25
+Look = Callable[[], Awaitable[str]]
+"""Why it is not so yet; empty when it is."""
+
+
+class Progress(Protocol):
+    def say(self, text: str) -> None:
+        """Something was done or found out."""
+
+    def warn(self, text: str) -> None:
+        """Something needs attention, and stops nothing."""
+
+    def waiting(self, what: str, why: str) -> None:
+        """For what, and why it is not so yet; told at every look."""
+
+
+class Silent:
+    """For callers that only want the result."""
+
+    def say(self, text: str) -> None:
+        return None
+
+    def warn(self, text: str) -> None:
+        return None
+
+    def waiting(self, what: str, why: str) -> None:
+        return None
+
+
+SILENT: Final = Silent()
+
+
+async def wait(
+    what: str, look: Look, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM, every: float = EVERY
+) -> None:
+    """Until `look` finds no reason any more. Raises TookTooLong with the last one."""
+    deadline = clock.monotonic() + within
+    while True:
+        try:
+            reason = await look()
+        except NoCredential:
+            raise
+        except (Unreachable, ServerFailure, TooManyRequests) as error:
+            reason = str(error)
+        if not reason:
+            return
+        progress.waiting(what, reason)
+        left = deadline - clock.monotonic()
+        if left <= 0:
+            raise TookTooLong(what, reason, within)
+        await sleep(clock, min(every, left))

@@ -1,0 +1,75 @@
+"""`clusteradm version`: of this tool, of what it would install, and of the cluster it talks to, as far as that can be asked."""
+
+from __future__ import annotations
+
+import click
+
+from muster.cli.connection import Globals, connected
+from muster.cli.output import document, format_option
+
+
+@click.command("version")
+@click.option("--client", "client_only", is_flag=True, help="Ask no cluster.")
+@format_option("text", "json", "yaml", default="text")
+@connected
+def command(client_only: bool, output: str) -> None:
+    """Show the versions of this tool, of the hub's parts, and of the cluster's API server."""
+    from importlib.metadata import version
+
+    own = version("muster")
+    said: dict[str, str] = {"clusteradm": own, "bundle": own}
+    if not client_only:
+        said |= _server(Globals.current())
+    if output != "text":
+        click.echo(document(said, output))
+        return
+    click.echo(f"clusteradm\tversion\t:{said['clusteradm']}")
+    click.echo(f"default bundle\tversion\t:{said['bundle']}")
+    if "server" in said:
+        click.echo(f"server release\tversion\t:{said['server']}")
+    if "hub" in said:
+        click.echo(f"hub\tversion\t:{said['hub']}")
+
+
+def _server(options: Globals) -> dict[str, str]:
+    """What the cluster says. That there is none is no failure of this command."""
+    import uvloop
+
+    from muster.cli.process import find_cluster
+    from muster.runtime.client import HttpClient
+    from muster.runtime.errors import KubeError
+
+    async def ask() -> dict[str, str]:
+        import orjson
+
+        client = HttpClient(config, agent="clusteradm", timeout=min(options.timeout, 5.0))
+        said: dict[str, str] = {}
+        try:
+            said["server"] = str(orjson.loads(await client.raw("GET", "/version")).get("gitVersion") or "")
+            if image := await _operator_image(client):
+                said["hub"] = image.rpartition(":")[2]
+        except KubeError as error:
+            click.echo(f"server: {error}", err=True)
+        finally:
+            await client.close()
+        return said
+
+    try:
+        config = find_cluster(options.kubeconfig, options.context).config
+    except click.ClickException as error:
+        click.echo(f"server: {error.message}", err=True)
+        return {}
+    return uvloop.run(ask())
+
+
+async def _operator_image(client: object) -> str:
+    from muster.operator.names import CLUSTER_MANAGER, DEPLOYMENTS, OPERATOR_NAMESPACE
+    from muster.runtime.errors import Forbidden, NotFound
+    from muster.runtime.verbs import KubeClient
+
+    assert isinstance(client, KubeClient)
+    try:
+        found = await client.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)
+    except (NotFound, Forbidden):
+        return ""
+    return str(found["spec"]["template"]["spec"]["containers"][0].get("image") or "")

@@ -1,0 +1,182 @@
+"""What every `clusteradm` command has: which cluster, how long, and whether to write at all.
+
+These options may stand before or after the verb, as with OCM's own tool. `administer` opens the session a verb works in, runs it,
+and ends the command the same way everywhere: 0 when done, 1 with one line that says what is wrong and what to do, 2
+for wrong usage.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muster.cli.process import find_cluster
+from muster.cli.progress import ConsoleProgress
+from muster.cli.values import Duration
+
+if TYPE_CHECKING:
+    from muster.administration.dryrun import Journal, JournalingClient
+    from muster.runtime.kubeconfig import ClientConfig
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+TIMEOUT = 300.0
+
+
+@dataclass
+class Globals:
+    """What was said before and after the verb; the later word counts."""
+
+    kubeconfig: str | None = None
+    context: str = ""
+    timeout: float = TIMEOUT
+    dry_run: bool = False
+
+    @classmethod
+    def current(cls) -> Globals:
+        return click.get_current_context().ensure_object(cls)
+
+
+def _note(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    if value is not None and parameter.name is not None:
+        setattr(context.ensure_object(Globals), parameter.name, value)
+
+
+def _verbosity(context: click.Context, parameter: click.Parameter, value: int | None) -> None:
+    if value is not None:
+        from muster import logs
+
+        logs.set_level(logs.DEBUG if value >= 4 else logs.INFO)
+
+
+_OPTIONS = (
+    click.option(
+        "--kubeconfig",
+        type=click.Path(dir_okay=False),
+        callback=_note,
+        expose_value=False,
+        help="Of the cluster.  [default: kubectl's]",
+    ),
+    click.option("--context", callback=_note, expose_value=False, help="Of the kubeconfig.  [default: the current one]"),
+    click.option(
+        "--timeout", type=Duration(), callback=_note, expose_value=False, help="How long to wait for something.  [default: 300s]"
+    ),
+    click.option(
+        "--dry-run", is_flag=True, default=None, callback=_note, expose_value=False, help="Say what would be done; write nothing."
+    ),
+    click.option("-v", "--v", type=int, callback=_verbosity, expose_value=False, hidden=True),
+)
+
+
+def connected(command: F) -> F:
+    """Give a command the options of all commands."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run of a verb against one cluster."""
+
+    client: JournalingClient
+    config: ClientConfig
+    progress: ConsoleProgress
+    journal: Journal
+    options: Globals = field(default_factory=Globals)
+
+    @property
+    def dry_run(self) -> bool:
+        return self.options.dry_run
+
+    @property
+    def timeout(self) -> float:
+        return self.options.timeout
+
+
+def program() -> str:
+    """As the user calls us, also as a plugin of kubectl or oc."""
+    name = Path(sys.argv[0]).name
+    plugin, separator, rest = name.partition("-")
+    if separator and plugin in ("kubectl", "oc") and rest:
+        return f"{plugin} {rest}"
+    return "clusteradm" if name in ("", "__main__.py", "-c") or "pytest" in name else name
+
+
+def administer(work: Callable[[Session], Awaitable[T]], *, machine: bool = False) -> T:
+    """Run a verb's work in a session. `machine`: standard output is for a program to read."""
+    import uvloop
+
+    options = Globals.current()
+    config = find_cluster(options.kubeconfig, options.context).config
+    if options.dry_run:
+        click.echo(f"{program()} is running in dry-run mode", err=True)
+    return uvloop.run(_in_session(work, config, options, machine))
+
+
+async def _in_session(work: Callable[[Session], Awaitable[T]], config: ClientConfig, options: Globals, machine: bool) -> T:
+    from muster.administration.dryrun import Journal, JournalingClient
+    from muster.administration.errors import AdministrationError
+    from muster.registration.installing import InstallError
+    from muster.runtime.client import HttpClient
+    from muster.runtime.errors import KubeError
+
+    journal = Journal()
+    client = JournalingClient(HttpClient(config, agent="clusteradm"), journal, dry_run=options.dry_run)
+    session = Session(client, config, ConsoleProgress(machine=machine), journal, options)
+    try:
+        result = await work(session)
+    except (AdministrationError, InstallError) as error:
+        raise click.ClickException(str(error)) from None
+    except KubeError as error:
+        raise click.ClickException(explain(error)) from None
+    finally:
+        session.progress.done()
+        await client.close()
+    if options.dry_run:
+        report_dry_run(journal, machine)
+    return result
+
+
+def report_dry_run(journal: Journal, machine: bool) -> None:
+    for write in journal.writes:
+        click.echo(f"would {write}", err=machine)
+    click.echo(f"dry run: nothing was written; {len(journal.writes)} writes would be made", err=True)
+
+
+def explain(error: Exception) -> str:
+    """An error of the server's, and what to do about it."""
+    from muster.runtime.errors import Forbidden, NoCredential, Unauthorized, Unreachable
+
+    remedies: dict[type[Exception], str] = {
+        NoCredential: "mend the user of this context, or choose another --context",
+        Unreachable: "is this the right cluster? choose it with --kubeconfig or --context",
+        Unauthorized: "the server does not accept these credentials: renew them, or choose another --context",
+        Forbidden: "ask an administrator of the cluster for this permission, or choose another --context",
+    }
+    remedy = next((text for kind, text in remedies.items() if isinstance(error, kind)), "")
+    return f"{error}; {remedy}" if remedy else str(error)
+
+
+def write_file(path: str, content: str, flag: str, mode: int = 0o600) -> None:
+    """Replace a file; what was in it before does not show through. It may hold secrets, so it is the owner's alone."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "w") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+    except OSError as error:
+        raise click.ClickException(f"{flag} {path}: {error.strerror}") from None
+
+
+def write_resources(path: str, journal: Journal) -> None:
+    """`--output-file`: everything that was, or would be, applied."""
+    from muster.kube import yaml
+
+    write_file(path, yaml.dump_all(journal.documents()), "--output-file")

@@ -1,0 +1,50 @@
+"""A group of commands that imports a command when it is asked for, so that `--help` answers at once.
+
+What is listed comes from a table: the command's name, where it is, and what it says of itself in one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, cast
+
+import click
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command: `attribute` of `module`."""
+
+    module: str
+    help: str
+    attribute: str = "command"
+
+    def load(self) -> click.Command:
+        return cast(click.Command, getattr(import_module(self.module), self.attribute))
+
+
+class LazyGroup(click.Group):
+    """`others` are further names of commands, which are not listed."""
+
+    def __init__(
+        self, *arguments: Any, entries: Mapping[str, Entry], others: Mapping[str, str] | None = None, **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._entries = entries
+        self._others = others or {}
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted({*super().list_commands(context), *self._entries})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        name = self._others.get(name, name)
+        return self._entries[name].load() if name in self._entries else super().get_command(context, name)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click does it, without importing what is only listed."""
+        listed = {name: command.get_short_help_str() for name, command in self.commands.items()}
+        listed |= {name: entry.help for name, entry in self._entries.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(listed.items()))

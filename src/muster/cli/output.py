@@ -1,0 +1,108 @@
+"""Showing things: as a table, as OCM's tree, as JSON or as YAML.
+
+A command makes a `Listing`: one `Item` for each object, with the cells of its row, the fields of its branch, and the object itself.
+How it is shown is decided here alone. JSON and YAML carry the objects as the server gave them, so scripts need nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from muster.api import Document
+
+FORMATS = ("tree", "table", "json", "yaml")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def format_option(*formats: str, default: str = "tree") -> Callable[[F], F]:
+    return click.option(
+        "-o", "--output", type=click.Choice(formats or FORMATS), default=default, show_default=True, help="How to show it."
+    )
+
+
+@dataclass(frozen=True)
+class Item:
+    """`fields` are paths with dots, as in OCM's tree; the branch of the object has `name`."""
+
+    name: str
+    cells: Sequence[object]
+    fields: Mapping[str, object] = field(default_factory=dict)
+    document: Document = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Listing:
+    kind: str
+    columns: Sequence[str]
+    items: Sequence[Item]
+
+
+def show(listing: Listing, output: str) -> None:
+    click.echo(render(listing, output))
+
+
+def render(listing: Listing, output: str) -> str:
+    if output == "table":
+        return table(listing.columns, [item.cells for item in listing.items])
+    if output == "tree":
+        branches: dict[str, Any] = {item.name: _branch(item.fields) for item in listing.items}
+        return tree(listing.kind, branches)
+    return document({"apiVersion": "v1", "kind": "List", "items": [item.document for item in listing.items]}, output)
+
+
+def document(value: object, output: str) -> str:
+    if output == "json":
+        import orjson
+
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    from muster.kube import yaml
+
+    return yaml.dump(value).rstrip("\n")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    texts = [[column.upper() for column in columns], *([_text(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[index]) for row in texts) for index in range(len(columns))]
+    lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in texts)
+    return "\n".join(lines)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _branch(fields: Mapping[str, object]) -> dict[str, Any]:
+    """Paths into nested branches; what is there on the way is kept."""
+    root: dict[str, Any] = {}
+    for path, value in fields.items():
+        *way, last = path.split(".")
+        place = root
+        for step in way:
+            place = place.setdefault(step, {})
+        place[last] = value
+    return root
+
+
+def tree(name: str, branches: Mapping[str, Any]) -> str:
+    """`<name> value`, one line each; a value that is a mapping is a branch."""
+    return "\n".join([f"<{name}>", *_lines(branches, "")])
+
+
+def _lines(branches: Mapping[str, Any], indent: str) -> list[str]:
+    made = []
+    for number, (name, value) in enumerate(branches.items(), 1):
+        last = number == len(branches)
+        below = value if isinstance(value, Mapping) else {}
+        text = "" if isinstance(value, Mapping) else _text(value)
+        made.append(f"{indent}{'└── ' if last else '├── '}<{name}> {text}".rstrip())
+        made += _lines(below, indent + ("    " if last else "│   "))
+    return made
