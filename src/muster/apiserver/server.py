@@ -63,6 +63,7 @@ class ApiServer:
         self.store = store if store is not None else open_store(config.store, config.data_dir)
         self.clusters: dict[str, Cluster] = {}
         self._adding: dict[str, asyncio.Task[Cluster]] = {}
+        self._removing: set[str] = set()
         self.health = StoreHealth()
         self._layer: BootstrapLayer | None = None
         self._keys: ClusterKeys
@@ -144,12 +145,22 @@ class ApiServer:
         self.controllers.adopt(cluster)
         return cluster
 
+    async def remove_cluster(self, name: str) -> None:
+        """Stop serving a cluster and durably forget all it has; nothing happens if there is none."""
+        if self.clusters.pop(name, None) is not None:
+            self.controllers.forget(name)
+        self._removing.add(name)
+        try:
+            await self.store.drop_cluster(name)
+        finally:
+            self._removing.discard(name)
+
     async def handle(self, request: Request) -> Answer:
         name, path = split_cluster(request.raw_path)
         cluster = self.clusters.get(name if name is not None else self._default_cluster())
         if cluster is None:
             # Another server on the same database may have added it.
-            if name is None or name.startswith("_") or name not in self.store.clusters():
+            if name is None or name.startswith("_") or name in self._removing or name not in self.store.clusters():
                 return status_response(errors.not_found_named("muster.internal", "clusters", name or DEFAULT_CLUSTER))
             cluster = await self.add_cluster(name)
         return await self._pipeline.serve(cluster, request, path)

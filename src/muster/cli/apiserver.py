@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import os
 import signal
 import sys
 from pathlib import Path
@@ -12,11 +10,11 @@ from pathlib import Path
 import click
 
 from muster import logs
+from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.auth.statictokens import TokenFileError, load_token_file
 from muster.apiserver.auth.tokenwebhook import WebhookConfigError
 from muster.apiserver.server import DEFAULT_CLUSTER, ApiServer, ServerConfig
 from muster.kube.names import dns1123_label
-from muster.kube.yaml import dump
 from muster.store import StoreError
 
 
@@ -82,36 +80,3 @@ async def _serve(config: ServerConfig, directory: Path) -> None:
         await stop.wait()
     finally:
         await server.stop()
-
-
-async def write_kubeconfig(server: ApiServer, path: Path) -> None:
-    """One context per cluster, with administrator certificates; readable by the owner only, replaced in one step."""
-    document: dict[str, object] = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": next(iter(server.clusters)),
-        "clusters": [],
-        "contexts": [],
-        "users": [],
-    }
-    clusters: list[object] = []
-    contexts: list[object] = []
-    users: list[object] = []
-    for name, cluster in server.clusters.items():
-        admin = await server.admin_credentials(cluster)
-        clusters.append(
-            {"name": name, "cluster": {"server": server.cluster_url(name), "certificate-authority-data": _b64(server.ca_pem)}}
-        )
-        contexts.append({"name": name, "context": {"cluster": name, "user": f"{name}-admin"}})
-        pair = {"client-certificate-data": _b64(admin.certificate), "client-key-data": _b64(admin.key)}
-        users.append({"name": f"{name}-admin", "user": pair})
-    document |= {"clusters": clusters, "contexts": contexts, "users": users}
-    temporary = path.with_suffix(".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(dump(document))
-    temporary.replace(path)
-
-
-def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode()

@@ -7,8 +7,6 @@ names are accepted beside ours.
 
 from __future__ import annotations
 
-import socket
-import uuid
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.leading import Leading
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -36,10 +35,8 @@ if TYPE_CHECKING:
     from muster.registration.hub.manager import Hub
     from muster.registration.hub.options import HubOptions
     from muster.registration.hub.serving import ServingOptions
-    from muster.runtime.verbs import KubeClient
 
 LEASE = "registration-controller-lock"
-LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 60, 40, 10
 
 
 @click.command("hub", short_help="Run the hub's registration controllers.")
@@ -271,7 +268,8 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
             here.say(f"installed on {client.server}")
             return
         health = HealthServer(metrics)
-        leading = _Leading(settings, client, hub) if hub is not None else None
+        lease = LEASE if settings.elect else ""
+        leading = Leading(client, hub, here, lease, settings.options.namespace) if hub is not None else None
         if leading is not None:
             health.ready("caches", leading.problem)
         await health.start(*settings.health)
@@ -279,46 +277,13 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
         async with asyncio.TaskGroup() as tasks:
             if webhooks is not None:
                 tasks.create_task(webhooks.run())
-            if leading is not None:
-                tasks.create_task(leading.announce(health.port, here.say))
+            if hub is not None and leading is not None:
+                tasks.create_task(_announce(hub, health.port, client.server, here.say))
                 tasks.create_task(leading.run())
             else:
                 here.say(f"ready: webhooks of {client.server}; health on port {health.port}")
 
 
-class _Leading:
-    """The hub, run when and as long as this process leads."""
-
-    def __init__(self, settings: Settings, client: KubeClient, hub: Hub) -> None:
-        self._settings = settings
-        self._client = client
-        self._hub = hub
-        self._begun = False
-
-    async def run(self) -> None:
-        from muster.runtime.leader import LeaderElector
-
-        if not self._settings.elect:
-            await self._lead()
-        elector = LeaderElector(
-            self._client,
-            LEASE,
-            self._settings.options.namespace,
-            f"{socket.gethostname()}_{uuid.uuid4()}",
-            lease_duration=LEASE_SECONDS,
-            renew_deadline=RENEW_SECONDS,
-            retry_period=RETRY_SECONDS,
-        )
-        await elector.run(self._lead)
-
-    async def _lead(self) -> None:
-        self._begun = True
-        await self._hub.run()
-
-    def problem(self) -> str | None:
-        """One that stands by is well; one that leads has to know what there is."""
-        return "the caches are not complete" if self._begun and not self._hub.ready else None
-
-    async def announce(self, health_port: int, say: Callable[[str], None]) -> None:
-        await self._hub.synced()
-        say(f"ready: hub of {self._client.server}; health on port {health_port}")
+async def _announce(hub: Hub, health_port: int, server: str, say: Callable[[str], None]) -> None:
+    await hub.synced()
+    say(f"ready: hub of {server}; health on port {health_port}")

@@ -6,8 +6,6 @@ elect a leader; all of them answer health checks.
 
 from __future__ import annotations
 
-import socket
-import uuid
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from muster.cli.leading import Leading
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -30,14 +29,12 @@ from muster.cli.process import (
 
 if TYPE_CHECKING:
     from muster.operator.launch import Operator
-    from muster.runtime.verbs import KubeClient
 
 KINDS: Final = {
     "cluster-manager": "muster.operator.cluster_manager.controller",
     "klusterlet": "muster.operator.klusterlet.controller",
 }
 """The module whose `launch` makes the operator."""
-LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 60, 40, 10
 
 
 @click.command("operator", short_help="Run the operator of hubs or of managed clusters.")
@@ -125,7 +122,7 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
         image = settings.image or await own_image(client, here.environ if settings.cluster.in_pod else {})
         launch = Launch(image, settings.namespace, settings.sync_labels)
         operator: Operator = import_module(KINDS[settings.kind]).launch(client, launch, metrics)
-        leading = _Leading(settings, client, operator)
+        leading = Leading(client, operator, here, f"{settings.kind}-lock" if settings.elect else "", settings.namespace)
         health = HealthServer(metrics)
         health.ready("caches", leading.problem)
         await health.start(*settings.health)
@@ -133,38 +130,3 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
         here.say(f"{settings.kind} operator of {client.server}; image {image}; health on port {health.port}")
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(leading.run())
-
-
-class _Leading:
-    """The operator, run when and as long as this process leads."""
-
-    def __init__(self, settings: Settings, client: KubeClient, operator: Operator) -> None:
-        self._settings = settings
-        self._client = client
-        self._operator = operator
-        self._begun = False
-
-    async def run(self) -> None:
-        from muster.runtime.leader import LeaderElector
-
-        if not self._settings.elect:
-            await self._lead()
-            return
-        elector = LeaderElector(
-            self._client,
-            f"{self._settings.kind}-lock",
-            self._settings.namespace,
-            f"{socket.gethostname()}_{uuid.uuid4()}",
-            lease_duration=LEASE_SECONDS,
-            renew_deadline=RENEW_SECONDS,
-            retry_period=RETRY_SECONDS,
-        )
-        await elector.run(self._lead)
-
-    async def _lead(self) -> None:
-        self._begun = True
-        await self._operator.run()
-
-    def problem(self) -> str | None:
-        """One that stands by is well; one that leads has to know what there is."""
-        return "the caches are not complete" if self._begun and not self._operator.ready else None

@@ -142,6 +142,22 @@ async def test_a_cluster_asked_for_by_many_at_once_is_made_once(server: ApiServe
     assert all(cluster is server.clusters["fresh"] for cluster in made)
 
 
+async def test_a_removed_cluster_takes_everything_with_it_and_its_name_is_free_again(server: ApiServer) -> None:
+    client = server.client(await server.add_cluster("brief"))
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mine"}})
+    await client.create(object_path("apiextensions.k8s.io/v1", "customresourcedefinitions"), definition())
+    await client.get("/apis")
+    await server.remove_cluster("brief")
+    assert "brief" not in server.clusters
+    assert "brief" not in server.store.clusters()
+    again = server.client(await server.add_cluster("brief"))
+    with pytest.raises(ApiError) as problem:
+        await again.get(object_path("v1", "namespaces", name="mine"))
+    assert problem.value.code == 404
+    groups = {group["name"] for group in (await again.get("/apis"))["groups"]}
+    assert "example.com" not in groups
+
+
 async def test_requests_for_random_resources_do_not_grow_the_metrics(server: ApiServer, client: DirectClient) -> None:
     for n in range(50):
         await client.send("GET", f"/apis/g{n}.example.com/v1/things{n}")

@@ -1,0 +1,43 @@
+"""The kubeconfig of a server's administrator: one context per cluster, each with a certificate of its own."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+from muster.apiserver.server import ApiServer
+from muster.kube.yaml import dump
+
+
+async def write_kubeconfig(server: ApiServer, path: Path) -> None:
+    """One context per cluster, with administrator certificates; readable by the owner only, replaced in one step."""
+    document: dict[str, object] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": next(iter(server.clusters)),
+        "clusters": [],
+        "contexts": [],
+        "users": [],
+    }
+    clusters: list[object] = []
+    contexts: list[object] = []
+    users: list[object] = []
+    for name, cluster in server.clusters.items():
+        admin = await server.admin_credentials(cluster)
+        clusters.append(
+            {"name": name, "cluster": {"server": server.cluster_url(name), "certificate-authority-data": _b64(server.ca_pem)}}
+        )
+        contexts.append({"name": name, "context": {"cluster": name, "user": f"{name}-admin"}})
+        pair = {"client-certificate-data": _b64(admin.certificate), "client-key-data": _b64(admin.key)}
+        users.append({"name": f"{name}-admin", "user": pair})
+    document |= {"clusters": clusters, "contexts": contexts, "users": users}
+    temporary = path.with_suffix(".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(dump(document))
+    temporary.replace(path)
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

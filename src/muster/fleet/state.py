@@ -1,0 +1,200 @@
+"""A fleet's directory: what the fleet should be, who runs it, and the rules that keep two people's hands out of it at once.
+
+`fleet.json` is the fleet as its owner wants it; it is replaced in one step and only under `edit.lock`. `lock` is held, with the
+process id in it, by the process that runs the fleet: whoever can take it knows that nobody does, and whoever cannot may trust the
+id. A directory with other things in it and no `fleet.json` is somebody else's: nothing is written there, nothing removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+FORMAT: Final = 1
+HUB: Final = "hub"
+
+
+class FleetError(Exception):
+    """The message says what is wrong and what to do."""
+
+
+class ForeignDirectory(FleetError):
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is not empty and no fleet's: choose another --data-dir")
+        self.path = path
+
+
+class UnreadableFleet(FleetError):
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+
+
+class NoFleet(FleetError):
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"there is no fleet in {path}: start one with muster up, or choose another --data-dir")
+        self.path = path
+
+
+class AlreadyRunning(FleetError):
+    def __init__(self, path: Path, pid: int) -> None:
+        super().__init__(f"the fleet in {path} is running already (process {pid}): see muster status, or end it with muster down")
+        self.pid = pid
+
+
+class ClusterRecord(msgspec.Struct, frozen=True):
+    name: str
+    leaving: bool = False
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    version: int = FORMAT
+    port: int
+    """Agents remember where their hub is, so a fleet stays on its port."""
+    auth: str = "csr"
+    ephemeral: bool = False
+    installed: str = ""
+    """The version of Muster that was last installed on hub and clusters."""
+    clusters: tuple[ClusterRecord, ...] = ()
+
+    def has(self, name: str) -> bool:
+        return any(record.name == name for record in self.clusters)
+
+    def with_cluster(self, name: str) -> Fleet:
+        return self if self.has(name) else msgspec.structs.replace(self, clusters=(*self.clusters, ClusterRecord(name)))
+
+    def without_cluster(self, name: str) -> Fleet:
+        return msgspec.structs.replace(self, clusters=tuple(record for record in self.clusters if record.name != name))
+
+    def leaving(self, name: str) -> Fleet:
+        marked = (ClusterRecord(record.name, leaving=record.leaving or record.name == name) for record in self.clusters)
+        return msgspec.structs.replace(self, clusters=tuple(marked))
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class FleetDirectory:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.record = path / "fleet.json"
+        self.lock = path / "lock"
+        self.kubeconfig = path / "kubeconfig"
+        self.status = path / "status.json"
+        self.log = path / "fleet.log"
+        self.nodes = path / "nodes"
+        self._edit_lock = path / "edit.lock"
+
+    def read(self) -> Fleet | None:
+        """The fleet, or None where one can be made. Raises ForeignDirectory and UnreadableFleet."""
+        try:
+            content = self.record.read_bytes()
+        except FileNotFoundError:
+            self._require_unused()
+            return None
+        except NotADirectoryError:
+            raise ForeignDirectory(self.path) from None
+        try:
+            version = msgspec.json.decode(content, type=_Version).version
+            if version != FORMAT:
+                raise UnreadableFleet(self.record, f"written in format {version}, and this muster knows {FORMAT} only")
+            return msgspec.json.decode(content, type=Fleet)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise UnreadableFleet(self.record, f"damaged ({error}): mend it, or remove the directory") from None
+
+    def existing(self) -> Fleet:
+        """Raises NoFleet where there is none."""
+        try:
+            fleet = self.read()
+        except ForeignDirectory:
+            fleet = None
+        if fleet is None:
+            raise NoFleet(self.path)
+        return fleet
+
+    def _require_unused(self) -> None:
+        # What an `up` leaves that ended before it had written down what it wanted.
+        beginnings = {self.lock.name, self._edit_lock.name, self._half_written.name}
+        if self.path.is_dir() and any(entry.name not in beginnings for entry in self.path.iterdir()):
+            raise ForeignDirectory(self.path)
+
+    @property
+    def _half_written(self) -> Path:
+        return self.record.with_suffix(".tmp")
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Inside, this process runs the fleet. Raises AlreadyRunning, and what `read` raises."""
+        self.read()
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise AlreadyRunning(self.path, self._pid(descriptor)) from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def holder(self) -> int | None:
+        """The process that runs the fleet; None if there is none."""
+        try:
+            descriptor = os.open(self.lock, os.O_RDWR)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+        except BlockingIOError:
+            return self._pid(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @staticmethod
+    def _pid(descriptor: int) -> int:
+        """0 while the holder has not written it yet."""
+        content = os.pread(descriptor, 32, 0)
+        return int(content) if content.isdigit() else 0
+
+    def edit(self, change: Callable[[Fleet | None], Fleet]) -> Fleet:
+        """Change what the fleet should be; changes come one after the other, and each is whole on disk before the next."""
+        descriptor = os.open(self._edit_lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            before = self.read()
+            after = change(before)
+            if after != before:
+                self._write(after)
+            return after
+        finally:
+            os.close(descriptor)
+
+    def _write(self, fleet: Fleet) -> None:
+        with open(self._half_written, "wb", opener=_private) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(fleet)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._half_written.replace(self.record)
+
+    def remove(self) -> None:
+        """Take the directory away with everything in it. Raises NoFleet, and AlreadyRunning."""
+        self.existing()
+        with self.claimed():
+            shutil.rmtree(self.path.resolve())
+        if self.path.is_symlink():
+            self.path.unlink()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
