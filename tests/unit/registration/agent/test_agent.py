@@ -88,8 +88,7 @@ async def test_a_restart_when_registered_serves_at_once_even_without_a_bootstrap
 
 async def test_without_a_bootstrap_kubeconfig_an_agent_waits_and_takes_it_up_when_it_comes(fleet: Fleet) -> None:
     async with fleet.running() as agent:
-        await until(lambda: agent.state.problem, "a problem")
-        assert "bootstrap-hub-kubeconfig: does not exist" in agent.state.problem
+        await until(lambda: "bootstrap-hub-kubeconfig: does not exist" in agent.state.problem, "a clear problem")
         await fleet.give(fleet.hub.kubeconfig())
         await fleet.join()
 
