@@ -9,7 +9,6 @@ several that are not hosted, the oldest has it and the others say so.
 from __future__ import annotations
 
 import asyncio
-import base64
 import random as chance
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from muster.api import Condition
 from muster.api.operator.v1 import ClusterManager
 from muster.kube.duration import format_time, parse_time
 from muster.logs import get_logger
@@ -25,10 +25,11 @@ from muster.operator.applying import generations, related
 from muster.operator.cluster_manager import status as said
 from muster.operator.cluster_manager.installation import KINDS, Installed, Site, install, rollouts, settle
 from muster.operator.cluster_manager.manifests import HUB_ACCOUNT_SECRETS
-from muster.operator.cluster_manager.plan import BadSpec, Plan, invalid_gates, is_hosted
+from muster.operator.cluster_manager.plan import Plan, invalid_gates, is_hosted
 from muster.operator.cluster_manager.removal import PATIENCE, Removal
-from muster.operator.cluster_manager.status import HUB_FAILED, StepFailed, Waiting, with_status
+from muster.operator.cluster_manager.status import HUB_FAILED
 from muster.operator.deployments import CONTROL_PLANE_LABEL, replicas_for
+from muster.operator.elsewhere import connect_by_kubeconfig, read_way
 from muster.operator.ground import Ground, Grounds
 from muster.operator.launch import Launch
 from muster.operator.names import (
@@ -43,18 +44,19 @@ from muster.operator.names import (
     PULL_SECRET,
     image,
 )
+from muster.operator.reporting import StepFailed, Waiting, deleting, gates, not_applied, with_status
+from muster.operator.spec import BadSpec
 from muster.registration.hub.install import WEBHOOK_SECRET
 from muster.registration.hub.writes import patch_read
 from muster.registration.kinds import NODES
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.cache import Snapshot
-from muster.runtime.client import HttpClient
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.controller import Controller, Stop
-from muster.runtime.errors import NotFound, Unreachable
-from muster.runtime.kubeconfig import ClientConfig, KubeconfigError, parse_kubeconfig
+from muster.runtime.errors import KubeError, Unreachable
+from muster.runtime.kubeconfig import ClientConfig, KubeconfigError
 from muster.runtime.metrics import Metrics
-from muster.runtime.resource import SECRETS, Key
+from muster.runtime.resource import Key
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.operator.cluster_manager")
@@ -62,11 +64,6 @@ log = get_logger("muster.operator.cluster_manager")
 LONGEST_NAP: Final = 86_400.0
 WHILE_LEAVING: Final = 2.0
 """Seconds between two looks at a hub that is being removed; what is watched is looked at earlier."""
-
-
-def connect_by_kubeconfig(way: bytes) -> KubeClient:
-    """Raises KubeconfigError."""
-    return HttpClient(parse_kubeconfig(way, source=EXTERNAL_HUB_SECRET), agent="muster-operator")
 
 
 @dataclass(frozen=True)
@@ -205,17 +202,13 @@ class ClusterManagerOperator:
     async def _way(self, plan: Plan) -> tuple[bytes, ClientConfig] | None:
         """The way to a hosted hub; None when there is none. Raises Waiting for one that cannot be understood."""
         try:
-            secret = await self._client.get(SECRETS, EXTERNAL_HUB_SECRET, plan.namespace)
-            way = base64.b64decode((secret.get("data") or {})[KUBECONFIG_KEY])
-            return way, parse_kubeconfig(way, source=f"{plan.namespace}/{EXTERNAL_HUB_SECRET}")
-        except (NotFound, KeyError):
-            return None
-        except (KubeconfigError, ValueError) as error:
+            return await read_way(self._client, EXTERNAL_HUB_SECRET, plan.namespace)
+        except KubeconfigError as error:
             raise Waiting(HUB_FAILED, str(error)) from error
 
     async def _say_installed(self, plan: Plan, made: Installed) -> None:
         found = rollouts(plan, [obj for _, obj in made.deployments])
-        conditions = [said.applied(), said.gates(invalid_gates(plan.manager)), *said.rolling(plan, found)]
+        conditions = [said.applied(), gates(invalid_gates(plan.manager)), *said.rolling(plan, found)]
         now = format_time(self._clock.now())
         after = with_status(plan.manager, conditions, now, generations=generations(made.deployments), related=related(made.places))
         await patch_read(self._client, plan.manager, after, status=True)
@@ -223,8 +216,8 @@ class ClusterManagerOperator:
     async def _say_failed(self, plan: Plan, failure: StepFailed) -> None:
         deployments = [one.data for one in self._here.all(DEPLOYMENTS) if one.namespace == plan.namespace]
         conditions = [
-            said.not_applied(failure),
-            said.gates(invalid_gates(plan.manager)),
+            not_applied(failure),
+            gates(invalid_gates(plan.manager)),
             *said.rolling(plan, rollouts(plan, deployments)),
         ]
         after = with_status(plan.manager, conditions, format_time(self._clock.now()))
@@ -234,10 +227,13 @@ class ClusterManagerOperator:
         manager = plan.manager
         if CLUSTER_MANAGER_FINALIZER not in manager.metadata.finalizers:
             return None
-        left = await self._removal(plan)
+        try:
+            left = await self._removal(plan)
+        except KubeError as error:
+            await self._say(manager, deleting([str(error)]))
+            raise
         if left:
-            after = with_status(manager, [said.deleting(left)], format_time(self._clock.now()))
-            await patch_read(self._client, manager, after, status=True)
+            await self._say(manager, deleting(left))
             return WHILE_LEAVING
         await self._grounds.leave(plan.name)
         finalizers = tuple(one for one in manager.metadata.finalizers if one != CLUSTER_MANAGER_FINALIZER)
@@ -245,6 +241,10 @@ class ClusterManagerOperator:
         await patch_read(self._client, manager, msgspec.structs.replace(manager, metadata=metadata))
         log.info("hub removed", cluster_manager=plan.name)
         return None
+
+    async def _say(self, manager: ClusterManager, condition: Condition) -> None:
+        after = with_status(manager, [condition], format_time(self._clock.now()))
+        await patch_read(self._client, manager, after, status=True)
 
     async def _removal(self, plan: Plan) -> list[str]:
         hub: Ground | None = self._here

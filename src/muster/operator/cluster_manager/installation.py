@@ -7,7 +7,7 @@ start again and costs nothing where all is well. A new certificate is trusted be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,24 +24,25 @@ from muster.operator.cluster_manager.status import (
     HUB_FAILED,
     RUNTIME_FAILED,
     WEBHOOK_FAILED,
-    StepFailed,
 )
 from muster.operator.deployments import Rollout, rollout
+from muster.operator.elsewhere import copy_secret
 from muster.operator.ground import Ground
+from muster.operator.keeping import apply_owned, established, prune
 from muster.operator.names import CLUSTER_MANAGER_FIELDS, CLUSTER_MANAGER_LABEL, DEPLOYMENTS, PULL_SECRET, SERVICES
+from muster.operator.reporting import StepFailed
 from muster.registration.hub.install import CONVERTED, HOOKS, WEBHOOK_SECRET, WebhookEndpoint, trust
-from muster.registration.installing import SERVICE_ACCOUNTS, InstallError, await_definitions, named
+from muster.registration.installing import SERVICE_ACCOUNTS, InstallError, await_definitions
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from muster.runtime.certs import ServingCertificate, ServingPair
 from muster.runtime.clock import Clock
-from muster.runtime.errors import KubeError, NotFound
+from muster.runtime.errors import KubeError
 from muster.runtime.kubeconfig import ClientConfig
 from muster.runtime.resource import (
     CONFIG_MAPS,
     DEFINITIONS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
-    SECRETS,
     VALIDATING_WEBHOOKS,
     Key,
     Object,
@@ -135,14 +136,9 @@ async def _on_hub(site: Site, made: Installed, documents: Sequence[Wanted]) -> l
 
 
 async def _apply(site: Site, ground: Ground, made: list[Wanted], documents: Sequence[Wanted]) -> list[Object]:
-    """Raises ApplyFailed, and StepFailed's cause for objects that are on their way out: nothing can be made of them."""
     wanted = owned(site.plan, documents)
     made += wanted
-    results = checked(await ground.applier.apply(wanted))
-    leaving = [f"{obj['kind']} {key_of(obj)}" for obj in results if obj["metadata"].get("deletionTimestamp")]
-    if leaving:
-        raise InstallError(f"being deleted, and made again when gone: {', '.join(leaving)}")
-    return results
+    return await apply_owned(ground, wanted)
 
 
 async def _namespaces(site: Site, made: Installed) -> None:
@@ -169,26 +165,15 @@ async def _certificate(site: Site, made: Installed) -> ServingPair:
 
 async def _definitions(site: Site, made: Installed, endpoint: WebhookEndpoint) -> None:
     results = await _on_hub(site, made, manifests.hub_definitions(endpoint))
-    pending = [obj["metadata"]["name"] for obj in results if not _established(obj)]
+    pending = [obj["metadata"]["name"] for obj in results if not established(obj)]
     if pending:
         await await_definitions(site.hub.client, pending, site.clock)
 
 
-def _established(definition: Object) -> bool:
-    conditions = (definition.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
-
-
 async def _pull_secret(site: Site) -> None:
     """What images are pulled with, if anything, goes where the components are."""
-    plan, client = site.plan, site.here.client
-    try:
-        found = await client.get(SECRETS, PULL_SECRET, site.pull_namespace)
-    except NotFound:
-        return
-    labels = {CLUSTER_MANAGER_LABEL: plan.name}
-    copy = {"metadata": {**named(PULL_SECRET, plan.namespace), "labels": labels}, "type": found["type"], "data": found["data"]}
-    await client.apply(SECRETS, copy, manager=CLUSTER_MANAGER_FIELDS)
+    client, labels = site.here.client, {CLUSTER_MANAGER_LABEL: site.plan.name}
+    await copy_secret(client, client, PULL_SECRET, (site.pull_namespace, site.plan.namespace), labels, CLUSTER_MANAGER_FIELDS)
 
 
 async def _accounts(site: Site, made: Installed) -> None:
@@ -225,22 +210,6 @@ def rollouts(plan: Plan, deployments: Iterable[Object]) -> dict[str, Rollout | N
 
 
 async def _prune(site: Site, made: Installed) -> None:
-    kept: Callable[[Ground], set[Place]] = lambda ground: set(  # noqa: E731 - two uses, one line
-        places([*(made.here if ground is site.here else ()), *(made.on_hub if ground is site.hub else ())])
-    )
     for ground in dict.fromkeys((site.here, site.hub)):
-        if not ground.synced:
-            continue
-        wanted = kept(ground)
-        for resource in PRUNED:
-            for found in ground.all(resource):
-                mine = found.labels.get(CLUSTER_MANAGER_LABEL) == site.plan.name
-                if mine and Place(resource, found.name, found.namespace) not in wanted:
-                    await _delete(ground, resource, found.key, found.uid)
-
-
-async def _delete(ground: Ground, resource: Resource, key: Key, uid: str) -> None:
-    try:
-        await ground.client.delete(resource, key.name, key.namespace, uid=uid)
-    except NotFound:
-        return
+        here, on_hub = made.here if ground is site.here else (), made.on_hub if ground is site.hub else ()
+        await prune(ground, PRUNED, CLUSTER_MANAGER_LABEL, site.plan.name, set(places([*here, *on_hub])))

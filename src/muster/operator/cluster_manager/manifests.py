@@ -18,6 +18,7 @@ from muster.operator.applying import Wanted, labelled
 from muster.operator.cluster_manager.plan import Plan, identity_creator, registration_arguments
 from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.names import CLUSTER_MANAGER_LABEL, DEPLOYMENTS, SERVICES
+from muster.operator.spec import ROLE_ARN
 from muster.registration.hub.install import (
     ACCOUNT,
     HOOKS,
@@ -33,7 +34,6 @@ from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES
 
 CA_BUNDLE: Final = "ca-bundle-configmap"
 WEBHOOK_ACCOUNT: Final = "registration-webhook-sa"
-ROLE_ARN: Final = "eks.amazonaws.com/role-arn"
 CERTIFICATES: Final = "/serving-certs"
 HUB_KUBECONFIG: Final = "/hub-kubeconfig"
 SERVICE_PORT: Final = 9443

@@ -6,13 +6,14 @@ Nothing here is wrong beyond repair: what the spec says that we do not know is l
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from muster.api.operator.v1 import ClusterManager, FeatureGate, HostedWebhookConfiguration, HubRegistrationConfiguration
 from muster.operator.names import chosen_image
+from muster.operator.spec import DRIVERS, LONGEST_ROLE, BadSpec, eks_cluster, gate_flags
+from muster.operator.spec import invalid_gates as invalid
 from muster.registration.names import HUB_GATES, HUB_NAMESPACE, HUB_UNSUPPORTED_GATES
 
 AUTO_APPROVAL: Final = "ManagedClusterAutoApproval"
@@ -24,17 +25,6 @@ WORK_GATES: Final = (
     "RawFeedbackJsonString",
 )
 ADDON_GATES: Final = ("AddonManagement",)
-DRIVERS: Final[Mapping[str, str]] = {"csr": "csr", "awsirsa": "awsirsa", "aws-irsa": "awsirsa", "grpc": "grpc"}
-"""Every spelling of an authType, to the driver's name."""
-_ARN: Final = re.compile(r"arn:(?P<partition>aws[a-z-]*):eks:[^:]+:(?P<account>\d{12}):cluster/(?P<name>[\w-]+)")
-
-
-class BadSpec(Exception):
-    """A field of the ClusterManager that nothing sensible can be made of."""
-
-    def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}")
-        self.field = field
 
 
 @dataclass(frozen=True)
@@ -92,10 +82,7 @@ def is_hosted(manager: ClusterManager) -> bool:
 def registration_arguments(plan: Plan) -> list[str]:
     """The flags of the controllers that come from the registration configuration. Raises BadSpec."""
     configured = plan.registration
-    arguments = []
-    gates = [gate for gate in configured.feature_gates if gate.feature in HUB_GATES]
-    if gates:
-        arguments.append("--feature-gates=" + ",".join(f"{g.feature}={str(g.mode == 'Enable').lower()}" for g in gates))
+    arguments = gate_flags(configured.feature_gates, HUB_GATES)
     if plan.gate(AUTO_APPROVAL):
         arguments += [f"--cluster-auto-approval-users={user}" for user in configured.auto_approve_users]
     arguments += _driver_arguments(configured)
@@ -127,13 +114,11 @@ def identity_creator(plan: Plan) -> str:
     if driver is None:
         return ""
     where = "spec.registrationConfiguration.registrationDrivers[authType=awsirsa].awsirsa.hubClusterArn"
-    arn = _ARN.fullmatch(driver.awsirsa.hub_cluster_arn if driver.awsirsa else "")
-    if arn is None:
-        raise BadSpec(where, "registration by AWS identities needs arn:aws:eks:REGION:ACCOUNT:cluster/NAME")
-    role = f"{arn['name']}_managed-cluster-identity-creator"
-    if len(role) > 64:
-        raise BadSpec(where, f"the role {role} would be longer than the 64 characters that IAM allows")
-    return f"arn:{arn['partition']}:iam::{arn['account']}:role/{role}"
+    hub = eks_cluster(driver.awsirsa.hub_cluster_arn if driver.awsirsa else "", where)
+    role = f"{hub.name}_managed-cluster-identity-creator"
+    if len(role) > LONGEST_ROLE:
+        raise BadSpec(where, f"the role {role} would be longer than the {LONGEST_ROLE} characters that IAM allows")
+    return hub.role_arn(role)
 
 
 def invalid_gates(manager: ClusterManager) -> dict[str, list[str]]:
@@ -145,12 +130,5 @@ def invalid_gates(manager: ClusterManager) -> dict[str, list[str]]:
     listed["work"] = (spec.work_configuration.feature_gates, WORK_GATES, ())
     if spec.add_on_manager_configuration:
         listed["addon"] = (spec.add_on_manager_configuration.feature_gates, ADDON_GATES, ())
-    found = {
-        component: [gate.feature for gate in gates if not _valid(gate, known, unsupported)]
-        for component, (gates, known, unsupported) in listed.items()
-    }
+    found = {component: invalid(*gates) for component, gates in listed.items()}
     return {component: names for component, names in found.items() if names}
-
-
-def _valid(gate: FeatureGate, known: tuple[str, ...], unsupported: tuple[str, ...]) -> bool:
-    return gate.feature in known or (gate.feature in unsupported and gate.mode != "Enable")

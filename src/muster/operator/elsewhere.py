@@ -1,0 +1,49 @@
+"""What an operator needs for an object whose things are on another cluster: the way there, and copies of Secrets.
+
+The way is a Secret with a kubeconfig that an administrator puts where the operator is told to look.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+
+from muster.operator.names import KUBECONFIG_KEY
+from muster.registration.installing import named
+from muster.runtime.client import HttpClient
+from muster.runtime.errors import NotFound
+from muster.runtime.kubeconfig import ClientConfig, KubeconfigError, parse_kubeconfig
+from muster.runtime.resource import SECRETS
+from muster.runtime.verbs import KubeClient
+
+
+async def read_way(client: KubeClient, secret: str, namespace: str) -> tuple[bytes, ClientConfig] | None:
+    """The kubeconfig in a Secret; None when there is none. Raises KubeconfigError for one that cannot be understood."""
+    source = f"Secret {namespace}/{secret}"
+    try:
+        found = await client.get(SECRETS, secret, namespace)
+        way = base64.b64decode((found.get("data") or {})[KUBECONFIG_KEY])
+        return way, parse_kubeconfig(way, source=source)
+    except (NotFound, KeyError):
+        return None
+    except ValueError as error:
+        raise KubeconfigError(source, "", KUBECONFIG_KEY, str(error)) from error
+
+
+def connect_by_kubeconfig(way: bytes) -> KubeClient:
+    """Raises KubeconfigError."""
+    return HttpClient(parse_kubeconfig(way), agent="muster-operator")
+
+
+async def copy_secret(
+    source: KubeClient, target: KubeClient, name: str, namespaces: tuple[str, str], labels: Mapping[str, str], manager: str
+) -> bool:
+    """Whether there is one to copy, from the first of the namespaces to the second."""
+    there, here = namespaces
+    try:
+        found = await source.get(SECRETS, name, there)
+    except NotFound:
+        return False
+    copy = {"metadata": {**named(name, here), "labels": dict(labels)}, "type": found["type"], "data": found.get("data") or {}}
+    await target.apply(SECRETS, copy, manager=manager)
+    return True

@@ -1,0 +1,47 @@
+"""Keeping a list of objects on a `Ground`: all that is wanted is there under the owner's label, and nothing else of the owner's is.
+
+`apply_owned` is for a step of an installation: it fails as a whole, and it fails for objects that are on their way out too, since
+nothing can be made of those. `prune` is for its end, when everything that is wanted is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from muster.operator.applying import Place, Wanted, checked
+from muster.operator.ground import Ground
+from muster.registration.installing import InstallError
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import Key, Object, Resource, key_of
+
+
+async def apply_owned(ground: Ground, documents: Sequence[Wanted]) -> list[Object]:
+    """Raises ApplyFailed, and InstallError for what is being deleted."""
+    results = checked(await ground.applier.apply(documents))
+    leaving = [f"{obj['kind']} {key_of(obj)}" for obj in results if obj["metadata"].get("deletionTimestamp")]
+    if leaving:
+        raise InstallError(f"being deleted, and made again when gone: {', '.join(leaving)}")
+    return results
+
+
+async def prune(ground: Ground, kinds: Sequence[Resource], label: str, owner: str, wanted: Collection[Place]) -> None:
+    """Delete what carries the owner's label and is wanted no longer; nothing while the caches are incomplete."""
+    if not ground.synced:
+        return
+    for resource in kinds:
+        for found in ground.all(resource):
+            mine = found.labels.get(label) == owner
+            if mine and Place(resource, found.name, found.namespace) not in wanted:
+                await _delete(ground, resource, found.key, found.uid)
+
+
+async def _delete(ground: Ground, resource: Resource, key: Key, uid: str) -> None:
+    try:
+        await ground.client.delete(resource, key.name, key.namespace, uid=uid)
+    except NotFound:
+        return
+
+
+def established(definition: Object) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)

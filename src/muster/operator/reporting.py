@@ -1,0 +1,80 @@
+"""What both operators say in the status of their objects, and how: conditions with OCM's types and reasons, for one generation.
+
+Pure functions: what was found goes in, conditions or an object with another status come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from muster.api import Condition, with_condition
+from muster.api.operator.v1 import ClusterManager, GenerationStatus, Klusterlet, RelatedResource
+
+APPLIED: Final = "Applied"
+VALID_GATES: Final = "ValidFeatureGates"
+DELETING: Final = "Deleting"
+
+_LONGEST: Final = 4096
+
+Kind = TypeVar("Kind", ClusterManager, Klusterlet)
+
+
+class StepFailed(Exception):
+    """A step that could not be taken; `reason` is the condition's."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class Waiting(StepFailed):
+    """A step that somebody else has to make possible first; what he does is watched."""
+
+
+def condition(kind: str, status: bool | None, reason: str, message: str) -> Condition:
+    """`status` is None when it is not known."""
+    return Condition(type=kind, status="Unknown" if status is None else str(status), reason=reason, message=message[:_LONGEST])
+
+
+def not_applied(failure: StepFailed) -> Condition:
+    return condition(APPLIED, False, failure.reason, failure.message)
+
+
+def gates(invalid: Mapping[str, Sequence[str]]) -> Condition:
+    """Of the gates that are switched but not known, or on but not supported, by component."""
+    if not invalid:
+        return condition(VALID_GATES, True, "FeatureGatesAllValid", "Feature gates are all valid")
+    listed = ", ".join(f"{component}: [{' '.join(names)}]" for component, names in invalid.items())
+    return condition(VALID_GATES, False, "InvalidFeatureGatesExisting", f"There are some invalid feature gates of {listed}")
+
+
+def deleting(remaining: Sequence[str]) -> Condition:
+    return condition(DELETING, False, "ResourceRemaining", f"Still there: {'; '.join(remaining)}")
+
+
+def with_status(
+    obj: Kind,
+    conditions: Sequence[Condition],
+    now: str,
+    *,
+    generations: tuple[GenerationStatus, ...] | None = None,
+    related: tuple[RelatedResource, ...] | None = None,
+) -> Kind:
+    """The object with what is said about its present generation; what is None stays as it is."""
+    status = obj.status
+    generation = obj.metadata.generation
+    said = status.conditions
+    for one in conditions:
+        said = with_condition(said, msgspec.structs.replace(one, observed_generation=generation), now)
+    status = msgspec.structs.replace(
+        status,
+        conditions=said,
+        observed_generation=generation,
+        generations=status.generations if generations is None else generations,
+        related_resources=status.related_resources if related is None else related,
+    )
+    return msgspec.structs.replace(obj, status=status)
