@@ -82,13 +82,30 @@ def markdown_table(rows: Sequence[Row]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def write(sections: Sequence[tuple[str, str, Sequence[Row]]]) -> None:
-    """Replace docs/benchmarks.md. A section is (title, what was measured and how, rows)."""
-    parts = ["# Benchmarks\n", f"{_occasion()}\n", "Made by `make bench` (`python -m bench --write`); do not edit by hand.\n"]
-    for title, text, rows in sections:
-        parts += [f"## {title}\n", f"{text.strip()}\n", f"{markdown_table(rows)}\n"]
+HEADER = """# Benchmarks
+
+Made by `make bench`, or for some areas by `python -m bench AREA … --write`; do not edit by hand. Each section says when, where
+and on what it was measured.
+"""
+
+
+def write(sections: Sequence[tuple[str, str, Sequence[Row]]], order: Sequence[str]) -> None:
+    """Put sections (title, what was measured and how, rows) into docs/benchmarks.md, in place of older ones of the same title.
+
+    Sections of other titles stay as they are; what is not in `order` goes.
+    """
+    occasion = _occasion()
+    kept = written_sections(DOCUMENT.read_text()) if DOCUMENT.exists() else {}
+    new = {title: f"## {title}\n\n{occasion}\n\n{text.strip()}\n\n{markdown_table(rows)}\n" for title, text, rows in sections}
+    found = kept | new
     DOCUMENT.parent.mkdir(exist_ok=True)
-    DOCUMENT.write_text("\n".join(parts))
+    DOCUMENT.write_text("\n".join([HEADER, *(found[title] for title in order if title in found)]))
+
+
+def written_sections(document: str) -> dict[str, str]:
+    """The sections of a document, with their headings, by title."""
+    parts = re.split(r"^(?=## )", document, flags=re.MULTILINE)[1:]
+    return {part.partition("\n")[0].removeprefix("## "): part.rstrip() + "\n" for part in parts}
 
 
 def _occasion() -> str:
@@ -101,11 +118,17 @@ def _occasion() -> str:
     return f"{today}, commit {commit.stdout.strip() or 'unknown'}, {machine}; {versions}."
 
 
+PINS = {
+    "kube-apiserver": ("go.mod", "k8s.io/kubernetes"),
+    "etcd": ("go.mod", "go.etcd.io/etcd/server/v3"),
+    "OCM": ("ocm/go.mod", "open-cluster-management.io/ocm"),
+}
+
+
 def _peers() -> list[str]:
-    """The pinned versions of the peers, from their Go module."""
-    pins = (ROOT / "peers" / "go.mod").read_text()
-    named = {"kube-apiserver": "k8s.io/kubernetes", "etcd": "go.etcd.io/etcd/server/v3"}
-    found = {name: re.search(rf"^\t{re.escape(module)} (v\S+)", pins, re.MULTILINE) for name, module in named.items()}
+    """The pinned versions of the peers, from their Go modules."""
+    pinned = {name: (ROOT / "peers" / file).read_text() for name, (file, _) in PINS.items()}
+    found = {name: re.search(rf"^\s*(?:require )?{re.escape(PINS[name][1])} (v\S+)", text, re.M) for name, text in pinned.items()}
     return [f"{name} {match[1]}" for name, match in found.items() if match is not None]
 
 

@@ -17,7 +17,7 @@ def rows_of(area: str) -> set[str]:
         cwd=peers.ROOT,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=230,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -40,3 +40,14 @@ def test_the_short_benchmark_measures_both_servers() -> None:
 @pytest.mark.timeout(180)
 def test_the_short_benchmark_measures_both_caches() -> None:
     assert {"200 ManifestWorks cached, typed: cost", "200 ManifestWorks cached, snapshots: cost"} <= rows_of("caches")
+
+
+@pytest.mark.timeout(240)
+def test_the_short_benchmark_measures_both_hubs_and_both_agents() -> None:
+    expected = {"5 clusters join: all Available after", "requests of the hub, per cluster", "one agent's memory"}
+    assert expected <= rows_of("registration")
+
+
+@pytest.mark.timeout(120)
+def test_the_short_benchmark_simulates_a_fleet() -> None:
+    assert {"20 clusters join: all Available after", "the hub's memory"} <= rows_of("simulation")

@@ -1,0 +1,43 @@
+"""`muster sim`: real agents join a real hub in another process, and the report and exit code say how it went."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import peers
+
+MUSTER = peers.ROOT / ".venv/bin/muster"
+
+
+def simulate(*flags: str) -> tuple[int, dict[str, Any]]:
+    command = [str(MUSTER), "sim", "--output=json", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.mark.timeout(120)
+def test_clusters_join_and_stay_and_nothing_is_left_running(tmp_path: Path) -> None:
+    code, report = simulate("--clusters=3", "--duration=15s", f"--data-dir={tmp_path}")
+    assert (code, report["good"]) == (0, True)
+    assert report["available_at_end"] == report["lowest_since"] == 3
+    assert report["all_available_after"] < 15
+    assert report["requests_per_join"] > 5
+    assert report["hub_mib"] > 1
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) not in listed
+
+
+@pytest.mark.timeout(120)
+def test_clusters_that_do_not_join_in_time_are_a_failure() -> None:
+    code, report = simulate("--clusters=1", "--duration=2s", "--join-within=1ms", "--ephemeral")
+    assert (code, report["good"]) == (1, False)
+
+
+def test_a_number_that_makes_no_sense_is_refused_with_a_word() -> None:
+    done = subprocess.run([str(MUSTER), "sim", "--clusters=0"], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert "--clusters" in done.stderr
