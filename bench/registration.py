@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.processes import tail
+
 from bench import agents
 from bench.audit import by_party
 from bench.hubs import Hub, Ours, Upstream, party
@@ -58,7 +60,7 @@ class Joining:
 
 
 def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
-    count, rounds = (5, 1) if short else (200, 1)
+    count, rounds = (5, 1) if short else (200, 2)
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         directory = Path(name)
         found: dict[str, list[Joining]] = {Ours.name: [], Upstream.name: []}
@@ -146,6 +148,8 @@ async def _all_available(hub: Hub, count: int) -> float:
     try:
         while state.complete_at is None:
             await asyncio.sleep(0.05)
+            if not hub.server.running:
+                raise RuntimeError(f"{hub.name} ended: {tail(hub.server.log)}")
             if time.monotonic() > began + JOIN_WITHIN:
                 raise RuntimeError(f"{hub.name}: only {state.available} of {count} Available after {JOIN_WITHIN:.0f} s")
         return state.complete_at - began
