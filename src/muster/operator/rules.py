@@ -16,7 +16,7 @@ from muster.operator.names import EXTERNAL_HUB_SECRET, EXTERNAL_MANAGED_SECRET, 
 from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
 from muster.registration.hub.install import HOOKS, HUB_WORK, WEBHOOK_SECRET, WEBHOOK_WORK, handed_out
 from muster.registration.installing import RBAC_GROUP, READ, rule
-from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
+from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET, LEASE
 
 KEEP: Final = (*READ, "create", "update", "patch", "delete")
 
@@ -65,6 +65,7 @@ CLUSTER_MANAGER_RULES: Final = (
     *_definitions(HUB),
     *_secrets([WEBHOOK_SECRET, PULL_SECRET, EXTERNAL_HUB_SECRET, *HUB_ACCOUNT_SECRETS]),
     *_emptied(HUB),
+    rule("coordination.k8s.io", ["leases"], ["delete"], [LEASE]),
     rule("admissionregistration.k8s.io", _WEBHOOKS, ["create", "list", "watch"]),
     rule("admissionregistration.k8s.io", _WEBHOOKS, ["get", "update", "patch", "delete"], [hook.name for hook in HOOKS]),
     *HUB_WORK,

@@ -23,10 +23,18 @@ from muster.operator.names import (
     SERVICES,
 )
 from muster.registration.hub.install import ACCOUNT, HOOKS, WEBHOOK_SECRET
-from muster.registration.installing import SERVICE_ACCOUNTS
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS
-from muster.registration.names import HUB_NAMESPACE, RESOURCE_CLEANUP
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS, Object
+from muster.registration.installing import SERVICE_ACCOUNTS, binding
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, ROLE_BINDINGS
+from muster.registration.names import (
+    CLUSTER_LABEL,
+    HUB_NAMESPACE,
+    LEASE,
+    RESOURCE_CLEANUP,
+    WORK_CLEANUP,
+    cluster_role,
+    work_binding,
+)
+from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, LEASES, NAMESPACES, SECRETS, Object
 from tests.unit.operator.conftest import CountingClient, Place, running
 
 CM = "cluster-manager"
@@ -286,6 +294,8 @@ async def test_removal_lets_clusters_go_that_no_controller_will_finalize(hub: Hu
     await hub.place.admin.create(
         MANAGED_CLUSTERS, {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind, **cluster}
     )
+    await hub.place.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c1"}})
+    await leave_behind(hub.place, "c1")
     await hub.available()
     await hub.place.until_found(HOOKS[0].resource, HOOKS[0].name)
     for name in (CONTROLLER, WEBHOOK):
@@ -293,6 +303,27 @@ async def test_removal_lets_clusters_go_that_no_controller_will_finalize(hub: Hu
     await hub.place.admin.delete(CLUSTER_MANAGERS, CM)
     await hub.until_gone()
     assert await hub.remains() == []
+    assert await hub.place.find(LEASES, LEASE, "c1") is None
+    assert await hub.place.find(ROLE_BINDINGS, work_binding("c1"), "c1") is None
+    assert await hub.place.find(NAMESPACES, "c1"), "users have things there"
+
+
+async def leave_behind(place: Place, cluster: str) -> None:
+    """What a controller makes for a cluster and takes away again, if it is still there to do so."""
+    role = cluster_role(cluster)
+    labels = {CLUSTER_LABEL: cluster}
+    subject = {"kind": "Group", "name": "any", "apiGroup": "rbac.authorization.k8s.io"}
+    works = binding(work_binding(cluster), "ClusterRole", role, subject, cluster)
+    works["metadata"] |= {"labels": labels, "finalizers": [WORK_CLEANUP]}
+    whole = binding(role, "ClusterRole", role, subject)
+    whole["metadata"]["labels"] = labels
+    for resource, document in (
+        (CLUSTER_ROLES, {"metadata": {"name": role, "labels": labels}, "rules": []}),
+        (CLUSTER_ROLE_BINDINGS, whole),
+        (ROLE_BINDINGS, works),
+        (LEASES, {"metadata": {"name": LEASE, "namespace": cluster, "labels": labels}, "spec": {}}),
+    ):
+        await place.admin.apply(resource, document, manager="test")
 
 
 async def test_removal_waits_for_the_controller_and_says_for_what(here: Place) -> None:
