@@ -112,11 +112,18 @@ class Administrator:
     def wait_reply(self, send: Callable[[], Reply], what: str, *statuses: int, timeout: float = 30) -> Any:
         return wait_reply(send, what, *statuses, timeout=timeout, servers=self.servers)
 
+    def read(self, path: str) -> Document | None:
+        """An object or list; None when there is none. A server that asks for patience gets it."""
+        reply = self.admin.get(path)
+        while reply.status == 429:
+            time.sleep(0.2)
+            reply = self.admin.get(path)
+        return None if reply.status == 404 else dict(reply.expect(200))
+
     # ManagedClusters
 
     def find(self, name: str) -> Document | None:
-        reply = self.admin.get(f"{MANAGED_CLUSTERS}/{name}")
-        return None if reply.status == 404 else dict(reply.expect(200))
+        return self.read(f"{MANAGED_CLUSTERS}/{name}")
 
     def condition(self, name: str, kind: str) -> Document:
         """A condition of a cluster; empty when there is none."""

@@ -99,6 +99,7 @@ def test_the_name_of_a_living_cluster_is_not_given_to_another_until_it_is_dead(f
     hub.wait(lambda: name_in_use(hub, "victim"), "a warning that the name is in use")
 
     victim.kill()
+    hub.patch("victim", {"spec": {"leaseDurationSeconds": 1}}).expect(200)
 
     hub.wait(lambda: certificate_of(read(hub, stolen)), "the request to be signed once the lease has expired")
 
