@@ -25,6 +25,7 @@ from muster.cli.process import (
     run_until_stopped,
 )
 from muster.cli.values import Duration, Gates, Names, Pairs
+from muster.registration.names import AGENT_GATES, AGENT_UNSUPPORTED_GATES
 
 if TYPE_CHECKING:
     from muster.registration.agent.options import AgentOptions
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from muster.runtime.kubeconfig import ClientConfig
     from muster.runtime.verbs import KubeClient
 
-GATES = ("ClusterClaim", "ClusterProperty", "MultipleHubs")
-UNSUPPORTED_GATES = ("AddonManagement", "V1beta1CSRAPICompatibility")
 EXPIRATION = "client-cert-expiration-seconds"
 
 
@@ -85,7 +84,13 @@ EXPIRATION = "client-cert-expiration-seconds"
     show_default=True,
     help="With several hubs: so long without one before the next is tried.",
 )
-@click.option("--feature-gates", "gates", type=Gates(GATES, UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(GATES)}.")
+@click.option(
+    "--feature-gates",
+    "gates",
+    type=Gates(AGENT_GATES, AGENT_UNSUPPORTED_GATES),
+    multiple=True,
+    help=f"Of {', '.join(AGENT_GATES)}.",
+)
 @click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
 @click.option("--health-port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 picks a free one.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")

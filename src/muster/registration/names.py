@@ -63,6 +63,8 @@ HUB_SECRET: Final = "hub-kubeconfig-secret"
 HUB_GATES: Final = ("DefaultClusterSet", "ManagedClusterAutoApproval", "ResourceCleanup")
 HUB_UNSUPPORTED_GATES: Final = ("ClusterImporter", "ClusterProfile", "V1beta1CSRAPICompatibility")
 """Feature gates of upstream's hub that can only be off here."""
+AGENT_GATES: Final = ("ClusterClaim", "ClusterProperty", "MultipleHubs")
+AGENT_UNSUPPORTED_GATES: Final = ("AddonManagement", "V1beta1CSRAPICompatibility")
 
 UNAVAILABLE_TAINT: Final = "cluster.open-cluster-management.io/unavailable"
 UNREACHABLE_TAINT: Final = "cluster.open-cluster-management.io/unreachable"

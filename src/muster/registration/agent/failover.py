@@ -13,18 +13,22 @@ from typing import Final
 
 from muster.api import condition_of
 from muster.api.cluster.v1 import ACCEPTED, GROUP, ManagedCluster
+from muster.registration.access import Right, missing_rights, rights
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
 from muster.runtime.clock import Clock
 from muster.runtime.errors import KubeError, NotFound
-from muster.runtime.resource import Resource
 from muster.runtime.verbs import KubeClient
 
-SELF_REVIEWS: Final = Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False)
 CHECK_SECONDS = 20.0
-NEEDED: Final = tuple((GROUP, MANAGED_CLUSTERS.plural, verb) for verb in ("create", "get"))
-NEEDED_BY_CSR: Final = tuple((SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, verb) for verb in ("create", "get", "list", "watch"))
+NEEDED: Final = rights(GROUP, MANAGED_CLUSTERS.plural, "create", "get")
+NEEDED_BY_CSR: Final = rights(SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, "create", "get", "list", "watch")
+
+
+def needed_to_register(driver: str) -> tuple[Right, ...]:
+    """What a bootstrap identity has to be permitted."""
+    return NEEDED + (NEEDED_BY_CSR if driver == "csr" else ())
 
 
 def denied(cluster: ManagedCluster) -> bool:
@@ -55,12 +59,11 @@ class Failover:
 
 async def objection(hub: KubeClient, cluster: str, driver: str) -> str:
     """Why this hub, with this identity, is not to be joined now; empty when it may be."""
-    needed = NEEDED + (NEEDED_BY_CSR if driver == "csr" else ())
     try:
         async with asyncio.timeout(CHECK_SECONDS):
-            missing = [what for what in await asyncio.gather(*(_missing(hub, *right) for right in needed)) if what]
+            missing = await missing_rights(hub, needed_to_register(driver))
             if missing:
-                return f"the bootstrap identity may not {', '.join(missing)}"
+                return f"the bootstrap identity may not {', '.join(map(str, missing))}"
             try:
                 known = ManagedCluster.decode(await hub.get(MANAGED_CLUSTERS, cluster))
             except NotFound:
@@ -70,10 +73,3 @@ async def objection(hub: KubeClient, cluster: str, driver: str) -> str:
         return f"no answer within {CHECK_SECONDS:g} s"
     except (KubeError, ValueError) as error:
         return str(error)
-
-
-async def _missing(hub: KubeClient, group: str, resource: str, verb: str) -> str:
-    attributes = {"group": group, "resource": resource, "verb": verb}
-    review = {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind, "spec": {"resourceAttributes": attributes}}
-    answer = await hub.create(SELF_REVIEWS, review)
-    return "" if (answer.get("status") or {}).get("allowed") else f"{verb} {resource}"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from muster.registration.agent.failover import SELF_REVIEWS
+from muster.registration.access import SELF_REVIEWS
 from muster.registration.agent.install import ACCOUNT, install
 from muster.registration.agent.options import AgentOptions
 from muster.registration.installing import SERVICE_ACCOUNTS
