@@ -1,0 +1,79 @@
+"""A plane of their own for operators, since hubs are made and taken away there; the test plays kubelet, because nobody runs pods.
+
+An operator runs with a token of its own service account over TLS, with the rights that its bundle gives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from muster.operator.bundle import Operator
+from muster.operator.names import DEPLOYMENTS, OPERATOR_NAMESPACE
+from muster.registration.installing import SERVICE_ACCOUNTS
+from muster.runtime.client import HttpClient
+from muster.runtime.errors import KubeError
+from muster.runtime.kubeconfig import ClientConfig, Identity, load_kubeconfig
+from muster.runtime.verbs import KubeClient
+from tests.support.operating import Observed, running
+from tests.support.planes import Cluster, ControlPlane, chosen
+
+PATIENT = 60.0
+"""Seconds; a busy machine is slow, and a real API server takes its time with definitions."""
+
+
+@dataclass
+class World(Observed):
+    cluster: Cluster
+    well: set[str] = field(default_factory=set)
+    """Namespaces whose Deployments are available as soon as they are there."""
+
+    async def account(self, name: str, namespace: str = OPERATOR_NAMESPACE) -> KubeClient:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        answer = await self.admin.create(SERVICE_ACCOUNTS, review, namespace, name=name, subresource="token")
+        identity = Identity(token=answer["status"]["token"])
+        return HttpClient(ClientConfig(self.cluster.url, self.cluster.ca, identity=identity))
+
+    async def operator(self, operator: Operator) -> KubeClient:
+        await self.surround(operator)
+        await self.until_found(SERVICE_ACCOUNTS, operator.name, OPERATOR_NAMESPACE)
+        return await self.account(operator.name)
+
+    async def play_kubelet(self) -> None:
+        while True:
+            for namespace in list(self.well):
+                await self._tend(namespace)
+            await asyncio.sleep(0.1)
+
+    async def _tend(self, namespace: str) -> None:
+        try:
+            for found in (await self.admin.list(DEPLOYMENTS, namespace)).items:
+                await self.say_available(found)
+        except KubeError:
+            # It was deleted meanwhile.
+            return
+
+
+@pytest.fixture(scope="session")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    plane = chosen(tmp_path_factory.mktemp("operators"), "far")
+    plane.start()
+    yield plane
+    plane.stop(kill=True)
+
+
+def administrator(cluster: Cluster) -> HttpClient:
+    return HttpClient(load_kubeconfig(Path(cluster.kubeconfig), environ={}))
+
+
+@pytest.fixture
+async def world(ground: ControlPlane) -> AsyncIterator[World]:
+    admin = administrator(ground.cluster)
+    made = World(admin, ground.cluster)
+    async with running(made.play_kubelet()):
+        yield made
+    await admin.close()
