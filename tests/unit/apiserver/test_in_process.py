@@ -28,6 +28,13 @@ async def test_what_is_created_can_be_read_updated_and_deleted(client: DirectCli
     assert missing.value.code == 404
 
 
+async def test_a_pod_refused_before_it_has_a_name_is_called_by_what_its_name_begins_with(client: DirectClient) -> None:
+    spec = {"serviceAccountName": "nobody", "containers": [{"name": "c", "image": "i"}]}
+    with pytest.raises(ApiError) as refused:
+        await client.create(object_path("v1", "pods", "default"), {"metadata": {"generateName": "web-"}, "spec": spec})
+    assert refused.value.message.startswith('pods "web-" is forbidden: error looking up service account default/nobody')
+
+
 async def test_a_write_that_changes_nothing_keeps_its_revision(client: DirectClient) -> None:
     created = await client.create(CONFIG_MAPS, config_map("a", k="1"))
     same = await client.merge(f"{CONFIG_MAPS}/a", {"data": {"k": "1"}})

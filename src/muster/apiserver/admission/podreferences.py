@@ -37,11 +37,16 @@ async def _find_account(ctx: Context, pod: Object) -> None:
             break
         await asyncio.sleep(_PAUSE_SECONDS)
     text = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-    raise errors.forbidden("", "pods", pod["metadata"].get("name", ""), text)
+    raise errors.forbidden("", "pods", _shown_name(pod), text)
+
+
+def _shown_name(pod: Object) -> str:
+    """A pod that has no name yet is called by what its name will begin with."""
+    return str(pod["metadata"].get("name") or pod["metadata"].get("generateName", ""))
 
 
 def _check_priority(ctx: Context, pod: Object) -> None:
-    spec, name = pod["spec"], pod["metadata"].get("name", "")
+    spec, name = pod["spec"], _shown_name(pod)
     computed = priority_of(ctx, spec)
     if computed is None:
         raise errors.forbidden("", "pods", name, f"no PriorityClass with name {spec['priorityClassName']} was found")

@@ -102,13 +102,14 @@ def _selector(found: Object) -> Selector:
     return from_label_selector_object(found["spec"].get("selector"))
 
 
-def _group(found: Object) -> Group:
+def group_of(found: Object) -> Group:
     status, notes = found.get("status") or {}, found["metadata"].get("annotations") or {}
     return Group(
         found["metadata"]["name"],
         found["spec"].get("replicas", 0),
         status.get("replicas", 0),
-        status.get("availableReplicas", 0),
+        # A set that was just made smaller still tells of pods that are about to go.
+        min(status.get("availableReplicas", 0), found["spec"].get("replicas", 0)),
         status.get("terminatingReplicas", 0),
         found["metadata"]["creationTimestamp"],
         templates.number(notes[templates.DESIRED]) if templates.DESIRED in notes else None,
@@ -119,12 +120,12 @@ def _group(found: Object) -> Group:
 def _may_create(found: Object, wish: Wish, sets: Sequence[Object]) -> bool:
     if found["spec"].get("paused"):
         return False
-    old = [_group(each) for each in sets]
+    old = [group_of(each) for each in sets]
     return not wish.recreate or (not any(group.wanted for group in old) and rollout.old_are_gone(old))
 
 
 async def _create(attached: Attached, found: Object, wish: Wish, sets: Sequence[Object]) -> Object | None:
-    size = rollout.first_size(wish, [_group(each) for each in sets])
+    size = rollout.first_size(wish, [group_of(each) for each in sets])
     revision = max((templates.revision_of(each) for each in sets), default=0) + 1
     collisions = (found.get("status") or {}).get("collisionCount", 0)
     wanted = templates.new_set(found, collisions, size, wish.most, revision)
@@ -154,8 +155,8 @@ async def _note(attached: Attached, found: Object, wish: Wish, new: Object, sets
 
 async def _resize(attached: Attached, found: Object, wish: Wish, new: Object | None, sets: Sequence[Object]) -> list[Object]:
     uid = new["metadata"]["uid"] if new is not None else ""
-    old = [_group(each) for each in sets if each["metadata"]["uid"] != uid]
-    fresh = _group(new) if new is not None else None
+    old = [group_of(each) for each in sets if each["metadata"]["uid"] != uid]
+    fresh = group_of(new) if new is not None else None
     sizes: Sizes = {}
     if found["spec"].get("paused") or rollout.was_rescaled(wish, [*old, *([fresh] if fresh else [])]):
         sizes = rollout.rescale(wish, fresh, old)

@@ -40,13 +40,14 @@ def status_of(
     """The status to write; `created` says that the new ReplicaSet was made in this pass."""
     status = counts(deployment, new, sets, wish)
     conditions = list((deployment.get("status") or {}).get("conditions") or ())
-    conditions = _progress(deployment, status, conditions, new, now, created)
+    conditions = _beginning(deployment, conditions, new, now, created)
     enough = status.get("availableReplicas", 0) >= wish.least_available
     if enough:
         availability = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     else:
         availability = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     conditions = with_condition(conditions, "Available", *availability, now)
+    conditions = _progress(deployment, status, conditions, new, now)
     failures = [found for each in sets if (found := condition(each, "ReplicaFailure")) is not None]
     conditions = [each for each in conditions if each["type"] != "ReplicaFailure"] if not failures else conditions
     if failures:
@@ -57,13 +58,11 @@ def status_of(
     return {**status, "conditions": conditions}
 
 
-def _progress(
-    deployment: Object, status: Object, conditions: list[Object], new: Object | None, now: datetime, created: bool
-) -> list[Object]:
+def _beginning(deployment: Object, conditions: list[Object], new: Object | None, now: datetime, created: bool) -> list[Object]:
+    """What is said of progress before any is looked for."""
     if not _has_deadline(deployment):
-        return [each for each in conditions if each["type"] != "Progressing"]
+        return conditions
     current = _find(conditions, "Progressing")
-    name = f'ReplicaSet "{new["metadata"]["name"]}"' if new is not None else f'Deployment "{deployment["metadata"]["name"]}"'
     if deployment["spec"].get("paused"):
         if (current or {}).get("reason") == TIMED_OUT:
             return conditions
@@ -76,6 +75,16 @@ def _progress(
     if current is None and new is not None:
         text = f'Found new replica set "{new["metadata"]["name"]}"'
         return with_condition(conditions, "Progressing", "True", "FoundNewReplicaSet", text, now)
+    return conditions
+
+
+def _progress(deployment: Object, status: Object, conditions: list[Object], new: Object | None, now: datetime) -> list[Object]:
+    if not _has_deadline(deployment):
+        return [each for each in conditions if each["type"] != "Progressing"]
+    if deployment["spec"].get("paused"):
+        return conditions
+    current = _find(conditions, "Progressing")
+    name = f'ReplicaSet "{new["metadata"]["name"]}"' if new is not None else f'Deployment "{deployment["metadata"]["name"]}"'
     updated = status.get("updatedReplicas", 0)
     if current is not None and current.get("reason") == COMPLETE and status.get("replicas", 0) == updated:
         return conditions

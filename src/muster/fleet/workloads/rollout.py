@@ -96,10 +96,10 @@ def _proportional(wish: Wish, active: Sequence[Group]) -> Sizes:
     left, sizes = missing, {}
     for group in ordered:
         share = 0
-        if missing and left:
-            target = round(group.wanted * wish.most / (group.noted_most or wish.most)) if wish.replicas else 0
-            share = target - group.wanted
-            share = min(max(share, 0), left) if missing > 0 else max(min(share, 0), left)
+        if left:
+            # Rounded half up, as Go's controller does.
+            target = int(group.wanted * wish.most / (group.noted_most or wish.most) + 0.5) if wish.replicas else 0
+            share = min(target - group.wanted, left) if missing > 0 else max(target - group.wanted, left)
         sizes[group.name] = group.wanted + share
         left -= share
     if left:

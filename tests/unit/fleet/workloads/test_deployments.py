@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from muster.fleet.workloads.deployments import group_of
 from muster.fleet.workloads.deploymentstatus import status_of
 from muster.fleet.workloads.rollout import Wish
 from muster.fleet.workloads.templates import HASH_LABEL, REVISION, template_hash
@@ -170,6 +171,12 @@ async def test_pods_without_a_controller_are_adopted_and_strangers_released(stag
     assert released["metadata"]["uid"] == mine["metadata"]["uid"]
     await stage.client.patch(PODS, mine["metadata"]["name"], {"metadata": {"labels": {"app": "web"}}}, "default")
     await stage.until(lambda: len(pods(stage)) == 1, "the surplus goes after adoption")
+
+
+def test_a_set_that_was_just_made_smaller_is_not_counted_on_for_pods_that_are_about_to_go() -> None:
+    made = {"name": "web-x", "creationTimestamp": "t"}
+    group = group_of({"metadata": made, "spec": {"replicas": 3}, "status": {"replicas": 6, "availableReplicas": 6}})
+    assert (group.wanted, group.actual, group.available) == (3, 6, 3)
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
