@@ -51,11 +51,12 @@ test-interop: setup peers ## upstream's Go programs against ours
 bench: setup peers ## ours and the peers side by side; results to docs/benchmarks.md
 	$(BIN)/python -m bench --write
 
-lint: setup ## ruff, formatting, types, import contract
+lint: setup ## ruff, formatting, types, import contract, generated manifests
 	$(BIN)/ruff check src tests bench tools
 	$(BIN)/ruff format --check src tests bench tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports --config .importlinter
+	$(BIN)/python -m muster.operator.bundle --check deploy
 
 format: setup ## apply ruff's fixes and formatting
 	$(BIN)/ruff check --fix src tests bench tools

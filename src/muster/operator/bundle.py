@@ -32,6 +32,7 @@ from muster.operator.names import (
     image,
 )
 from muster.operator.rules import CLUSTER_MANAGER_RULES, KLUSTERLET_RULES
+from muster.registration.hub.install import bootstrap_permissions
 from muster.registration.installing import account_permissions, named
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS
 
@@ -106,16 +107,29 @@ def whole(wanted: Wanted) -> Document:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **document}
 
 
+_BY_DEFAULT: Final = {"deployOption": {"mode": "Default"}}
+SAMPLES: Final[dict[str, Wanted]] = {
+    CLUSTER_MANAGER: (CLUSTER_MANAGERS, {"metadata": named(CLUSTER_MANAGER), "spec": _BY_DEFAULT}),
+    KLUSTERLET: (KLUSTERLETS, {"metadata": named(KLUSTERLET), "spec": {"clusterName": "cluster1", **_BY_DEFAULT}}),
+}
+"""What an operator is given to do in the simplest case; the kind must be served before it is applied."""
+
+
 def files() -> dict[str, str]:
     """The files below `deploy/`, by path."""
+    extra = {CLUSTER_MANAGER: {"bootstrap.yaml": bootstrap_permissions()}}
     made = {}
     for operator in (CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR):
-        made[f"{operator.name}/operator.yaml"] = yaml.dump_all(whole(one) for one in bundle(operator))
+        parts = {"operator.yaml": bundle(operator), **extra.get(operator.name, {})}
+        for name, documents in parts.items():
+            made[f"{operator.name}/{name}"] = yaml.dump_all(whole(one) for one in documents)
+        sample = SAMPLES[operator.name]
+        made[f"{operator.name}/{sample[0].kind.lower()}.yaml"] = yaml.dump(whole(sample))
         made[f"{operator.name}/kustomization.yaml"] = yaml.dump(
             {
                 "apiVersion": "kustomize.config.k8s.io/v1beta1",
                 "kind": "Kustomization",
-                "resources": ["operator.yaml"],
+                "resources": list(parts),
                 "images": [{"name": IMAGE_NAME, "newTag": image().rpartition(":")[2]}],
             }
         )
