@@ -15,9 +15,9 @@ from pathlib import Path
 
 import uvloop
 
+from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.auth.statictokens import load_token_file
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.cli.apiserver import write_kubeconfig
 from muster.fleet.node import NodeRuntime, PodEnvironment
 from muster.logs import get_logger
 from muster.runtime.client import HttpClient

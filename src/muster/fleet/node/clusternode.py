@@ -40,6 +40,10 @@ Spawn = Callable[[Work, str], asyncio.Task[None]]
 """Starts work as a task of the node runtime, under a name."""
 
 
+PATIENCE = 5.0
+"""Seconds beyond the grace after which a pod that does not end no longer holds up the end of the node."""
+
+
 class ClusterNode:
     def __init__(self, name: str, shelter: Shelter, directory: Path, addresses: LoopbackAddresses, spawn: Spawn) -> None:
         self.name = name
@@ -152,6 +156,8 @@ class ClusterNode:
 
     def _vanished(self, worker: PodWorker) -> None:
         """The object is gone (deleted by force): what runs is stopped, and the files go."""
+        if self._stopping:
+            return
         worker.gone = True
         worker.stop(worker.pod.grace if not worker.pod.leaving else 0.0)
         if worker.finished and worker.pod.uid not in self._tasks:
@@ -193,8 +199,11 @@ class ClusterNode:
         self._stopping = True
         for worker in self._workers.values():
             worker.stop(min(grace, worker.pod.grace))
-        if self._tasks:
-            await asyncio.wait(list(self._tasks.values()))
+        tasks = list(self._tasks.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=grace + PATIENCE)
+            for task in late:
+                task.cancel()
 
     # The API server's door.
 

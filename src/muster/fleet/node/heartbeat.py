@@ -104,7 +104,7 @@ class Heartbeat:
                     await self._report()
                     due = self._clock.monotonic() + REPORT_SECONDS
                 await self._renew()
-            except KubeError as problem:
+            except (KubeError, OSError) as problem:
                 log.warning("heartbeat refused", node=self._name, cluster=self._attached.name, error=str(problem))
             await sleep(self._clock, RENEW_SECONDS)
 

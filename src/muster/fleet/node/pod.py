@@ -185,19 +185,17 @@ class PodWorker:
 
     async def run(self) -> None:
         """Until all containers have ended for good or the pod is to go."""
-        helpers = {asyncio.create_task(self._write_status(), name=f"status of {self.pod.key}")}
-        try:
+        async with asyncio.TaskGroup() as helpers:
+            writing = helpers.create_task(self._write_status(), name=f"status of {self.pod.key}")
             self._dirty.set()
             while not self._runs_here() and self._grace is None:
                 await self._wait()
-            helpers.add(asyncio.create_task(self._keep_volumes(), name=f"volumes of {self.pod.key}"))
+            keeping = helpers.create_task(self._keep_volumes(), name=f"volumes of {self.pod.key}")
             while not self._mounted and self._grace is None:
                 await self._wait()
             await self._run_containers()
-        finally:
-            for task in helpers:
-                task.cancel()
-            await asyncio.wait(helpers)
+            writing.cancel()
+            keeping.cancel()
         self.finished = True
         await self._report(final=True)
 

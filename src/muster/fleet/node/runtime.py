@@ -91,8 +91,9 @@ class NodeRuntime:
                 await asyncio.Event().wait()
             finally:
                 self._tasks = None
-                await self._manager.stop()
+                # Controllers see the programs end, so that Deployments do not claim what is no longer there.
                 await asyncio.gather(*(self.detach(cluster) for cluster in list(self.nodes)))
+                await self._manager.stop()
 
     def _begin(self, name: str) -> None:
         cluster = self._server.clusters[name]

@@ -91,6 +91,19 @@ async def test_a_worker_that_breaks_is_replaced_and_hurts_no_other_pod(stage: St
     await stage.until(lambda: "FailedSync" in dict(stage.events("odd")), "an event tells")
 
 
+async def test_a_program_that_hangs_at_shutdown_does_not_hold_up_the_others_or_the_end(stage: Stage) -> None:
+    await stage.pod("deaf", "stubborn")
+    await stage.pod("web", "serve")
+    await stage.ready("deaf")
+    await stage.ready("web")
+    async with asyncio.timeout(10):
+        await stage.stop()
+    assert stage.container("deaf")["state"]["terminated"]["exitCode"] == 137
+    assert stage.container("web")["state"]["terminated"]["exitCode"] == 143
+    assert stage.read("deaf")
+    assert condition(stage.read("web"), "Ready") == "False"
+
+
 async def test_nulls_in_a_pod_are_nothing(stage: Stage) -> None:
     container = {"env": None, "envFrom": None, "command": None, "volumeMounts": None, "resources": None, "ports": None}
     await stage.pod("p", "serve", container=container, volumes=None, initContainers=None, nodeSelector=None)
