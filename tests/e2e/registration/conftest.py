@@ -72,7 +72,8 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="session")
 def whole_fleet(ground: ControlPlane) -> Iterator[Fleet]:
-    hub = Hub(ground.cluster, ground.directory / "first", AUTO)
+    # Alone, so that a new one need not wait for the lease of one that was killed.
+    hub = Hub(ground.cluster, ground.directory / "first", (*AUTO, "--no-leader-elect"))
     hub.install()
     hub.start()
     yield Fleet(hub, Spoke(ground.extra("spoke"), ground.directory / "agents"), ground.directory)

@@ -6,9 +6,12 @@ from typing import Any
 
 from tests.e2e.registration.conftest import Fleet
 from tests.support.administrator import ACCEPTED, AVAILABLE, JOINED, MANAGED_CLUSTERS, RBAC, managed_cluster
+from tests.support.kubectl import kubectl
+from tests.support.planes import Cluster
 
 ADDONS = "/apis/addon.open-cluster-management.io/v1beta1/namespaces/{}/managedclusteraddons"
 WORKS = "/apis/work.open-cluster-management.io/v1/namespaces/{}/manifestworks"
+WORK = {"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork", "spec": {"workload": {"manifests": []}}}
 HOLD = "tests.open-cluster-management.io/hold"
 
 
@@ -49,6 +52,12 @@ def test_a_cluster_joins_when_an_administrator_approves_and_accepts_it(fleet: Fl
     assert {"kubeconfig", "cluster-name", "agent-name", "tls.crt", "tls.key"} <= set(agent.secret)
     assert not {key for key in agent.secret if key.startswith("pending")}
     assert len(hub.requests("newcomer")) == 1
+    # Whoever shares the agent's directory is on the hub what the agent is.
+    shared = Cluster("newcomer", hub.cluster.url, hub.cluster.ca, agent.files / "kubeconfig")
+    assert (
+        "managedcluster.cluster.open-cluster-management.io/newcomer" in kubectl(shared, "get", "mcl", "newcomer", "-o", "name").out
+    )
+    assert "Forbidden" in kubectl(shared, "get", "mcl").expect(1).err
 
 
 def untainted(cluster: dict[str, Any] | None) -> dict[str, Any]:
@@ -97,15 +106,37 @@ def test_a_denied_cluster_loses_its_rights_and_recovers_without_joining_anew(fle
     assert len(hub.requests("outcast")) == 1
 
 
+def test_denial_does_not_wait_for_works_and_lets_the_agent_finish_them(fleet: Fleet) -> None:
+    hub = fleet.hub
+    own = fleet.joined("worker").client()
+    works = WORKS.format("worker")
+    hub.admin.post(works, {**WORK, "metadata": {"name": "job", "finalizers": [HOLD]}}).expect(201)
+
+    hub.deny("worker")
+
+    denied = hub.wait_condition("worker", ACCEPTED, "False", "HubClusterAdminDenied")
+    assert "1" in denied["message"]
+    hub.wait(lambda: not permissions(fleet, "worker")["registration"], "the right to renew the lease to be taken")
+    hub.wait(lambda: is_leaving(binding(fleet, "worker")), "the right to works to be taken, once they are done")
+    hub.admin.delete(f"{works}/job").expect(200)
+    own.patch(f"{works}/job", {"metadata": {"finalizers": None}}).expect(200)
+    hub.wait(lambda: not permissions(fleet, "worker")["work"], "the right to works to be gone")
+    hub.wait(lambda: own.get(works).status == 403, "the agent to be refused its works")
+
+
+def binding(fleet: Fleet, name: str) -> dict[str, Any]:
+    path = f"{RBAC}/namespaces/{name}/rolebindings/open-cluster-management:managedcluster:{name}:work"
+    return fleet.hub.read(path) or {}
+
+
 def test_a_deleted_cluster_goes_in_order_and_leaves_only_its_namespace(fleet: Fleet) -> None:
     hub = fleet.hub
     agent = fleet.joined("leaver")
     own = agent.client()
     addons, works = ADDONS.format("leaver"), WORKS.format("leaver")
     addon = {"apiVersion": "addon.open-cluster-management.io/v1beta1", "kind": "ManagedClusterAddOn", "spec": {}}
-    work = {"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork", "spec": {"workload": {"manifests": []}}}
     hub.admin.post(addons, {**addon, "metadata": {"name": "helper", "finalizers": [HOLD]}}).expect(201)
-    hub.admin.post(works, {**work, "metadata": {"name": "job", "finalizers": [HOLD]}}).expect(201)
+    hub.admin.post(works, {**WORK, "metadata": {"name": "job", "finalizers": [HOLD]}}).expect(201)
 
     hub.delete("leaver")
 
