@@ -91,6 +91,20 @@ async def test_a_healthy_server_is_asked_two_things(clock: FakeClock) -> None:
     assert server.asked == ["/livez", "/version"]
 
 
+async def test_the_version_is_asked_for_now_and_then_and_after_every_failure(clock: FakeClock) -> None:
+    server = Answering({"/livez": b"ok", **VERSION})
+    health = ApiServerHealth(server, clock, 60)
+    for _ in range(11):
+        await health.look()
+        await clock.advance(60)
+    assert server.asked.count("/version") == 3
+    server.answers |= {"/livez": Unreachable("test", "upgrading"), "/version": b'{"gitVersion":"v1.36.0"}'}
+    await health.look()
+    server.answers["/livez"] = b"ok"
+    await health.look()
+    assert health.version == "v1.36.0"
+
+
 @pytest.mark.parametrize("answer", [NotFound(404), Forbidden(403)])
 async def test_where_livez_is_not_open_healthz_is_asked(answer: KubeError, clock: FakeClock) -> None:
     health = ApiServerHealth(Answering({"/livez": answer, "/healthz": b"ok", **VERSION}), clock, 60)

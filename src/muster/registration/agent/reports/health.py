@@ -2,7 +2,7 @@
 
 `/livez` is asked, and `/healthz` where there is no `/livez` or it is not open to us. One failure says little: it has to last before
 the cluster is called unavailable, and until then it is looked at more often. What an unhealthy server answered becomes the
-condition's message.
+condition's message. The version is asked for now and then, and whenever the server was away: that is when it changes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ PATIENCE = 20.0
 """So long must an API server be failing before the cluster is called unavailable."""
 FAILING_SECONDS = 5.0
 REQUEST_SECONDS = 15.0
+VERSION_SECONDS = 300.0
 
 HEALTHY = Condition(type=AVAILABLE, status="True", reason="ManagedClusterAvailable", message="Managed cluster is available")
 
@@ -31,7 +32,7 @@ class ApiServerHealth:
         self._clock = clock
         self._period = period
         self._failing_since: float | None = None
-        self._next = clock.monotonic()
+        self._next = self._version_due = clock.monotonic()
         self.condition: Condition | None = None
         """What can be said of the server; None before the first answer, and while a first failure has not lasted."""
         self.version = ""
@@ -45,10 +46,12 @@ class ApiServerHealth:
         problem = await self._ask()
         now = self._clock.monotonic()
         if not problem:
+            if self._failing_since is not None or now >= self._version_due:
+                self.version = await self._version() or self.version
+                self._version_due = now + VERSION_SECONDS if self.version else now
             self._failing_since = None
             self.condition = HEALTHY
             self._next = now + self._period
-            self.version = await self._version() or self.version
             return
         if self._failing_since is None:
             self._failing_since = now
