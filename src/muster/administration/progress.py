@@ -22,6 +22,9 @@ class Progress(Protocol):
     def say(self, text: str) -> None:
         """Something was done or found out."""
 
+    def note(self, text: str) -> None:
+        """Something on the side; never part of the result."""
+
     def warn(self, text: str) -> None:
         """Something needs attention, and stops nothing."""
 
@@ -33,6 +36,9 @@ class Silent:
     """For callers that only want the result."""
 
     def say(self, text: str) -> None:
+        return None
+
+    def note(self, text: str) -> None:
         return None
 
     def warn(self, text: str) -> None:

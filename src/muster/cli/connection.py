@@ -123,6 +123,7 @@ def administer(work: Callable[[Session], Awaitable[T]], *, machine: bool = False
 async def _in_session(work: Callable[[Session], Awaitable[T]], config: ClientConfig, options: Globals, machine: bool) -> T:
     from muster.administration.dryrun import Journal, JournalingClient
     from muster.administration.errors import AdministrationError
+    from muster.operator.applying import ApplyFailed
     from muster.registration.installing import InstallError
     from muster.runtime.client import HttpClient
     from muster.runtime.errors import KubeError
@@ -132,7 +133,7 @@ async def _in_session(work: Callable[[Session], Awaitable[T]], config: ClientCon
     session = Session(client, config, ConsoleProgress(machine=machine), journal, options)
     try:
         result = await work(session)
-    except (AdministrationError, InstallError) as error:
+    except (AdministrationError, ApplyFailed, InstallError) as error:
         raise click.ClickException(str(error)) from None
     except KubeError as error:
         raise click.ClickException(explain(error)) from None

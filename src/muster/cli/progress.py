@@ -25,6 +25,10 @@ class ConsoleProgress:
         self._clear()
         click.echo(text, err=self._machine)
 
+    def note(self, text: str) -> None:
+        self._clear()
+        click.echo(text, err=True)
+
     def warn(self, text: str) -> None:
         self._clear()
         click.echo(f"warning: {text}", err=True)

@@ -13,6 +13,8 @@ from muster.cli.lazy import Entry, LazyGroup
 
 HERE = "muster.cli.clusteradm"
 VERBS = {
+    "accept": Entry(f"{HERE}.accept", "Let clusters in that have asked."),
+    "init": Entry(f"{HERE}.init", "Make a cluster a hub."),
     "version": Entry(f"{HERE}.version", "Show the versions of this tool and of the hub."),
 }
 SETTINGS = {"help_option_names": ["-h", "--help"]}

@@ -1,0 +1,99 @@
+"""Looks before anything is installed on a hub: is its address good for agents, can newcomers find its authority, does it sign?
+
+A check gives warnings, which stop nothing, and errors, which do.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from muster.administration.dryrun import is_dry_run
+from muster.administration.errors import AdministrationError
+from muster.administration.hubs import CLUSTERADM, HubAddress, cluster_info, has_cluster_info
+from muster.administration.probe import WITHIN, Answer, probe_signing
+from muster.administration.progress import Progress
+from muster.registration.installing import apply_all
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.errors import Forbidden
+from muster.runtime.verbs import KubeClient
+
+ALTERNATIVES: Final = "let clusters register another way (--registration-drivers), if they cannot get certificates"
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        outcome = "Failed" if self.errors else "Passed"
+        return f"Preflight check: {self.name} {outcome} with {len(self.warnings)} warnings and {len(self.errors)} errors"
+
+
+async def run_checks(
+    client: KubeClient,
+    address: HubAddress,
+    progress: Progress,
+    *,
+    signing: bool = True,
+    probe_within: float = WITHIN,
+    clock: Clock = SYSTEM,
+) -> list[Check]:
+    """Raises AdministrationError when one has errors. `signing`: whether clusters are to get certificates from this hub."""
+    checks = [check_address(address), await _cluster_info(client, address)]
+    if signing and not is_dry_run(client):
+        checks.append(await _signing(client, probe_within, clock))
+    for check in checks:
+        _tell(check, progress)
+    failed = [error for check in checks for error in check.errors]
+    if failed:
+        raise AdministrationError("; ".join(failed), "mend this, or go on without checks with --force")
+    return checks
+
+
+def _tell(check: Check, progress: Progress) -> None:
+    progress.note(check.verdict)
+    for warning in check.warnings:
+        progress.warn(warning)
+
+
+def check_address(address: HubAddress) -> Check:
+    parts = urlsplit(address.server)
+    name, host = "HubApiServer check", parts.hostname or ""
+    if parts.scheme != "https":
+        return Check(name, errors=(f"the hub's address {address.server} is not https: tokens would be sent in the clear",))
+    if _is_loopback(host):
+        return Check(name, (f"the hub's address {address.server} means something else on every machine but this one",))
+    return Check(name)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _cluster_info(client: KubeClient, address: HubAddress) -> Check:
+    name = "cluster-info check"
+    try:
+        if not await has_cluster_info(client):
+            await apply_all(client, cluster_info(address), CLUSTERADM)
+    except Forbidden as error:
+        return Check(name, (f"cannot tell newcomers of the hub's authority: {error}; join with --ca-file",))
+    return Check(name)
+
+
+async def _signing(client: KubeClient, within: float, clock: Clock) -> Check:
+    found = await probe_signing(client, within=within, clock=clock)
+    name = "CSR support check"
+    if found.answer is Answer.ISSUED:
+        return Check(name)
+    if found.answer is Answer.UNKNOWN:
+        return Check(name, (f"could not verify that this hub issues certificates: {found.detail}",))
+    return Check(name, (f"this hub does not issue client certificates: {found.detail}; {ALTERNATIVES}",))

@@ -1,0 +1,110 @@
+"""Does this hub issue certificates at all? Some managed Kubernetes services approve signing requests and never sign them.
+
+Asked the only sure way: a request for a client certificate of nobody is made, approved, watched for a few seconds, and deleted
+whatever comes of it. Its name and label say what it is, so what an interrupted run left behind is deleted by the next. The
+certificate would be that of a user without any rights, and its key is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import secrets
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from muster.api import Document
+from muster.kube import certificates
+from muster.registration.drivers.csr.requests import USAGES, issued_certificate, verdict_of
+from muster.registration.kinds import SIGNING_REQUESTS
+from muster.registration.names import CLIENT_SIGNER
+from muster.runtime.clock import SYSTEM, Clock, sleep
+from muster.runtime.errors import Forbidden, KubeError
+from muster.runtime.resource import Object
+from muster.runtime.verbs import KubeClient
+
+WITHIN: Final = 10.0
+LABEL: Final = "open-cluster-management.io/csr-probe"
+PREFIX: Final = "clusteradm-csr-probe-"
+SUBJECT: Final = "open-cluster-management:csr-probe"
+EXPIRATION: Final = 600
+_PAUSE: Final = 0.1
+
+
+class Answer(Enum):
+    ISSUED = "issued"
+    NOT_ISSUED = "not issued"
+    UNKNOWN = "could not verify"
+
+
+@dataclass(frozen=True)
+class Probe:
+    answer: Answer
+    detail: str = ""
+
+
+async def probe_signing(client: KubeClient, *, within: float = WITHIN, clock: Clock = SYSTEM) -> Probe:
+    """Raises nothing of the server's: what cannot be asked is unknown."""
+    name = PREFIX + secrets.token_hex(5)
+    try:
+        return await _ask(client, name, within, clock)
+    except Forbidden as error:
+        return Probe(Answer.UNKNOWN, f"no permission: {error}")
+    except KubeError as error:
+        return Probe(Answer.UNKNOWN, str(error))
+    finally:
+        await _clean(client)
+
+
+async def _ask(client: KubeClient, name: str, within: float, clock: Clock) -> Probe:
+    made = await client.create(SIGNING_REQUESTS, _request(name))
+    status = made.setdefault("status", {})
+    approval = {"type": "Approved", "status": "True", "reason": "ClusteradmProbe", "message": "A probe; it is deleted at once."}
+    status["conditions"] = [*(status.get("conditions") or ()), approval]
+    await client.update(SIGNING_REQUESTS, made, subresource="approval")
+    deadline = clock.monotonic() + within
+    while True:
+        found = await client.get(SIGNING_REQUESTS, name)
+        if issued_certificate(found):
+            return Probe(Answer.ISSUED)
+        if failure := verdict_of(found, "Failed", "Denied"):
+            return Probe(Answer.NOT_ISSUED, f"the signer says {failure.get('reason')}: {failure.get('message')}")
+        if clock.monotonic() >= deadline:
+            return Probe(Answer.NOT_ISSUED, f"approved, and not signed within {within:g} s")
+        await sleep(clock, _PAUSE)
+
+
+def _request(name: str) -> Document:
+    pem = certificates.signing_request(certificates.generate_key(), certificates.subject(SUBJECT))
+    return {
+        "apiVersion": SIGNING_REQUESTS.api_version,
+        "kind": SIGNING_REQUESTS.kind,
+        "metadata": {"name": name, "labels": {LABEL: ""}},
+        "spec": {
+            "request": base64.b64encode(pem).decode(),
+            "signerName": CLIENT_SIGNER,
+            "usages": list(USAGES),
+            "expirationSeconds": EXPIRATION,
+        },
+    }
+
+
+async def _clean(client: KubeClient) -> None:
+    """Also while being cancelled. Where there is no permission to list or delete, there was hardly one to create."""
+
+    async def delete_all() -> None:
+        with contextlib.suppress(KubeError):
+            for found in (await client.list(SIGNING_REQUESTS, label_selector=LABEL)).items:
+                await _delete(client, found)
+
+    cleaning = asyncio.ensure_future(delete_all())
+    while not cleaning.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({cleaning})
+
+
+async def _delete(client: KubeClient, found: Object) -> None:
+    with contextlib.suppress(KubeError):
+        await client.delete(SIGNING_REQUESTS, found["metadata"]["name"])

@@ -1,0 +1,136 @@
+"""What a new cluster introduces itself with: a token of the bootstrap account, or a bootstrap token that is kept in a Secret.
+
+Tokens of the account live for an hour and are made anew each time. The bootstrap token lives until it is deleted, and there is one:
+whoever asks again gets the same. `revoke` takes away both, and all that was handed out before with them.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import string
+from collections.abc import Callable
+from typing import Final
+
+from muster.administration.dryrun import TOKEN, is_dry_run
+from muster.administration.errors import AdministrationError
+from muster.administration.hubs import CLUSTERADM
+from muster.api import Document
+from muster.operator.applying import Place, places, remove
+from muster.registration.hub.install import BOOTSTRAP_GROUP, bootstrap_permissions
+from muster.registration.installing import SERVICE_ACCOUNTS, apply_all, named
+from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import SECRETS, Object
+from muster.runtime.verbs import KubeClient
+
+LIFETIME: Final = 3600
+TOKEN_NAMESPACE: Final = "kube-system"
+TOKEN_ID: Final = "ocmhub"
+TOKEN_PREFIX: Final = "bootstrap-token-"
+TOKEN_TYPE: Final = "bootstrap.kubernetes.io/token"
+HUB_LABEL: Final = "app=cluster-manager"
+BOOTSTRAP_USERS: Final = (
+    f"system:bootstrap:{TOKEN_ID}",
+    f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{BOOTSTRAP_ACCOUNT}",
+)
+"""As whom newcomers appear on the hub."""
+_LETTERS: Final = string.ascii_lowercase + string.digits
+
+
+def random_secret() -> str:
+    return "".join(secrets.choice(_LETTERS) for _ in range(16))
+
+
+async def ensure_bootstrap(client: KubeClient) -> None:
+    """The account that newcomers may use, and what it may do."""
+    await apply_all(client, bootstrap_permissions(), CLUSTERADM)
+
+
+async def account_token(client: KubeClient, seconds: int = LIFETIME) -> str:
+    if is_dry_run(client):
+        return TOKEN
+    review: Document = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": seconds},
+    }
+    try:
+        answer = await client.create(SERVICE_ACCOUNTS, review, BOOTSTRAP_NAMESPACE, name=BOOTSTRAP_ACCOUNT, subresource="token")
+    except NotFound:
+        raise _missing(f"ServiceAccount {BOOTSTRAP_NAMESPACE}/{BOOTSTRAP_ACCOUNT}") from None
+    return str(answer["status"]["token"])
+
+
+async def ensure_bootstrap_token(client: KubeClient, make: Callable[[], str] = random_secret) -> None:
+    """Keep the one that is there; an old one keeps newcomers coming that were told of it."""
+    if await _stored(client):
+        return
+    content = {
+        "description": "Lets clusters introduce themselves to this hub",
+        "token-id": TOKEN_ID,
+        "token-secret": make(),
+        "usage-bootstrap-authentication": "true",
+        "usage-bootstrap-signing": "true",
+        "auth-extra-groups": BOOTSTRAP_GROUP,
+    }
+    key, value = HUB_LABEL.split("=")
+    document: Document = {
+        "metadata": {**named(TOKEN_PREFIX + TOKEN_ID, TOKEN_NAMESPACE), "labels": {key: value}},
+        "type": TOKEN_TYPE,
+        "data": {name: base64.b64encode(text.encode()).decode() for name, text in content.items()},
+    }
+    await client.apply(SECRETS, document, manager=CLUSTERADM)
+
+
+async def bootstrap_token(client: KubeClient) -> str:
+    """The newest one. Raises AdministrationError when there is none."""
+    if is_dry_run(client):
+        return TOKEN
+    stored = await _stored(client)
+    if not stored:
+        raise _missing(f"a Secret {TOKEN_NAMESPACE}/{TOKEN_PREFIX}… with label {HUB_LABEL}", " --use-bootstrap-token")
+    newest = max(stored, key=lambda secret: str(secret["metadata"]["creationTimestamp"]))
+    data = {key: base64.b64decode(value).decode() for key, value in (newest.get("data") or {}).items()}
+    return f"{data['token-id']}.{data['token-secret']}"
+
+
+async def _stored(client: KubeClient) -> list[Object]:
+    found = await client.list(SECRETS, TOKEN_NAMESPACE, label_selector=HUB_LABEL)
+    return [
+        secret
+        for secret in found.items
+        if secret.get("type") == TOKEN_TYPE
+        and not secret["metadata"].get("deletionTimestamp")
+        and {"token-id", "token-secret"} <= set(secret.get("data") or ())
+    ]
+
+
+def _missing(what: str, flag: str = "") -> AdministrationError:
+    return AdministrationError(f"token doesn't exist: there is no {what}", f"run init{flag} again")
+
+
+async def issue(client: KubeClient, *, use_bootstrap_token: bool = False) -> str:
+    return await (bootstrap_token(client) if use_bootstrap_token else account_token(client))
+
+
+async def bootstrap_places(client: KubeClient) -> list[Place]:
+    """All that lets newcomers in, the permissions first."""
+    stored = await client.list(SECRETS, TOKEN_NAMESPACE, label_selector=HUB_LABEL)
+    kept = [Place(SECRETS, one["metadata"]["name"], TOKEN_NAMESPACE) for one in stored.items if one.get("type") == TOKEN_TYPE]
+    return [*reversed(places(bootstrap_permissions())), *kept]
+
+
+async def revoke(client: KubeClient) -> list[Place]:
+    """No token that was handed out is good for anything afterwards. Gives what was removed."""
+    found = [place for place in await bootstrap_places(client) if await _there(client, place)]
+    await remove(client, found)
+    return found
+
+
+async def _there(client: KubeClient, place: Place) -> bool:
+    try:
+        await client.get(place.resource, place.name, place.namespace)
+    except NotFound:
+        return False
+    return True

@@ -1,0 +1,121 @@
+"""What stands between now and a hub that works, or a cluster that is available: one reason at a time, the first that counts.
+
+Pure functions of what was found say why; `await_…` look until there is nothing to say any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.administration.hubs import is_hub
+from muster.administration.progress import SILENT, Progress, wait
+from muster.api import condition_of, is_true
+from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, JOINED, ManagedCluster
+from muster.api.operator.v1 import ClusterManager
+from muster.operator.bundle import Operator
+from muster.operator.cluster_manager.status import PROGRESSING, REGISTRATION_DEGRADED
+from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
+from muster.operator.reporting import APPLIED
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import Object
+from muster.runtime.verbs import KubeClient
+
+
+def deployment_problem(deployment: Object) -> str:
+    """Why a Deployment does not run as its spec says; empty when it does."""
+    metadata, spec, status = deployment["metadata"], deployment["spec"], deployment.get("status") or {}
+    where = f"Deployment {metadata['namespace']}/{metadata['name']}"
+    wanted = spec.get("replicas", 1)
+    if status.get("observedGeneration", 0) < metadata.get("generation", 0):
+        return f"{where} is not rolled out yet"
+    ready = min(status.get("updatedReplicas", 0), status.get("availableReplicas", 0))
+    if ready >= wanted:
+        return ""
+    conditions = status.get("conditions") or ()
+    told = next(
+        (one.get("message") for one in conditions if one.get("type") == "ReplicaFailure" and one.get("status") == "True"), ""
+    )
+    return f"{where}: {ready} of {wanted} pods are available" + (f": {told}" if told else "")
+
+
+def hub_problem(manager: ClusterManager) -> str:
+    """Why a ClusterManager's hub does not work yet; empty when it does."""
+    if manager.status.observed_generation < manager.metadata.generation:
+        return "the operator has not seen the ClusterManager yet"
+    wanted = ((APPLIED, "True"), (REGISTRATION_DEGRADED, "False"), (PROGRESSING, "False"))
+    for kind, status in wanted:
+        found = condition_of(manager.status.conditions, kind)
+        if found is None:
+            return f"ClusterManager has no condition {kind} yet"
+        if found.status != status:
+            return f"{kind} is {found.status}: {found.reason}: {found.message}"
+    return ""
+
+
+def cluster_problem(cluster: ManagedCluster) -> str:
+    """Why a cluster is not available; empty when it is."""
+    if cluster.metadata.deletion_timestamp:
+        return "it is being deleted"
+    if not cluster.spec.hub_accepts_client:
+        return "it is not accepted"
+    accepted = condition_of(cluster.status.conditions, ACCEPTED)
+    if accepted is None:
+        return "the hub's controller has not dealt with it yet"
+    if accepted.status != "True":
+        return f"the hub could not accept it: {accepted.reason}: {accepted.message}"
+    if not is_true(cluster.status.conditions, JOINED):
+        return "its agent has not come back with its certificate yet"
+    available = condition_of(cluster.status.conditions, AVAILABLE)
+    if available is None:
+        return "its agent has not reported yet"
+    return "" if available.status == "True" else f"{available.reason}: {available.message}"
+
+
+async def await_operator(
+    client: KubeClient, operator: Operator, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
+) -> None:
+    async def look() -> str:
+        try:
+            return deployment_problem(await client.get(DEPLOYMENTS, operator.name, OPERATOR_NAMESPACE))
+        except NotFound:
+            return f"there is no Deployment {OPERATOR_NAMESPACE}/{operator.name}"
+
+    await wait(f"operator {operator.name}", look, within=within, progress=progress, clock=clock)
+
+
+async def await_hub(
+    client: KubeClient, name: str = CLUSTER_MANAGER, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
+) -> None:
+    """Until operator, controllers and webhooks run and ManagedClusters are served."""
+
+    async def look() -> str:
+        try:
+            if problem := deployment_problem(await client.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)):
+                return problem
+            manager = ClusterManager.decode(await client.get(CLUSTER_MANAGERS, name))
+        except NotFound as error:
+            return str(error)
+        return hub_problem(manager) or ("" if await is_hub(client) else "ManagedClusters are not served yet")
+
+    await wait("hub", look, within=within, progress=progress, clock=clock)
+
+
+async def await_available(
+    client: KubeClient, names: Sequence[str], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
+) -> None:
+    """Until all of them are."""
+
+    async def look() -> str:
+        problems = []
+        for name in names:
+            try:
+                problem = cluster_problem(ManagedCluster.decode(await client.get(MANAGED_CLUSTERS, name)))
+            except NotFound:
+                problem = "there is no ManagedCluster of this name: its agent has not introduced it yet"
+            if problem:
+                problems.append(f"{name}: {problem}")
+        return "; ".join(problems)
+
+    await wait(f"managed cluster {', '.join(names)}", look, within=within, progress=progress, clock=clock)

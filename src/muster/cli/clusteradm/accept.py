@@ -1,0 +1,71 @@
+"""`clusteradm accept`: let clusters in that have asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.cli.connection import Session, administer, connected, explain
+from muster.cli.values import Names
+
+if TYPE_CHECKING:
+    from muster.administration.accept import Accepted, AcceptOptions
+
+
+@click.command("accept")
+@click.option("-c", "--cluster", "--clusters", "clusters", type=Names(), multiple=True, help="Names of the clusters.")
+@click.option("--wait", is_flag=True, help="Until the clusters have asked, and then until they are available.")
+@click.option("--skip-approve-check", "skip_check", is_flag=True, help="Approve whoever asked, and accept without a request.")
+@click.option("--requesters", type=Names(), multiple=True, help="Common names of the agents to approve, or users who asked.")
+@connected
+def command(clusters: tuple[tuple[str, ...], ...], wait: bool, skip_check: bool, requesters: tuple[tuple[str, ...], ...]) -> None:
+    """Accept clusters: approve the certificate requests of their agents and let the hub manage them."""
+    names = list(dict.fromkeys(name for group in clusters for name in group))
+    if not names:
+        raise click.UsageError("--clusters: name at least one cluster")
+    agents = tuple(name for group in requesters for name in group)
+    failed = administer(lambda session: _accept(session, names, agents, skip_check, wait))
+    if failed:
+        raise SystemExit(1)
+
+
+async def _accept(session: Session, names: list[str], requesters: tuple[str, ...], skip_check: bool, wait: bool) -> list[str]:
+    """One after the other; what goes wrong with one does not stop the others. Gives those that were not accepted."""
+    from muster.administration.accept import AcceptOptions
+    from muster.administration.errors import AdministrationError
+    from muster.administration.hubs import require_hub
+    from muster.runtime.errors import KubeError, Unreachable
+
+    await require_hub(session.client)
+    options = AcceptOptions(requesters, skip_check, wait, session.timeout)
+    failed = []
+    for name in names:
+        try:
+            await _accept_one(session, name, options)
+        except Unreachable:
+            raise
+        except AdministrationError as error:
+            failed.append(name)
+            click.echo(f"Error: cluster {name}: {error}", err=True)
+        except KubeError as error:
+            failed.append(name)
+            click.echo(f"Error: cluster {name}: {explain(error)}", err=True)
+    return failed
+
+
+async def _accept_one(session: Session, name: str, options: AcceptOptions) -> None:
+    from muster.administration.accept import accept
+
+    result = await accept(session.client, name, options, session.progress)
+    session.progress.say(_outcome(result, options.wait and not session.dry_run, session.dry_run))
+
+
+def _outcome(result: Accepted, joined: bool, dry_run: bool) -> str:
+    if dry_run:
+        return f"\n Your managed cluster {result.cluster} would be accepted."
+    if joined:
+        return f"\n Your managed cluster {result.cluster} has joined the Hub successfully."
+    if not result.newly and not result.approved:
+        return f"\n Your managed cluster {result.cluster} was accepted before; nothing was changed."
+    return f"\n Your managed cluster {result.cluster} is accepted and will join the Hub. See get clusters."

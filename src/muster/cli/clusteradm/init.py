@@ -1,0 +1,202 @@
+"""`clusteradm init`: make a cluster a hub, and say how clusters join it.
+
+The flags are OCM's, with further spellings where its documents use them. What they mean together is decided and checked by
+`muster.administration.initialize`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.connection import Session, administer, connected, program, write_file, write_resources
+from muster.cli.values import Names, Pairs
+
+if TYPE_CHECKING:
+    from muster.administration.initialize import Initialized, InitOptions
+    from muster.api.operator.v1 import ResourceRequirement
+
+REGISTRY = "quay.io/open-cluster-management"
+
+
+@click.command("init")
+@click.option("--output-file", type=click.Path(dir_okay=False), help="Also write all that is applied to this file.")
+@click.option("--force", is_flag=True, help="Skip all checks before installing.")
+@click.option("--output-join-command-file", "join_file", type=click.Path(dir_okay=False), help="A script that joins cluster $1.")
+@click.option("--wait", is_flag=True, help="Until the hub works.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to report.")
+@click.option("--create-namespace", type=bool, default=True, show_default=True, help="Of the operator.")
+@click.option("--image-registry", "registry", default=REGISTRY, show_default=True, help="OCM's stands for no registry at all.")
+@click.option("--image-pull-credential-file", "credential", type=click.Path(dir_okay=False), help="A docker config.json.")
+@click.option("--bundle-version", "version", default="default", show_default=True, help="Tag of the image.")
+@click.option("--bundle-version-overrides", "overrides", type=click.Path(dir_okay=False), help="A file with key ocm: the tag.")
+@click.option("--use-bootstrap-token", is_flag=True, help="Hand out a token that does not expire.")
+@click.option("--cluster-manager-values-file", "values", type=click.Path(dir_okay=False), help="Values of OCM's Helm chart.")
+@click.option(
+    "--resource-qos-class",
+    "qos",
+    type=click.Choice(["Default", "BestEffort", "ResourceRequirement"]),
+    default="Default",
+    show_default=True,
+    help="Of all pods.",
+)
+@click.option("--resource-limits", "limits", type=Pairs(), multiple=True, help="Of all containers, e.g. cpu=1,memory=1Gi.")
+@click.option("--resource-requests", "requests", type=Pairs(), multiple=True, help="Of all containers.")
+@click.option("--feature-gates", "gates", type=Pairs(), multiple=True, help="Gate=true|false,…")
+@click.option(
+    "--registration-drivers",
+    "--registration-auth",
+    "drivers",
+    type=Names(),
+    multiple=True,
+    help="How clusters may register: csr, awsirsa, grpc.  [default: csr]",
+)
+@click.option("--hub-cluster-arn", "--eks-hub-cluster-arn", "arn", default="", help="For awsirsa: of this hub.")
+@click.option("--aws-resource-tags", "tags", type=Names(), multiple=True, help="For awsirsa: key=value,…")
+@click.option("--auto-approved-csr-identities", "csr_identities", type=Names(), multiple=True, help="Users whose clusters get in.")
+@click.option("--auto-approved-arn-patterns", "arn_patterns", multiple=True, help="Clusters that get in (repeatable).")
+@click.option(
+    "--auto-approved-grpc-identities", "grpc_identities", type=Names(), multiple=True, help="Users whose clusters get in."
+)
+@click.option("--grpc-server", default="", help="Address of the hub's gRPC server.")
+@click.option("--grpc-endpoint-type", type=click.Choice(["hostname", "loadBalancer"]), default="hostname", show_default=True)
+@click.option("--enable-sync-labels", "sync_labels", is_flag=True, help="Labels of the ClusterManager go to all it makes.")
+@connected
+def command(**given: Any) -> None:
+    """Initialize the hub: install the operator and a ClusterManager, and print the command with which clusters join."""
+    if given["wait"] and given["output"] != "text":
+        raise click.UsageError("--output: output should be text if --wait is set")
+    machine = given["output"] == "json"
+    if not machine:
+        _tell_flags()
+    result = administer(lambda session: _initialize(session, given), machine=machine)
+    if given["join_file"]:
+        write_file(
+            given["join_file"], f"#!/bin/sh\n{join_command(result)} --cluster-name $1\n", "--output-join-command-file", 0o700
+        )
+    _report(result, machine, given["wait"])
+
+
+def _tell_flags() -> None:
+    """As OCM's tool does: what was said on the command line."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        if parameter.name and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE:
+            click.echo(f"flag {parameter.opts[0].lstrip('-')} has been set", err=True)
+
+
+async def _initialize(session: Session, given: dict[str, Any]) -> Initialized:
+    from dataclasses import replace
+
+    from muster.administration.hubs import HubAddress
+    from muster.administration.initialize import initialize
+
+    options = replace(_options(given), timeout=session.timeout)
+    result = await initialize(session.client, HubAddress.of(session.config), options, session.progress)
+    if given["output_file"]:
+        write_resources(given["output_file"], session.journal)
+    return result
+
+
+def _options(given: dict[str, Any]) -> InitOptions:
+    from muster.administration.chartvalues import with_values
+    from muster.administration.images import ImageChoice, overridden_version, read_credential, read_mapping
+    from muster.administration.initialize import InitOptions
+    from muster.operator.bundle import BundleOptions
+
+    resources = _resources(given)
+    version = overridden_version(Path(given["overrides"])) if given["overrides"] else given["version"]
+    options = InitOptions(
+        bundle=BundleOptions(
+            image=ImageChoice(given["registry"], version).image(),
+            create_namespace=given["create_namespace"],
+            resources=resources,
+            pull_credential=read_credential(Path(given["credential"])) if given["credential"] else b"",
+            args=("--enable-sync-labels",) if given["sync_labels"] else (),
+        ),
+        feature_gates=dict(_gate(*pair) for pair in _flat(given["gates"])),
+        drivers=_flat(given["drivers"]),
+        csr_identities=_flat(given["csr_identities"]),
+        # A pattern may have a comma in it.
+        arn_patterns=given["arn_patterns"],
+        grpc_identities=_flat(given["grpc_identities"]),
+        hub_cluster_arn=given["arn"],
+        aws_tags=_flat(given["tags"]),
+        grpc_server=given["grpc_server"],
+        grpc_endpoint_type=given["grpc_endpoint_type"],
+        resources=resources,
+        use_bootstrap_token=given["use_bootstrap_token"],
+        checks=not given["force"],
+        wait=given["wait"],
+    )
+    if given["values"]:
+        path = Path(given["values"])
+        options = with_values(options, read_mapping(path, "--cluster-manager-values-file"), given["registry"], version)
+    return options
+
+
+def _flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    return tuple(value for values in given for value in values)
+
+
+def _gate(name: str, value: str) -> tuple[str, bool]:
+    if value.lower() not in ("true", "false"):
+        raise click.BadParameter(f"{name}={value}: a gate is true or false", param_hint="--feature-gates")
+    return name, value.lower() == "true"
+
+
+def _resources(given: dict[str, Any]) -> ResourceRequirement | None:
+    from muster.api.meta import ResourceRequirements
+    from muster.api.operator.v1 import ResourceRequirement
+    from muster.kube.quantity import QuantityError, parse_quantity
+
+    amounts = {flag: dict(_flat(given[flag])) for flag in ("limits", "requests")}
+    for flag, pairs in amounts.items():
+        for name, value in pairs.items():
+            try:
+                parse_quantity(value)
+            except QuantityError as error:
+                raise click.BadParameter(f"{name}={value}: {error}", param_hint=f"--resource-{flag}") from None
+    if given["qos"] != "ResourceRequirement":
+        if any(amounts.values()):
+            raise click.UsageError("--resource-limits and --resource-requests need --resource-qos-class=ResourceRequirement")
+        return ResourceRequirement(type=given["qos"]) if given["qos"] != "Default" else None
+    wanted = ResourceRequirements(limits=amounts["limits"], requests=amounts["requests"])
+    return ResourceRequirement(type=given["qos"], resource_requirements=wanted)
+
+
+def join_command(hub: Initialized, *, wait: bool = False) -> str:
+    """Without the cluster's name."""
+    parts = ["join", "--hub-token", hub.token, "--hub-apiserver", hub.address.server]
+    if hub.address.ca_hash:
+        parts += ["--hub-ca-hash", hub.address.ca_hash]
+    # With several, the cluster's administrator chooses; csr is what join takes by default.
+    if hub.drivers and "csr" not in hub.drivers:
+        parts += ["--registration-auth", hub.drivers[0]]
+        parts += ["--hub-cluster-arn", hub.hub_cluster_arn] if hub.drivers[0] == "awsirsa" else []
+        parts += ["--grpc-server", hub.grpc_server] if hub.drivers[0] == "grpc" and hub.grpc_server else []
+    parts += ["--wait"] if wait else []
+    return f"{program()} {' '.join(shlex.quote(part) if part != hub.token else part for part in parts)}"
+
+
+def _report(hub: Initialized, machine: bool, wait: bool) -> None:
+    if machine:
+        click.echo(access_json(hub))
+        return
+    click.echo("The multicluster hub control plane has been initialized successfully!\n")
+    click.echo(
+        "You can now register cluster(s) to the hub control plane. Log onto those cluster(s) and run the following command:\n"
+    )
+    click.echo(f"    {join_command(hub, wait=wait)} --cluster-name <cluster_name>\n")
+    click.echo("Replace <cluster_name> with a cluster name of your choice. For example, cluster1.")
+
+
+def access_json(hub: Initialized) -> str:
+    """What a program needs to have clusters join."""
+    from muster.cli.output import document
+
+    found = {"hub-token": hub.token, "hub-apiserver": hub.address.server, "hub-ca-hash": hub.address.ca_hash}
+    return document({key: value for key, value in found.items() if value}, "json")

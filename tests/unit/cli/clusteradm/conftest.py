@@ -1,0 +1,174 @@
+"""A hub and a cluster that is none on an API server in this process; `clusteradm` is run against them over HTTPS, as people do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from muster.apiserver.auth.identity import User
+from muster.apiserver.server import ApiServer, ServerConfig
+from muster.cli.apiserver import write_kubeconfig
+from muster.cli.clusteradm import main
+from muster.registration.drivers.csr.requests import new_key, request_object
+from muster.registration.hub.install import BOOTSTRAP_GROUP, install
+from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.registration.names import AgentIdentity
+from muster.runtime.direct import InProcessClient
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import CONFIG_MAPS, Object, Resource
+
+HUB, PLAIN, FRESH = "hub", "plain", "fresh"
+TOKENS = {"mallory-token": User("mallory", groups=("system:authenticated",))}
+
+
+@dataclass
+class Fleet:
+    """`hub` has OCM's definitions, without a controller; `plain` and `fresh` have nothing yet."""
+
+    server: ApiServer
+    kubeconfig: Path
+    runner: CliRunner = field(default_factory=CliRunner)
+
+    def admin(self, cluster: str = HUB) -> InProcessClient:
+        return InProcessClient(self.server.client(self.server.clusters[cluster]), cluster)
+
+    def user(self, user: User, cluster: str = HUB) -> InProcessClient:
+        return InProcessClient(self.server.client(self.server.clusters[cluster], user), cluster)
+
+    async def run(self, *arguments: str, context: str = HUB) -> Result:
+        """In a thread: the command has a loop of its own, and talks to the server in ours."""
+        everything = ["--kubeconfig", str(self.kubeconfig), "--context", context, *arguments]
+        return await asyncio.to_thread(self.runner.invoke, main, everything)
+
+    async def ok(self, *arguments: str, context: str = HUB) -> str:
+        result = await self.run(*arguments, context=context)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    async def fails(self, *arguments: str, context: str = HUB, code: int = 1) -> str:
+        result = await self.run(*arguments, context=context)
+        assert result.exit_code == code, result.output
+        assert "Traceback" not in result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result.stderr
+
+    async def revision(self, cluster: str = HUB) -> str:
+        """Of the whole store."""
+        return (await self.admin(cluster).list(CONFIG_MAPS)).resource_version
+
+    async def find(self, resource: Resource, name: str, namespace: str = "", cluster: str = HUB) -> Object | None:
+        try:
+            return await self.admin(cluster).get(resource, name, namespace)
+        except NotFound:
+            return None
+
+    async def cluster(self, name: str, **parts: Any) -> None:
+        """A ManagedCluster, as its agent or an administrator makes it."""
+        status = parts.pop("status", None)
+        metadata = {"name": name, **parts.pop("metadata", {})}
+        await self.admin().create(
+            MANAGED_CLUSTERS,
+            {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": "ManagedCluster", "metadata": metadata, "spec": {}, **parts},
+        )
+        if status is not None:
+            await self.admin().patch(MANAGED_CLUSTERS, name, {"status": status}, subresource="status")
+
+    async def request(
+        self, cluster: str, agent: str = "agent1", *, name: str = "", user: User | None = None, label: str = "", **spec: Any
+    ) -> str:
+        """A signing request of an agent; gives its name."""
+        name = name or f"{label or cluster}-{agent}"
+        document = request_object(name, AgentIdentity(cluster, agent), new_key())
+        document["spec"] |= spec
+        if label:
+            document["metadata"]["labels"]["open-cluster-management.io/cluster-name"] = label
+        requester = user or User(
+            "system:bootstrap:ocmhub", groups=("system:bootstrappers", BOOTSTRAP_GROUP, "system:authenticated")
+        )
+        await self.user(requester).create(SIGNING_REQUESTS, document)
+        return name
+
+    async def until(self, look: Callable[[], Awaitable[object]]) -> None:
+        async with asyncio.timeout(20):
+            while True:
+                if await look():
+                    return
+                await asyncio.sleep(0.01)
+
+    async def signed(self, name: str) -> bool:
+        return bool((await self.admin().get(SIGNING_REQUESTS, name)).get("status", {}).get("certificate"))
+
+    async def approved(self, name: str) -> bool:
+        csr = await self.admin().get(SIGNING_REQUESTS, name)
+        return any(one["type"] == "Approved" for one in (csr.get("status") or {}).get("conditions") or ())
+
+
+class Told:
+    """A Progress that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+    def warn(self, text: str) -> None:
+        self.lines.append(f"warning: {text}")
+
+    def waiting(self, what: str, why: str) -> None:
+        self.lines.append(f"{what}: {why}")
+
+    async def heard(self, text: str) -> bool:
+        return any(text in line for line in self.lines)
+
+
+def condition(kind: str, status: str, reason: str = "Reason", message: str = "message") -> Object:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+AVAILABLE = [
+    condition("HubAcceptedManagedCluster", "True", "HubClusterAdminAccepted"),
+    condition("ManagedClusterJoined", "True", "ManagedClusterJoined"),
+    condition("ManagedClusterConditionAvailable", "True", "ManagedClusterAvailable"),
+]
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    config = ServerConfig(store="memory", port=0, clusters=(HUB, PLAIN, FRESH), static_tokens=TOKENS)
+    server = ApiServer(config)
+    await server.start()
+    made = Fleet(server, tmp_path / "kubeconfig")
+    await write_kubeconfig(server, made.kubeconfig)
+    _add_user(made.kubeconfig, "mallory", "mallory-token")
+    await install(made.admin())
+    yield made
+    await server.stop()
+
+
+def _add_user(kubeconfig: Path, name: str, token: str) -> None:
+    """Contexts `<name>@<cluster>` of somebody without rights."""
+    document = yaml.safe_load(kubeconfig.read_text())
+    document["users"].append({"name": name, "user": {"token": token}})
+    document["contexts"] += [
+        {"name": f"{name}@{cluster['name']}", "context": {"cluster": cluster["name"], "user": name}}
+        for cluster in document["clusters"]
+    ]
+    kubeconfig.write_text(yaml.safe_dump(document))

@@ -1,0 +1,166 @@
+"""`clusteradm accept` lets in whom it should, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+
+from muster.administration.accept import Accepted, AcceptOptions, accept
+from muster.apiserver.auth.identity import User
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS
+from tests.unit.cli.clusteradm.conftest import AVAILABLE, Fleet, Told
+
+
+async def accepted(fleet: Fleet, name: str) -> bool:
+    found = await fleet.admin().get(MANAGED_CLUSTERS, name)
+    return bool(found["spec"].get("hubAcceptsClient"))
+
+
+async def test_a_cluster_that_asked_is_approved_and_accepted(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1")
+    csr = await fleet.request("cluster1")
+    said = await fleet.ok("accept", "--clusters", "cluster1")
+    assert f"CSR {csr} approved" in said
+    assert "set hubAcceptsClient to true for managed cluster cluster1" in said
+    assert "is accepted and will join" in said
+    assert await fleet.approved(csr)
+    assert await accepted(fleet, "cluster1")
+
+
+async def test_accepting_again_changes_nothing(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1")
+    csr = await fleet.request("cluster1")
+    await fleet.ok("accept", "--cluster", "cluster1")
+    await fleet.until(lambda: fleet.signed(csr))
+    before = await fleet.revision()
+    said = await fleet.ok("accept", "--clusters", "cluster1")
+    assert "already approved" in said
+    assert "hubAcceptsClient already set for managed cluster cluster1" in said
+    assert "nothing was changed" in said
+    assert await fleet.revision() == before
+
+
+async def test_several_clusters_are_accepted_and_the_unknown_one_is_named(fleet: Fleet) -> None:
+    for name in ("a", "b"):
+        await fleet.cluster(name)
+        await fleet.request(name)
+    complaint = await fleet.fails("accept", "--clusters", "a,missing", "-c", "b")
+    assert "fail to get managedcluster missing" in complaint
+    assert await accepted(fleet, "a")
+    assert await accepted(fleet, "b")
+
+
+async def test_a_request_for_another_clusters_certificate_is_never_approved(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1")
+    stolen = await fleet.request("cluster2", label="cluster1")
+    for flags in ((), ("--skip-approve-check",), ("--requesters", "system:open-cluster-management:cluster2:agent1")):
+        result = await fleet.run("accept", "--clusters", "cluster1", *flags)
+        assert "its subject is of cluster 'cluster2', its label says 'cluster1'" in result.stderr
+    assert not await fleet.approved(stolen)
+
+
+async def test_without_a_request_nothing_is_written_and_the_end_is_1(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1")
+    before = await fleet.revision()
+    assert "no csr is approved yet for cluster cluster1" in await fleet.fails("accept", "--clusters", "cluster1")
+    assert await fleet.revision() == before
+    await fleet.ok("accept", "--clusters", "cluster1", "--skip-approve-check")
+    assert await accepted(fleet, "cluster1")
+
+
+async def test_a_request_of_somebody_who_is_no_newcomer_needs_to_be_named(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1")
+    stranger = User("system:serviceaccount:team:robot", groups=("system:authenticated",))
+    await fleet.admin().apply(CLUSTER_ROLES, {"metadata": {"name": "ask"}, "rules": [ASK]}, manager="test")
+    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": stranger.name}
+    role = {"kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": "ask"}
+    bound = {"metadata": {"name": "ask"}, "roleRef": role, "subjects": [subject]}
+    await fleet.admin().apply(CLUSTER_ROLE_BINDINGS, bound, manager="test")
+    csr = await fleet.request("cluster1", user=stranger)
+    assert "user 'system:serviceaccount:team:robot' is no bootstrap identity" in await fleet.fails("accept", "-c", "cluster1")
+    assert not await accepted(fleet, "cluster1")
+    await fleet.ok("accept", "-c", "cluster1", "--requesters", stranger.name)
+    assert await fleet.approved(csr)
+
+
+ASK = {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create"]}
+
+
+async def test_of_several_agents_those_named_as_requesters_are_approved(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1")
+    first, second = await fleet.request("cluster1", "one"), await fleet.request("cluster1", "two")
+    complaint = await fleet.fails("accept", "--clusters", "cluster1")
+    assert "different requesters" in complaint
+    assert not await accepted(fleet, "cluster1")
+    said = await fleet.run("accept", "--clusters", "cluster1", "--requesters", "system:open-cluster-management:cluster1:two")
+    assert said.exit_code == 0, said.output
+    assert f"CSR {first} is not approved: requester" in said.stderr
+    assert await fleet.approved(second)
+    assert not await fleet.approved(first)
+
+
+async def test_the_name_of_a_cluster_that_is_alive_is_not_given_to_another(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1", spec={"hubAcceptsClient": True}, status={"conditions": AVAILABLE})
+    csr = await fleet.request("cluster1", "intruder")
+    complaint = await fleet.fails("accept", "--clusters", "cluster1")
+    assert "has joined and is alive" in complaint
+    assert "--requesters=system:open-cluster-management:cluster1:intruder" in complaint
+    assert not await fleet.approved(csr)
+
+
+async def test_a_cluster_of_another_driver_needs_no_request(fleet: Fleet) -> None:
+    arn = {"agent.open-cluster-management.io/managed-cluster-arn": "arn:aws:eks:us-west-2:222222222222:cluster/managed-0"}
+    await fleet.cluster("cluster1", metadata={"annotations": arn})
+    await fleet.ok("accept", "--clusters", "cluster1")
+    assert await accepted(fleet, "cluster1")
+
+
+async def test_waiting_tells_what_for_and_ends_when_the_cluster_is_available(fleet: Fleet) -> None:
+    told = Told()
+    waiting = asyncio.create_task(accept(fleet.admin(), "cluster1", AcceptOptions(wait=True, timeout=30), told))
+    await fleet.until(lambda: told.heard("its agent has not introduced it yet"))
+    await fleet.cluster("cluster1")
+    await fleet.until(lambda: told.heard("its agent has not asked for a certificate yet"))
+    csr = await fleet.request("cluster1")
+    await fleet.until(lambda: told.heard("the hub's controller has not dealt with it yet"))
+    assert not waiting.done()
+    await fleet.admin().patch(MANAGED_CLUSTERS, "cluster1", {"status": {"conditions": AVAILABLE}}, subresource="status")
+    assert await waiting == Accepted("cluster1", (csr,), newly=True)
+
+
+async def test_when_the_wait_is_over_the_cluster_has_joined(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1", spec={"hubAcceptsClient": True}, status={"conditions": AVAILABLE})
+    assert "has joined the Hub successfully" in await fleet.ok("accept", "--clusters", "cluster1", "--wait")
+
+
+async def test_waiting_ends_with_1_and_the_reason_when_time_is_over(fleet: Fleet) -> None:
+    complaint = await fleet.fails("accept", "--clusters", "cluster1", "--wait", "--timeout", "1")
+    assert "not so after 1 s: there is no ManagedCluster of this name" in complaint
+
+
+async def test_a_dry_run_writes_nothing_and_says_what_it_would_do(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1")
+    csr = await fleet.request("cluster1")
+    before = await fleet.revision()
+    said = await fleet.ok("accept", "--clusters", "cluster1", "--dry-run", "--wait")
+    assert f"would update certificatesigningrequests.certificates.k8s.io/approval {csr}" in said
+    assert "would patch managedclusters.cluster.open-cluster-management.io cluster1" in said
+    assert await fleet.revision() == before
+
+
+async def test_missing_permission_ends_with_1_and_leaves_nothing(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1")
+    csr = await fleet.request("cluster1")
+    complaint = await fleet.fails("accept", "--clusters", "cluster1", context="mallory@hub")
+    assert "forbidden" in complaint
+    assert "ask an administrator" in complaint
+    assert not await fleet.approved(csr)
+
+
+async def test_a_cluster_that_is_no_hub_is_refused(fleet: Fleet) -> None:
+    complaint = await fleet.fails("accept", "--clusters", "cluster1", context="plain")
+    assert "hub oriented command should not running against non-hub cluster" in complaint
+
+
+async def test_wrong_usage_ends_with_2(fleet: Fleet) -> None:
+    assert "--clusters" in await fleet.fails("accept", code=2)
+    assert "'nowhere' does not exist" in await fleet.fails("accept", "-c", "a", context="nowhere")
