@@ -33,7 +33,7 @@ async def serve_log(ctx: Context, resource: Resource, name: str) -> Response | S
     if not any(found.get("name") == container for found in _containers(pod)):
         raise errors.bad_request(f"container {container} is not valid for pod {name}")
     if not pod["spec"].get("nodeName"):
-        return Response(200, b"", [NO_CACHE], TEXT)
+        return Response(204, b"", [NO_CACHE])
     if ctx.cluster.node is None:
         raise _no_kubelet(ctx, pod)
     try:
@@ -104,26 +104,22 @@ def _pod(ctx: Context, resource: Resource, name: str) -> Object:
 def _no_kubelet(ctx: Context, pod: Object) -> errors.ApiError:
     node = pod["spec"]["nodeName"]
     if ctx.read("/nodes", node) is None:
-        return errors.not_found_named("", "nodes", node)
+        # The real server names the node but the kind of the pod.
+        return errors.not_found_named("", "pods", node)
     return errors.internal(f"nothing runs the pods of node {node}")
 
 
 def _containers(pod: Object) -> list[Object]:
     spec = pod["spec"]
-    return [found for group in ("containers", "initContainers", "ephemeralContainers") for found in spec.get(group) or ()]
+    return [found for group in ("initContainers", "containers", "ephemeralContainers") for found in spec.get(group) or ()]
 
 
 def _only_container(pod: Object, name: str) -> str:
     containers = pod["spec"].get("containers") or []
     if len(containers) == 1:
         return str(containers[0]["name"])
-    text = f"a container name must be specified for pod {name}, choose one of: [{_names(containers)}]"
-    initial = pod["spec"].get("initContainers")
-    raise errors.bad_request(text + (f" or one of the init containers: [{_names(initial)}]" if initial else ""))
-
-
-def _names(containers: list[Object]) -> str:
-    return " ".join(container["name"] for container in containers)
+    listed = " ".join(container["name"] for container in _containers(pod))
+    raise errors.bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")
 
 
 def _log_options(ctx: Context, name: str) -> LogOptions:
@@ -144,7 +140,7 @@ def _log_options(ctx: Context, name: str) -> LogOptions:
     if options.limit_bytes is not None and options.limit_bytes < 1:
         problems.append(invalid("limitBytes", options.limit_bytes, "must be greater than 0"))
     if options.since_seconds is not None and options.since_time is not None:
-        problems.append(forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+        problems.append(forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
     elif options.since_seconds is not None and options.since_seconds < 1:
         problems.append(invalid("sinceSeconds", options.since_seconds, "must be greater than 0"))
     if problems:

@@ -45,9 +45,9 @@ def write(directory: Path, files: Mapping[str, bytes]) -> bool:
 
 def private(directory: Path) -> None:
     """Make a directory, and every one above it that is missing, for the owner's eyes only."""
-    for each in (*reversed(directory.parents), directory):
-        if not each.is_dir():
-            each.mkdir(mode=0o700, exist_ok=True)
+    if not directory.is_dir():
+        private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def read(directory: Path) -> dict[str, bytes]:
