@@ -19,7 +19,17 @@ PARTS = {
 """Command name to short help; module `muster.cli.<name>` has it as `command`."""
 
 
+FLEET = {
+    "cluster": "Add a managed cluster to the fleet, or remove one.",
+    "down": "Stop the fleet that muster up started.",
+    "logs": "Show what the fleet's components log.",
+    "status": "Show how the fleet is.",
+    "up": "Start a hub and managed clusters on this machine.",
+}
+"""The local fleet's commands: attributes of `muster.cli.fleet`."""
+
 ENTRIES = {name: Entry(f"muster.cli.{name}", text) for name, text in PARTS.items()}
+ENTRIES |= {name: Entry("muster.cli.fleet", text, name) for name, text in FLEET.items()}
 
 
 @click.group(cls=LazyGroup, entries=ENTRIES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,3 +67,7 @@ def apiserver(**options: object) -> None:
     from muster.cli.apiserver import run
 
     run(**options)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()

@@ -167,13 +167,21 @@ class FleetDirectory:
         content = os.pread(descriptor, 32, 0)
         return int(content) if content.isdigit() else 0
 
-    def edit(self, change: Callable[[Fleet | None], Fleet]) -> Fleet:
-        """Change what the fleet should be; changes come one after the other, and each is whole on disk before the next."""
+    def edit(self, change: Callable[[Fleet], Fleet], first: Fleet | None = None) -> Fleet:
+        """Change what the fleet should be; changes come one after the other, and each is whole on disk before the next.
+
+        Where there is no fleet yet, `first` becomes it; without that NoFleet is raised.
+        """
+        if first is None:
+            self.existing()
         descriptor = os.open(self._edit_lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             before = self.read()
-            after = change(before)
+            if before is None and first is None:
+                raise NoFleet(self.path)
+            after = change(before) if before is not None else first
+            assert after is not None, "one of them is there"
             if after != before:
                 self._write(after)
             return after

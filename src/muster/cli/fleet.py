@@ -1,0 +1,245 @@
+"""`muster up`, `status`, `logs`, `down` and `cluster add|remove`: a hub and managed clusters on this machine.
+
+`up` runs the fleet until Ctrl-C, or with `--detach` starts itself once more in the background and watches until all is well. The
+other commands find the fleet by its directory: what they need to know is in there or is asked from its hub, and what they want
+changed they write down there and tell the process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.output import document, format_option, table
+from muster.cli.progress import ConsoleProgress
+from muster.cli.values import Duration
+
+if TYPE_CHECKING:
+    from muster.fleet.local import FleetStatus
+    from muster.fleet.state import FleetDirectory
+
+STOPS_WITHIN = 30.0
+_LOOK_EVERY = 0.1
+
+data_dir = click.option(
+    "--data-dir", type=click.Path(file_okay=False), default=".muster", show_default=True, help="Where the fleet's state is."
+)
+timeout = click.option("--timeout", type=Duration(), default="2m", show_default=True, help="How long to wait for clusters.")
+
+
+@contextmanager
+def said() -> Iterator[None]:
+    """What a user can mend ends the command in one line."""
+    from muster.fleet.state import FleetError
+
+    try:
+        yield
+    except FleetError as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
+
+
+@click.command("up", short_help="Start a hub and managed clusters on this machine.")
+@click.option("--clusters", type=click.IntRange(0, 200), help="How many managed clusters.  [default: 2, or as before]")
+@click.option("--auth", type=click.Choice(["csr"]), default="csr", show_default=True, help="How clusters register.")
+@data_dir
+@click.option("-d", "--detach", is_flag=True, help="Return when all clusters are available; go on in the background.")
+@click.option("--ephemeral", is_flag=True, help="Keep nothing: state in memory, and the directory goes with the process.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Of the API server; 0 picks a free one.  [default: 6443 if free]")
+@timeout
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("--last-words-to", type=int, hidden=True)
+def up(**options: Any) -> None:
+    """Start a hub and managed clusters on this machine, or go on where they ended.
+
+    Everything runs in one process: embedded control planes, and on them what clusteradm would install on real clusters. State is
+    kept in the data directory, and so is a kubeconfig with one context per cluster.
+    """
+    from muster.cli.upping import run, start_detached
+
+    with said():
+        if options.pop("detach"):
+            start_detached(**options)
+        else:
+            run(**options)
+
+
+@click.command("down", short_help="Stop the fleet that muster up started.")
+@data_dir
+@click.option("--purge", is_flag=True, help="Remove all its state, too.")
+def down(data_dir: str, purge: bool) -> None:
+    """Stop the fleet. Its state is kept for the next muster up, unless it is purged."""
+    from muster.fleet.state import FleetDirectory
+
+    directory = FleetDirectory(Path(data_dir))
+    with said():
+        directory.existing()
+        pid = directory.holder()
+        if pid is None:
+            click.echo("the fleet is not running")
+        else:
+            _stop(directory, pid)
+        if purge and directory.path.exists():
+            directory.remove()
+            click.echo(f"removed {directory.path}")
+
+
+def _stop(directory: FleetDirectory, pid: int) -> None:
+    """The process that holds the fleet's lock, and no other."""
+    for number, patience in ((signal.SIGTERM, STOPS_WITHIN), (signal.SIGKILL, 5.0)):
+        if directory.holder() == pid:
+            if number == signal.SIGKILL:
+                click.echo(f"warning: process {pid} did not end within {STOPS_WITHIN:g} s; killing it", err=True)
+            os.kill(pid, number)
+        if _until(lambda: directory.holder() != pid, patience):
+            click.echo("the fleet has stopped")
+            return
+    raise click.ClickException(f"process {pid} does not end")
+
+
+def _until(true: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_EVERY)
+    return True
+
+
+@click.command("status", short_help="Show how the fleet is.")
+@data_dir
+@format_option("table", "json", "yaml", default="table")
+def status(data_dir: str, output: str) -> None:
+    """Show whether the fleet runs and what its hub says of the clusters. Ends with 1 unless all of them are available."""
+    import uvloop
+
+    from muster.cli.fleetstatus import look
+    from muster.fleet.state import FleetDirectory
+
+    with said():
+        found = uvloop.run(look(FleetDirectory(Path(data_dir))))
+    if output == "table":
+        click.echo(found.headline)
+        rows = [(one.name, one.accepted, one.joined, one.available, one.reason) for one in found.clusters]
+        click.echo(table(("cluster", "accepted", "joined", "available", "reason"), rows))
+    else:
+        click.echo(document(found.as_document(), output))
+    if not found.good:
+        raise click.exceptions.Exit(1)
+
+
+@click.command("logs", short_help="Show what the fleet's components log.")
+@click.argument("component", default="")
+@data_dir
+@click.option("-f", "--follow", is_flag=True, help="Go on showing new lines.")
+@click.option("--tail", type=click.IntRange(-1), default=-1, help="Lines of each component.  [default: 10; all of a named one]")
+def logs(component: str, data_dir: str, follow: bool, tail: int) -> None:
+    """Show the log of a component: `cluster1/klusterlet`, of all of that name (`klusterlet`) or of a cluster (`hub`).
+
+    `fleet` is the process itself. Without a name, the last lines of all.
+    """
+    import uvloop
+
+    from muster.cli.fleetlogs import show
+    from muster.fleet.state import FleetDirectory
+
+    with said():
+        try:
+            uvloop.run(show(FleetDirectory(Path(data_dir)), component, follow, tail))
+        except KeyboardInterrupt:
+            return
+
+
+@click.group("cluster", short_help="Add a managed cluster to the fleet, or remove one.")
+def cluster() -> None:
+    """Add a managed cluster to the running fleet, or remove one."""
+
+
+@cluster.command("add")
+@click.argument("name")
+@data_dir
+@timeout
+def add(name: str, data_dir: str, timeout: float) -> None:
+    """Make a cluster NAME, join it to the hub, and wait until it is available."""
+    from muster.fleet.state import HUB, FleetDirectory
+    from muster.kube.names import dns1123_label
+
+    if problems := dns1123_label(name):
+        raise click.BadParameter(f"{name!r} cannot name a cluster: {problems[0]}", param_hint="NAME")
+    directory = FleetDirectory(Path(data_dir))
+    with said():
+        pid = _running(directory)
+        fleet = directory.existing()
+        if name == HUB or fleet.has(name):
+            raise click.ClickException(f"the fleet has a cluster {name} already")
+        directory.edit(lambda fleet: fleet.with_cluster(name))
+        _follow(directory, pid, f"{name} to be available", timeout, lambda found: _reason(found, name))
+    click.echo(f"{name} is available; its context in {directory.kubeconfig} is {name}")
+
+
+@cluster.command("remove")
+@click.argument("name")
+@data_dir
+@timeout
+def remove(name: str, data_dir: str, timeout: float) -> None:
+    """Take the cluster NAME out of the hub, and away with all it has."""
+    from muster.fleet.state import HUB, FleetDirectory
+
+    directory = FleetDirectory(Path(data_dir))
+    with said():
+        pid = _running(directory)
+        if name == HUB:
+            raise click.ClickException("the hub cannot be removed from its fleet: end the fleet with muster down --purge")
+        if not directory.existing().has(name):
+            raise click.ClickException(f"the fleet has no cluster {name}: see muster status")
+        directory.edit(lambda fleet: fleet.leaving(name))
+        _follow(directory, pid, f"{name} to be gone", timeout, lambda found: _reason(found, name) if name in found.clusters else "")
+    click.echo(f"{name} is gone")
+
+
+def _running(directory: FleetDirectory) -> int:
+    directory.existing()
+    pid = directory.holder()
+    if not pid:
+        raise click.ClickException(f"the fleet in {directory.path} is not running: start it with muster up")
+    return pid
+
+
+def _reason(found: FleetStatus, name: str) -> str:
+    one = found.clusters.get(name)
+    if one is None:
+        return "the fleet has not looked at it yet"
+    return "" if one.state == "Available" else one.reason or one.state
+
+
+def _follow(directory: FleetDirectory, pid: int, what: str, seconds: float, why: Callable[[FleetStatus], str]) -> None:
+    """Tell the process to look at its record, and wait until there is no reason to wait any more."""
+    from muster.fleet.local import read_status
+
+    progress = ConsoleProgress()
+    os.kill(pid, signal.SIGUSR1)
+    reason = ""
+
+    def reached() -> bool:
+        nonlocal reason
+        if directory.holder() != pid:
+            raise click.ClickException("the fleet has ended: its log says why (muster logs fleet)")
+        found = read_status(directory)
+        reason = why(found) if found is not None else "the fleet is starting"
+        if reason:
+            progress.waiting(what, reason)
+        return not reason
+
+    try:
+        if not _until(reached, seconds):
+            raise click.ClickException(f"waited {seconds:g} s for {what}: {reason}; it goes on: see muster status, muster logs")
+    finally:
+        progress.done()

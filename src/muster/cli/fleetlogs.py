@@ -1,0 +1,144 @@
+"""The logs of a local fleet: of its process from a file, of its components from the clusters on which they run as pods.
+
+A component is `<cluster>/<app>`. Where several are shown, each line begins with whose it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import click
+
+from muster.fleet.state import HUB, FleetDirectory
+from muster.runtime.client import HttpClient
+from muster.runtime.errors import KubeError
+from muster.runtime.kubeconfig import load_kubeconfig
+from muster.runtime.resource import Object, Resource
+
+PODS = Resource("v1", "pods", "Pod")
+PROCESS = "fleet"
+FEW = 10
+_LOOK_EVERY = 0.2
+
+
+@dataclass(frozen=True)
+class Source:
+    cluster: str
+    app: str
+    namespace: str
+    pod: str
+    container: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.cluster}/{self.app}"
+
+    def fits(self, wanted: str) -> bool:
+        return wanted in ("", self.name, self.app, self.cluster, f"{self.cluster}/{self.pod}", self.pod)
+
+
+async def show(directory: FleetDirectory, component: str, follow: bool, tail: int) -> None:
+    fleet = directory.existing()
+    lines = tail if tail >= 0 else (-1 if component else FEW)
+    if component == PROCESS:
+        await _show_file(directory, follow, lines, _plain)
+        return
+    if directory.holder() is None:
+        raise click.ClickException("the fleet is not running: muster logs fleet shows its own log, muster up starts it")
+    clients = {
+        name: HttpClient(load_kubeconfig(directory.kubeconfig, name), agent="muster")
+        for name in (HUB, *(record.name for record in fleet.clusters if not record.leaving))
+    }
+    try:
+        sources = [source for name, client in clients.items() for source in await _sources(name, client)]
+        wanted = [source for source in sources if source.fits(component)]
+        if not wanted:
+            names = ", ".join(sorted({source.name for source in sources} | {PROCESS}))
+            raise click.ClickException(f"no component {component!r}: there are {names}")
+        await _show_all(directory, clients, wanted, follow, lines, with_process=not component)
+    except KubeError as error:
+        raise click.ClickException(f"the fleet does not answer: {error}") from None
+    finally:
+        for client in clients.values():
+            await client.close()
+
+
+async def _sources(cluster: str, client: HttpClient) -> list[Source]:
+    pods = (await client.list(PODS)).items
+    return [
+        Source(cluster, _app(pod), pod["metadata"]["namespace"], pod["metadata"]["name"], container["name"])
+        for pod in pods
+        for container in pod["spec"]["containers"]
+    ]
+
+
+def _app(pod: Object) -> str:
+    return str((pod["metadata"].get("labels") or {}).get("app") or pod["metadata"]["name"])
+
+
+async def _show_all(
+    directory: FleetDirectory,
+    clients: dict[str, HttpClient],
+    sources: Sequence[Source],
+    follow: bool,
+    lines: int,
+    *,
+    with_process: bool,
+) -> None:
+    many = with_process or len({source.pod for source in sources}) > 1
+    width = max(len(source.name) for source in sources)
+    works = [
+        _show_pod(clients[source.cluster], source, follow, lines, _prefixed(source.name, width) if many else _plain)
+        for source in sources
+    ]
+    if with_process:
+        works.insert(0, _show_file(directory, follow, lines, _prefixed(PROCESS, width)))
+    if not follow:
+        for work in works:
+            await work
+        return
+    async with asyncio.TaskGroup() as tasks:
+        for work in works:
+            tasks.create_task(work)
+
+
+def _plain(line: str) -> None:
+    click.echo(line)
+
+
+def _prefixed(name: str, width: int) -> Callable[[str], None]:
+    return lambda line: click.echo(f"{name.ljust(width)} | {line}")
+
+
+async def _show_pod(client: HttpClient, source: Source, follow: bool, lines: int, put: Callable[[str], None]) -> None:
+    path = PODS.path(source.namespace, source.pod, "log")
+    query = {"container": source.container, **({"tailLines": str(lines)} if lines >= 0 else {})}
+    try:
+        if not follow:
+            for line in (await client.raw("GET", path, query)).decode(errors="replace").splitlines():
+                put(line)
+            return
+        async for raw in client.lines(path, {**query, "follow": "true"}, None, None):
+            put(raw.decode(errors="replace").rstrip("\n"))
+    except KubeError as error:
+        # Of a pod that has not begun, or is gone: one line about it, and the others go on.
+        click.echo(f"{source.name}: {error}", err=True)
+
+
+async def _show_file(directory: FleetDirectory, follow: bool, lines: int, put: Callable[[str], None]) -> None:
+    try:
+        file = directory.log.open(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return
+    with file:
+        for line in deque(file, maxlen=lines) if lines >= 0 else file:
+            put(line.rstrip("\n"))
+        while follow:
+            for line in file:
+                put(line.rstrip("\n"))
+            sys.stdout.flush()
+            await asyncio.sleep(_LOOK_EVERY)

@@ -1,0 +1,306 @@
+"""`muster up`: run the fleet in this process, or start that in the background and watch it come up.
+
+Both show the fleet's status as it changes, and at the end what to try. A process in the background holds a pipe to the one that
+started it: the pipe ends with the process, and if there is something to say about that, it comes through the pipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from muster import logs
+from muster.cli.process import run_until_stopped
+from muster.cli.progress import ConsoleProgress
+from muster.fleet.state import HUB, AlreadyRunning, Fleet, FleetDirectory, FleetError
+
+if TYPE_CHECKING:
+    from muster.fleet.local import FleetStatus
+
+HOST = "127.0.0.1"
+USUAL_PORT = 6443
+CLUSTERS = 2
+_LOOK_EVERY = 0.1
+
+
+def run(
+    *,
+    clusters: int | None,
+    auth: str,
+    data_dir: str,
+    ephemeral: bool,
+    port: int | None,
+    timeout: float,
+    verbose: bool,
+    last_words_to: int | None,
+) -> None:
+    """In this process, until it is told to stop."""
+    logs.set_level(logs.DEBUG if verbose else logs.INFO)
+    # Whoever changes the fleet's record signals; until the loop listens, that must not end the process.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    directory = FleetDirectory(Path(data_dir))
+    try:
+        with directory.claimed():
+            wish = _Wish(clusters, auth, ephemeral, port)
+            fleet = wish.write_down(directory)
+            try:
+                _run_claimed(directory, fleet, background=last_words_to is not None)
+            finally:
+                if fleet.ephemeral:
+                    shutil.rmtree(directory.path, ignore_errors=True)
+    except (FleetError, OSError) as error:
+        if last_words_to is not None:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(last_words_to, str(error).encode())
+        raise
+
+
+class _Wish:
+    """What the command line asks for."""
+
+    def __init__(self, clusters: int | None, auth: str, ephemeral: bool, port: int | None) -> None:
+        self._clusters = clusters
+        self._auth = auth
+        self._ephemeral = ephemeral
+        self._port = port
+
+    def write_down(self, directory: FleetDirectory) -> Fleet:
+        """Into the fleet's record; what is there already stays. Raises FleetError where the two contradict each other."""
+        known = directory.read()
+        if known is not None and known.ephemeral:
+            # Its state went with its process.
+            _empty(directory)
+            known = None
+        if known is None:
+            first = Fleet(port=_new_port(self._port), auth=self._auth, ephemeral=self._ephemeral)
+            return directory.edit(lambda fleet: fleet, self._grown(first, CLUSTERS if self._clusters is None else self._clusters))
+        if self._ephemeral:
+            raise FleetError(f"the fleet in {directory.path} keeps its state: choose another --data-dir for an ephemeral one")
+        if self._port not in (None, 0, known.port):
+            raise FleetError(
+                f"--port {self._port}: the fleet in {directory.path} is at home on port {known.port}, and its agents know that; "
+                f"leave the option out, or choose another --data-dir"
+            )
+        if not _is_free(known.port):
+            raise FleetError(
+                f"port {known.port}, where this fleet is at home, is taken by another program: end that, "
+                f"or begin anew (muster down --purge --data-dir {directory.path})"
+            )
+        return directory.edit(lambda fleet: self._grown(fleet, self._clusters or 0))
+
+    @staticmethod
+    def _grown(fleet: Fleet, clusters: int) -> Fleet:
+        for number in range(1, clusters + 1):
+            fleet = fleet.with_cluster(f"cluster{number}")
+        return fleet
+
+
+def _empty(directory: FleetDirectory) -> None:
+    for entry in directory.path.iterdir():
+        if entry != directory.lock:
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+def _new_port(wanted: int | None) -> int:
+    if wanted:
+        if not _is_free(wanted):
+            raise FleetError(f"port {wanted} is taken by another program: choose another --port, or 0 for any free one")
+        return wanted
+    if wanted is None and _is_free(USUAL_PORT):
+        return USUAL_PORT
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise FleetError(f"port {port}: {error.strerror}") from None
+    return True
+
+
+def _run_claimed(directory: FleetDirectory, fleet: Fleet, *, background: bool) -> None:
+    from muster.fleet.processlog import ProcessLog
+    from muster.store import StoreError
+
+    log = ProcessLog(directory.log, standard=background)
+    display = None if background else Display(directory)
+    try:
+        with logs.diverted(log.write):
+            run_until_stopped(_serve(directory, display))
+    except StoreError as error:
+        raise FleetError(str(error)) from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise FleetError(f"port {fleet.port} is taken by another program") from None
+        raise
+    finally:
+        log.close()
+        if display is not None:
+            display.stopped(fleet)
+
+
+async def _serve(directory: FleetDirectory, display: Display | None) -> None:
+    import asyncio
+
+    from muster.cli.programs import programs
+    from muster.fleet.local import LocalFleet
+
+    fleet = LocalFleet(directory, programs(), display.show if display is not None else lambda status: None)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, fleet.changed)
+    await fleet.run()
+
+
+class Display:
+    """Shows a fleet's status as it changes: what is done as lines, what is waited for as progress, and once what to try."""
+
+    def __init__(self, directory: FleetDirectory, *, foreground: bool = True) -> None:
+        self._directory = directory
+        self._foreground = foreground
+        self._progress = ConsoleProgress()
+        self._seen: dict[str, str] = {}
+        self._told = False
+
+    def show(self, status: FleetStatus) -> None:
+        for name, one in status.members.items():
+            if one.state == "Available" and self._seen.get(name) != "Available":
+                self._progress.say(f"{name} is {'ready' if name == HUB else 'available'}")
+        for name in self._seen.keys() - status.members.keys():
+            self._progress.say(f"{name} is gone")
+        self._seen = {name: one.state for name, one in status.members.items()}
+        if status.problems:
+            self._progress.waiting("the fleet", listed(status.problems))
+        elif not self._told:
+            self._told = True
+            self._progress.done()
+            click.echo(what_to_try(self._directory, status, foreground=self._foreground))
+
+    def stopped(self, fleet: Fleet) -> None:
+        self._progress.done()
+        kept = "" if fleet.ephemeral else f"; its state is kept in {self._directory.path}: muster up goes on from there"
+        click.echo(f"the fleet has stopped{kept}")
+
+
+def listed(problems: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {reason}" for name, reason in problems.items())
+
+
+def start_detached(
+    *,
+    clusters: int | None,
+    auth: str,
+    data_dir: str,
+    ephemeral: bool,
+    port: int | None,
+    timeout: float,
+    verbose: bool,
+    last_words_to: int | None,
+) -> None:
+    """In a process of its own; returns when all clusters are available, and fails with the reason when they are not in time."""
+    directory = FleetDirectory(Path(data_dir))
+    directory.read()
+    pid = directory.holder()
+    if pid is not None:
+        raise AlreadyRunning(directory.path, pid)
+    reading, writing = os.pipe()
+    command = [sys.executable, "-m", "muster.cli.muster", "up", "--data-dir", data_dir, "--auth", auth]
+    command += ["--last-words-to", str(writing), "--timeout", str(timeout)]
+    command += ["--clusters", str(clusters)] if clusters is not None else []
+    command += ["--port", str(port)] if port is not None else []
+    command += [flag for flag, given in (("--ephemeral", ephemeral), ("--verbose", verbose)) if given]
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[writing],
+        start_new_session=True,
+    )
+    os.close(writing)
+    watch = _Watch(directory, child, reading)
+    try:
+        watch.until_available(timeout)
+    except KeyboardInterrupt:
+        click.echo("stopping", err=True)
+        child.terminate()
+        child.wait()
+        raise click.Abort from None
+
+
+class _Watch:
+    """Over a fleet that is starting in the background."""
+
+    def __init__(self, directory: FleetDirectory, child: subprocess.Popen[bytes], pipe: int) -> None:
+        self._directory = directory
+        self._child = child
+        self._pipe = pipe
+
+    def until_available(self, seconds: float) -> None:
+        """Raises FleetError when the process ends, or the time does."""
+        from muster.fleet.local import read_status
+
+        display = Display(self._directory, foreground=False)
+        deadline = time.monotonic() + seconds
+        while True:
+            last_words = self._listen()
+            status = read_status(self._directory)
+            if status is not None and status.pid != self._child.pid:
+                status = None
+            if status is not None:
+                display.show(status)
+                if not status.problems:
+                    return
+            if last_words is not None:
+                self._child.wait()
+                raise FleetError(last_words or f"the fleet ended while it started; its log is {self._directory.log}")
+            if time.monotonic() > deadline:
+                raise FleetError(_late(seconds, status))
+
+    def _listen(self) -> str | None:
+        """For a moment: None while the process lives, at its end why it ended, if it said so."""
+        ready, _, _ = select.select([self._pipe], [], [], _LOOK_EVERY)
+        return os.read(self._pipe, 65536).decode(errors="replace") if ready else None
+
+
+def _late(seconds: float, status: FleetStatus | None) -> str:
+    problems = status.problems if status is not None else {"fleet": "it has not started"}
+    return f"not everything is available after {seconds:g} s: {listed(problems)}. It goes on: see muster status and muster logs"
+
+
+def what_to_try(directory: FleetDirectory, status: FleetStatus, *, foreground: bool) -> str:
+    clusters = ", ".join(status.clusters) or "no managed clusters yet"
+    first = next(iter(status.clusters), HUB)
+    suffix = "" if str(directory.path) == ".muster" else f" --data-dir {directory.path}"
+    lines = [f"ready: {HUB} at {status.url}; {clusters}", "", "Try:"]
+    tools = Path(sys.executable).parent
+    if shutil.which("kubectl") is None and (tools / "kubectl").exists():
+        lines.append(f"  export PATH={tools}:$PATH")
+    lines += [
+        f"  export KUBECONFIG={directory.kubeconfig.absolute()}",
+        "  kubectl get managedclusters",
+        f"  kubectl --context {first} get pods -A",
+        f"  muster status{suffix}",
+        f"  muster cluster add cluster{len(status.clusters) + 1}{suffix}",
+        "",
+        f"Stop with {'Ctrl-C or ' if foreground else ''}muster down{suffix}; muster up{suffix} goes on from there.",
+    ]
+    return "\n".join(lines)

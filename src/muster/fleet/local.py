@@ -1,0 +1,263 @@
+"""A hub and its managed clusters on this machine, in this process: embedded control planes, and nodes that run their pods as tasks.
+
+`fleet.json` says what there should be. For each cluster in it there is a keeper: one that is to be there is served, gets a node,
+and joins the hub by the steps an administrator takes; one that is to leave goes through the opposite steps and is forgotten.
+Whoever has changed the file says so (`changed`), and keepers begin or turn around. A keeper that fails says why and tries again
+with growing pauses. Every step only does what is missing, so a fleet that was killed anywhere goes on from there.
+
+How far things are is written to `status.json`, for those who cannot ask the hub yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random as chance
+import shutil
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from typing import Final, Literal
+
+import msgspec
+
+from muster.administration.errors import AdministrationError
+from muster.apiserver.adminkubeconfig import write_kubeconfig
+from muster.apiserver.server import ApiServer, ServerConfig
+from muster.fleet import membership
+from muster.fleet.membership import Site
+from muster.fleet.node import NodeRuntime, Programs
+from muster.fleet.state import HUB, ClusterRecord, FleetDirectory
+from muster.logs import get_logger
+from muster.operator.applying import ApplyFailed
+from muster.registration.installing import InstallError
+from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
+from muster.runtime.direct import InProcessClient
+from muster.runtime.errors import KubeError
+from muster.store import StoreError
+
+log = get_logger("muster.fleet.local")
+
+HOST: Final = "127.0.0.1"
+GRACE: Final = 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+FAILURES: Final = (AdministrationError, ApplyFailed, InstallError, KubeError, StoreError, TimeoutError)
+"""What a step may come to that another attempt can mend."""
+
+State = Literal["Waiting", "Starting", "Joining", "Available", "Leaving", "Failed"]
+
+
+class MemberStatus(msgspec.Struct, frozen=True):
+    state: State
+    reason: str = ""
+
+
+class FleetStatus(msgspec.Struct, frozen=True):
+    """What `status.json` has."""
+
+    pid: int
+    url: str
+    hub: MemberStatus
+    clusters: dict[str, MemberStatus]
+
+    @property
+    def members(self) -> dict[str, MemberStatus]:
+        return {HUB: self.hub, **self.clusters}
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Of those that are not as they should be; empty when all is well."""
+        return {name: one.reason or one.state for name, one in self.members.items() if one.state != "Available"}
+
+
+class LocalFleet:
+    """`report` is told every change of the status."""
+
+    def __init__(
+        self,
+        directory: FleetDirectory,
+        programs: Programs,
+        report: Callable[[FleetStatus], None],
+        *,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        fleet = directory.existing()
+        self._directory = directory
+        self._report = report
+        self._clock = clock
+        self._random = random
+        self._server = ApiServer(
+            ServerConfig(
+                data_dir=directory.path,
+                host=HOST,
+                port=fleet.port,
+                clusters=(HUB, *(record.name for record in fleet.clusters)),
+                store="memory" if fleet.ephemeral else "sqlite",
+            )
+        )
+        if fleet.ephemeral:
+            shutil.rmtree(directory.nodes, ignore_errors=True)
+        self._runtime = NodeRuntime(self._server, programs, directory.nodes, grace=GRACE, clock=clock, random=random)
+        self._changed = asyncio.Event()
+        self._hub_ready = asyncio.Event()
+        self._keepers: dict[str, tuple[ClusterRecord, asyncio.Task[None]]] = {}
+        self._members: dict[str, MemberStatus] = {}
+        self._hub = MemberStatus("Waiting")
+
+    def changed(self) -> None:
+        """`fleet.json` is not what it was."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled. Raises OSError if the port is taken, StoreError if the state cannot be read."""
+        async with AsyncExitStack() as stack:
+            await self._server.start()
+            stack.push_async_callback(self._server.stop, 1.0)
+            for cluster in self._server.clusters:
+                self._runtime.attach(cluster)
+            await write_kubeconfig(self._server, self._directory.kubeconfig)
+            running = asyncio.create_task(self._runtime.run(), name="node runtime")
+            stack.push_async_callback(_ended, running)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_hub(), name="hub")
+                tasks.create_task(_watch_over(running), name="node runtime's fate")
+                while True:
+                    self._changed.clear()
+                    await self._assign(tasks)
+                    await self._changed.wait()
+
+    @property
+    def status(self) -> FleetStatus:
+        return FleetStatus(os.getpid(), self._server.url, self._hub, dict(self._members))
+
+    def _tell(self) -> None:
+        status = self.status
+        temporary = self._directory.status.with_suffix(".tmp")
+        temporary.write_bytes(msgspec.json.encode(status))
+        temporary.replace(self._directory.status)
+        self._report(status)
+
+    async def _assign(self, tasks: asyncio.TaskGroup) -> None:
+        """A keeper for every cluster of the record, working towards what the record says."""
+        for record in self._directory.existing().clusters:
+            known, keeper = self._keepers.get(record.name, (None, None))
+            if known == record:
+                continue
+            if keeper is not None:
+                await _ended(keeper)
+            work = self._keep(record.name, self._take_leave if record.leaving else self._take_in)
+            self._members[record.name] = MemberStatus("Waiting")
+            self._keepers[record.name] = (record, tasks.create_task(work, name=f"keeper of {record.name}"))
+        self._tell()
+
+    async def _keep_hub(self) -> None:
+        await self._persist(HUB, self._initialize)
+        self._hub_ready.set()
+
+    async def _keep(self, name: str, steps: Callable[[str], Awaitable[None]]) -> None:
+        await self._hub_ready.wait()
+        await self._persist(name, lambda: steps(name))
+
+    async def _persist(self, name: str, steps: Callable[[], Awaitable[None]]) -> None:
+        """Take the steps until they succeed."""
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, random=self._random)
+        while True:
+            try:
+                await steps()
+                return
+            except FAILURES as error:
+                log.warning("a step failed", cluster=name, error=str(error))
+                self.note(name, "Failed", str(error))
+            except Exception as error:  # the edge of a keeper: what is wrong with one cluster must not end the others
+                log.error("a step broke", cluster=name, exc_info=error)
+                self.note(name, "Failed", f"{type(error).__name__}: {error}")
+            await sleep(self._clock, backoff.next())
+
+    def note(self, name: str, state: State, reason: str = "") -> None:
+        status = MemberStatus(state, reason)
+        if status == (self._hub if name == HUB else self._members.get(name)):
+            return
+        if name == HUB:
+            self._hub = status
+        else:
+            self._members[name] = status
+        self._tell()
+
+    def _site(self, name: str) -> Site:
+        client = InProcessClient(self._server.client(self._server.clusters[name], agent="clusteradm"), name)
+        return Site(name, client, self._server.cluster_url(name), self._server.ca_pem)
+
+    async def _initialize(self) -> None:
+        own, fleet, hub, progress = version("muster"), self._directory.existing(), self._site(HUB), _Steps(self, HUB, "Starting")
+        if fleet.installed != own or not await membership.is_initialized(hub):
+            await membership.initialize(hub, fleet.auth, progress)
+            self._directory.edit(lambda fleet: msgspec.structs.replace(fleet, installed=own))
+        else:
+            await membership.await_initialized(hub, progress)
+        self.note(HUB, "Available")
+
+    async def _take_in(self, name: str) -> None:
+        progress = _Steps(self, name, "Joining")
+        if name not in self._server.clusters:
+            await self._server.add_cluster(name)
+            await write_kubeconfig(self._server, self._directory.kubeconfig)
+        self._runtime.attach(name)
+        hub, cluster = self._site(HUB), self._site(name)
+        if not await membership.has_joined(hub, name):
+            await membership.join(hub, cluster, progress)
+            await membership.accept(hub, name, progress)
+        await membership.await_available(hub, name, progress)
+        self.note(name, "Available")
+
+    async def _take_leave(self, name: str) -> None:
+        progress = _Steps(self, name, "Leaving")
+        if name in self._server.clusters:
+            await membership.leave(self._site(HUB), self._site(name), progress)
+            await self._runtime.detach(name)
+            await self._server.remove_cluster(name)
+            await asyncio.to_thread(shutil.rmtree, self._directory.nodes / name, ignore_errors=True)
+            await write_kubeconfig(self._server, self._directory.kubeconfig)
+        self._directory.edit(lambda fleet: fleet.without_cluster(name))
+        del self._members[name], self._keepers[name]
+        self._tell()
+
+
+class _Steps:
+    """What the steps of one cluster tell: what they wait for is its status, the rest is for the log."""
+
+    def __init__(self, fleet: LocalFleet, name: str, state: State) -> None:
+        self._fleet = fleet
+        self._name = name
+        self._state = state
+        fleet.note(name, state)
+
+    def say(self, text: str) -> None:
+        log.info(text, cluster=self._name)
+
+    def note(self, text: str) -> None:
+        log.info(text, cluster=self._name)
+
+    def warn(self, text: str) -> None:
+        log.warning(text, cluster=self._name)
+
+    def waiting(self, what: str, why: str) -> None:
+        self._fleet.note(self._name, self._state, why.removeprefix(f"{self._name}: "))
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def _watch_over(task: asyncio.Task[None]) -> None:
+    """Fails when the task does."""
+    await asyncio.shield(task)
+
+
+def read_status(directory: FleetDirectory) -> FleetStatus | None:
+    """What the fleet's process last wrote; whether it still runs is another question."""
+    try:
+        return msgspec.json.decode(directory.status.read_bytes(), type=FleetStatus)
+    except (OSError, msgspec.DecodeError):
+        return None
