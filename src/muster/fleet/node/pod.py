@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from muster.apiserver.registry.resource import Object
@@ -150,7 +150,7 @@ class PodWorker:
         if moved:
             self._references = referenced(pod)
             for spec in (*pod.spec.init_containers, *pod.spec.containers):
-                container = self._initial.get(spec.name) or self._main.get(spec.name)
+                container = self.container(spec.name)
                 if container is not None:
                     container.changed(spec)
         if moved or reworded:
@@ -306,6 +306,4 @@ class PodWorker:
 
 def _initializing(standing: Standing) -> Standing:
     """What waits for the initial containers says so, unless it has something better to say."""
-    if standing == Standing() or isinstance(standing.state, Waiting):
-        return Standing(Waiting(INITIALIZING), standing.last, standing.restarts)
-    return standing
+    return replace(standing, state=Waiting(INITIALIZING)) if standing.state == Waiting() else standing

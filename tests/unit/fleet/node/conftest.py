@@ -59,7 +59,11 @@ async def listen(args: Sequence[str], env: PodEnvironment) -> int:
     """An HTTP server on the pod's own address; answers 200 for as long as the file says nothing else."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        path = (await reader.readline()).split()[1].decode()
+        line = await reader.readline()
+        if not line:  # a TCP probe
+            writer.close()
+            return
+        path = line.split()[1].decode()
         code = 500 if path == "/healthz" and await asyncio.to_thread(env.path("/state/sick").exists) else 200
         writer.write(f"HTTP/1.1 {code} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
         await writer.drain()

@@ -109,6 +109,13 @@ async def test_initial_containers_run_one_after_the_other_before_the_rest(stage:
     assert waiting(stage, "stuck") == "PodInitializing"
 
 
+async def test_one_foreign_image_keeps_the_whole_pod_waiting_and_is_the_one_that_says_so(stage: Stage) -> None:
+    first = {"name": "first", "image": IMAGE, "args": ["exit", "0"]}
+    await stage.pod("web", image="nginx", initContainers=[first])
+    await stage.until(lambda: waiting(stage, "web") == "ImageNotRunnable", "it waits")
+    assert "waiting" in stage.status("web")["initContainerStatuses"][0]["state"]
+
+
 async def test_a_program_has_its_grace_to_tidy_up(stage: Stage) -> None:
     await stage.pod("web", "serve")
     await stage.ready("web")
