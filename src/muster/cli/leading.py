@@ -34,7 +34,7 @@ class Leading:
         self._controllers = controllers
         self._lease = lease
         self._namespace = namespace
-        self._identity = here.environ.get("POD_NAME") or f"{socket.gethostname()}_{uuid.uuid4()}"
+        self.identity = here.environ.get("POD_NAME") or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._begun = False
 
     async def run(self) -> None:
@@ -47,7 +47,7 @@ class Leading:
             self._client,
             self._lease,
             self._namespace,
-            self._identity,
+            self.identity,
             lease_duration=LEASE_SECONDS,
             renew_deadline=RENEW_SECONDS,
             retry_period=RETRY_SECONDS,
