@@ -47,6 +47,7 @@ class Workload:
     """Its name; the Deployment's when empty."""
     replicas: int = 1
     health_port: int = 8081
+    ready_path: str = "/readyz"
     ports: Mapping[str, int] = field(default_factory=dict)
     secrets: tuple[SecretVolume, ...] = ()
     scratch: Mapping[str, str] = field(default_factory=dict)
@@ -123,7 +124,7 @@ def _container(workload: Workload) -> Document:
         "env": _environment(workload),
         "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()],
         "livenessProbe": _probe("/healthz", initialDelaySeconds=2, periodSeconds=10),
-        "readinessProbe": _probe("/readyz", initialDelaySeconds=0, periodSeconds=2),
+        "readinessProbe": _probe(workload.ready_path, initialDelaySeconds=0, periodSeconds=2),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},

@@ -1,12 +1,14 @@
 """What an operator needs for an object whose things are on another cluster: the way there, and copies of Secrets.
 
-The way is a Secret with a kubeconfig that an administrator puts where the operator is told to look.
+The way is a Secret with a kubeconfig that an administrator puts where the operator is told to look. It has to bring all it needs:
+a kubeconfig that named files of the operator's pod could have the operator's own token sent anywhere.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from pathlib import Path
 
 from muster.operator.names import KUBECONFIG_KEY
 from muster.registration.installing import named
@@ -23,7 +25,9 @@ async def read_way(client: KubeClient, secret: str, namespace: str) -> tuple[byt
     try:
         found = await client.get(SECRETS, secret, namespace)
         way = base64.b64decode((found.get("data") or {})[KUBECONFIG_KEY])
-        return way, parse_kubeconfig(way, source=source)
+        config = parse_kubeconfig(way, source=source)
+        refuse_foreign_files(config, source)
+        return way, config
     except (NotFound, KeyError):
         return None
     except ValueError as error:
@@ -33,6 +37,23 @@ async def read_way(client: KubeClient, secret: str, namespace: str) -> tuple[byt
 def connect_by_kubeconfig(way: bytes) -> KubeClient:
     """Raises KubeconfigError."""
     return HttpClient(parse_kubeconfig(way), agent="muster-operator")
+
+
+def refuse_foreign_files(config: ClientConfig, source: str, directory: Path | None = None) -> None:
+    """Raises KubeconfigError for a kubeconfig that names files, or programs, outside of its directory."""
+    identity = config.identity
+    if identity.exec_plugin is not None:
+        raise KubeconfigError(source, "user", "exec", "the operator runs no programs for others")
+    named = {
+        "certificate-authority": config.ca,
+        "client-certificate": identity.cert,
+        "client-key": identity.key,
+        "tokenFile": identity.token_file,
+    }
+    for field, value in named.items():
+        inside = directory is not None and isinstance(value, Path) and value.resolve().is_relative_to(directory.resolve())
+        if isinstance(value, Path) and not inside:
+            raise KubeconfigError(source, "", field, "must be in the kubeconfig itself, not in a file")
 
 
 async def copy_secret(

@@ -6,13 +6,24 @@ nothing can be made of those. `prune` is for its end, when everything that is wa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
-from muster.operator.applying import Place, Wanted, checked
+from muster.operator.applying import ApplyFailed, Place, Wanted, checked
 from muster.operator.ground import Ground
+from muster.operator.reporting import StepFailed
 from muster.registration.installing import InstallError
-from muster.runtime.errors import NotFound
+from muster.runtime.errors import KubeError, NotFound
 from muster.runtime.resource import Key, Object, Resource, key_of
+
+
+@contextmanager
+def step(reason: str) -> Iterator[None]:
+    """Whatever hinders it becomes StepFailed with this reason."""
+    try:
+        yield
+    except (ApplyFailed, KubeError, InstallError, OSError) as error:
+        raise StepFailed(reason, str(error)) from error
 
 
 async def apply_owned(ground: Ground, documents: Sequence[Wanted]) -> list[Object]:

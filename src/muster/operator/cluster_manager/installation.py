@@ -7,14 +7,13 @@ start again and costs nothing where all is well. A new certificate is trusted be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from muster.operator.accounts import AccountSecret, ensure_account_secret
-from muster.operator.applying import ApplyFailed, Place, Wanted, checked, places
+from muster.operator.applying import Place, Wanted, checked, places
 from muster.operator.cluster_manager import manifests
 from muster.operator.cluster_manager.manifests import COMPONENTS, WEBHOOK, owned
 from muster.operator.cluster_manager.plan import Plan
@@ -28,15 +27,13 @@ from muster.operator.cluster_manager.status import (
 from muster.operator.deployments import Rollout, rollout
 from muster.operator.elsewhere import copy_secret
 from muster.operator.ground import Ground
-from muster.operator.keeping import apply_owned, established, prune
+from muster.operator.keeping import apply_owned, established, prune, step
 from muster.operator.names import CLUSTER_MANAGER_FIELDS, CLUSTER_MANAGER_LABEL, DEPLOYMENTS, PULL_SECRET, SERVICES
-from muster.operator.reporting import StepFailed
 from muster.registration.hub.install import CONVERTED, HOOKS, WEBHOOK_SECRET, WebhookEndpoint, trust
-from muster.registration.installing import SERVICE_ACCOUNTS, InstallError, await_definitions
+from muster.registration.installing import SERVICE_ACCOUNTS, await_definitions
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from muster.runtime.certs import ServingCertificate, ServingPair
 from muster.runtime.clock import Clock
-from muster.runtime.errors import KubeError
 from muster.runtime.kubeconfig import ClientConfig
 from muster.runtime.resource import (
     CONFIG_MAPS,
@@ -90,38 +87,30 @@ class Site:
     clock: Clock
 
 
-@contextmanager
-def _step(reason: str) -> Iterator[None]:
-    try:
-        yield
-    except (ApplyFailed, KubeError, InstallError, OSError) as error:
-        raise StepFailed(reason, str(error)) from error
-
-
 async def settle(plan: Plan, here: Ground) -> None:
     """Have the namespace of the components, into which users of a hosted hub put the way to it. Raises StepFailed and BadSpec."""
-    with _step(HUB_FAILED):
+    with step(HUB_FAILED):
         checked(await here.applier.apply(owned(plan, [manifests.component_namespace(plan)])))
 
 
 async def install(site: Site) -> Installed:
     """Raises StepFailed and BadSpec."""
     made = Installed()
-    with _step(HUB_FAILED):
+    with step(HUB_FAILED):
         await _namespaces(site, made)
         pair = await _certificate(site, made)
     endpoint = manifests.webhook_endpoint(site.plan, pair.ca)
-    with _step(CRD_FAILED):
+    with step(CRD_FAILED):
         await _definitions(site, made, endpoint)
-    with _step(HUB_FAILED):
+    with step(HUB_FAILED):
         await _pull_secret(site)
         await _on_hub(site, made, manifests.hub_permissions(site.plan))
-    with _step(ACCOUNTS_FAILED):
+    with step(ACCOUNTS_FAILED):
         await _accounts(site, made)
-    with _step(RUNTIME_FAILED):
+    with step(RUNTIME_FAILED):
         results = await _here(site, made, manifests.components(site.plan))
         made.deployments = [(DEPLOYMENTS, obj) for obj in results if obj["kind"] == DEPLOYMENTS.kind]
-    with _step(WEBHOOK_FAILED):
+    with step(WEBHOOK_FAILED):
         await _webhooks(site, made, endpoint)
         await _prune(site, made)
     return made

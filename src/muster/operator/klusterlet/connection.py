@@ -1,0 +1,173 @@
+"""Whether the agents' credential lets them work on the hub: the hub itself is asked, with the very kubeconfig that they use.
+
+First the credential that the agent got is tried. Where that does not do, the bootstrap kubeconfig is tried too, so that the
+reason, "<bootstrap reason>,<hub reason>", says which of the two somebody has to look after. With several hubs, one bootstrap
+kubeconfig that works is enough. A credential that only the agent's own pod can produce (an exec plugin) is not tried: nothing that
+could be found out here would be about the agent, so the condition is Unknown and says where to look instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from muster.api import Condition
+from muster.operator.elsewhere import refuse_foreign_files
+from muster.operator.klusterlet.manifests import HUB_CONNECTION, HUB_SECRET_MISSING
+from muster.operator.klusterlet.plan import Plan
+from muster.operator.names import KUBECONFIG_KEY
+from muster.operator.reporting import condition
+from muster.registration.access import Right, missing_rights, rights
+from muster.registration.agent.failover import needed_to_register
+from muster.registration.agent.memory.hub_secret import CLUSTER_NAME, mirror
+from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS, SIGNING_REQUESTS
+from muster.registration.names import HUB_SECRET, LEASE, REGISTER_GROUP
+from muster.runtime.client import HttpClient
+from muster.runtime.errors import KubeError
+from muster.runtime.kubeconfig import KubeconfigError, load_kubeconfig
+from muster.runtime.resource import LEASES
+from muster.runtime.verbs import KubeClient
+
+WITHIN: Final = 20.0
+"""Seconds that a hub has to answer."""
+
+HUB_REASONS: Final = ("HubKubeConfigError", "HubKubeConfigUnauthorized", "HubKubeConfigUnchecked")
+BOOTSTRAP_REASONS: Final = ("BootstrapSecretError", "BootstrapSecretUnauthorized", "BootstrapSecretUnchecked")
+"""Of a kubeconfig that does not work, one that may not do enough, and one that cannot be tried here."""
+
+Contents = Mapping[str, bytes]
+Open = Callable[[Contents, str], AbstractAsyncContextManager[KubeClient]]
+"""A client for the kubeconfig in a Secret, whose place is told for errors. Raises KubeconfigError."""
+
+
+class ForeignCredential(Exception):
+    """A kubeconfig that is of use only where the agent runs."""
+
+
+@asynccontextmanager
+async def open_secret(contents: Contents, source: str) -> AsyncIterator[KubeClient]:
+    """Raises KubeconfigError and ForeignCredential."""
+    with tempfile.TemporaryDirectory(prefix="muster-hub-") as name:
+        directory = Path(name)
+        await asyncio.to_thread(mirror, directory, contents)
+        try:
+            config = load_kubeconfig(directory / KUBECONFIG_KEY)
+        except KubeconfigError as error:
+            # The directory's name says nothing to anybody.
+            raise KubeconfigError(source, error.where, error.field, error.problem) from None
+        if config.identity.exec_plugin is not None:
+            raise ForeignCredential(config.server)
+        refuse_foreign_files(config, source, directory)
+        client = HttpClient(config, agent="muster-operator")
+        try:
+            yield client
+        finally:
+            await client.close()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`works` is None when it cannot be found out from here."""
+
+    works: bool | None
+    reason: str
+    message: str
+
+
+def needed_to_serve(cluster: str, driver: str) -> tuple[Right, ...]:
+    """What an agent's own identity has to be permitted on its hub."""
+    group, plural = MANAGED_CLUSTERS.group, MANAGED_CLUSTERS.plural
+    needed = (
+        *rights(group, plural, "get", "list", "update", "watch", name=cluster),
+        *rights(group, plural, "patch", "update", subresource="status", name=cluster),
+        *rights(LEASES.group, LEASES.plural, "get", "update", name=LEASE, namespace=cluster),
+        *rights(MANIFEST_WORKS.group, MANIFEST_WORKS.plural, "get", "list", "watch", "update", namespace=cluster),
+        *rights(MANIFEST_WORKS.group, MANIFEST_WORKS.plural, "patch", "update", subresource="status", namespace=cluster),
+    )
+    if driver != "csr":
+        return needed
+    return (
+        *rights(SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, "get", "list", "watch"),
+        *rights(REGISTER_GROUP, plural, "renew", subresource="clientcertificates"),
+        *needed,
+    )
+
+
+@dataclass(frozen=True)
+class ConnectionCheck:
+    """`read` gives a Secret of the agent namespace; None when it is not there."""
+
+    plan: Plan
+    read: Callable[[str], Contents | None]
+    open: Open = open_secret
+
+    async def run(self) -> Condition:
+        hub = await self._hub()
+        if hub.works is not False:
+            return condition(HUB_CONNECTION, None if hub.works is None else False, hub.reason, hub.message)
+        bootstrap = await self._bootstrap()
+        message = f"{bootstrap.message}\n{hub.message}"
+        return condition(HUB_CONNECTION, True, f"{bootstrap.reason},{hub.reason}", message)
+
+    def _place(self, secret: str) -> str:
+        return f"Secret {self.plan.agent_namespace}/{secret}"
+
+    async def _hub(self) -> Finding:
+        where = self._place(HUB_SECRET)
+        contents = self.read(HUB_SECRET)
+        if contents is None:
+            return Finding(False, HUB_SECRET_MISSING, f"{where} is missing: the agent makes it when it begins to register")
+        if not contents.get(KUBECONFIG_KEY):
+            text = f"{where} has no {KUBECONFIG_KEY} yet: on the hub, an administrator has to accept the cluster and its request"
+            return Finding(False, "HubKubeConfigMissing", text)
+        cluster = self.plan.klusterlet.spec.cluster_name or contents.get(CLUSTER_NAME, b"").decode(errors="replace")
+        if not cluster:
+            return Finding(False, "ClusterNameMissing", f"{where} has no {CLUSTER_NAME}, which the agent puts there")
+        needed = needed_to_serve(cluster, self.plan.driver)
+        works = Finding(True, "HubConnectionFunctional", f"{where} works")
+        return await self._try(contents, where, needed, works, HUB_REASONS)
+
+    async def _bootstrap(self) -> Finding:
+        findings = [await self._bootstrap_by(secret) for secret in self.plan.bootstrap_secrets]
+        return next((one for one in findings if one.works is not False), findings[0])
+
+    async def _bootstrap_by(self, secret: str) -> Finding:
+        where = self._place(secret)
+        contents = self.read(secret)
+        if contents is None:
+            return Finding(False, "BootstrapSecretMissing", f"{where} is missing")
+        works = Finding(True, "BootstrapSecretFunctional", f"{where} works")
+        needed = needed_to_register(self.plan.driver)
+        return await self._try(contents, where, needed, works, BOOTSTRAP_REASONS)
+
+    async def _try(
+        self, contents: Contents, where: str, needed: tuple[Right, ...], works: Finding, reasons: tuple[str, str, str]
+    ) -> Finding:
+        failed, unauthorized, unchecked = reasons
+        try:
+            async with asyncio.timeout(WITHIN), self.open(contents, where) as hub:
+                missing = await missing_rights(hub, needed)
+        except ForeignCredential as error:
+            text = f"{where} is of use to the agent alone; whether it works on {error}, the ManagedCluster's conditions tell"
+            return Finding(None, unchecked, text)
+        except TimeoutError:
+            return Finding(False, failed, f"{where}: no answer from the hub within {WITHIN:g} s")
+        except (KubeError, KubeconfigError, OSError) as error:
+            return Finding(False, failed, f"{where}: {error}")
+        if missing:
+            return Finding(False, unauthorized, f"{where}: the hub does not permit {', '.join(map(str, missing))}")
+        return works
+
+
+def contents_of(secret: Mapping[str, object]) -> Contents:
+    """What a Secret holds."""
+    data = secret.get("data")
+    if not isinstance(data, Mapping):
+        return {}
+    return {str(key): base64.b64decode(str(value)) for key, value in data.items()}

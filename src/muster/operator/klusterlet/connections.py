@@ -1,0 +1,122 @@
+"""Keeps the condition HubConnectionDegraded of every Klusterlet true, at the price of few questions to the hubs.
+
+A hub is asked when the Klusterlet or one of its kubeconfigs has changed, now and then while something is wrong, and rarely while
+all is well. Writes of others to the Klusterlet's status begin a look here that costs nothing.
+"""
+
+from __future__ import annotations
+
+import random as chance
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from muster.api.operator.v1 import Klusterlet
+from muster.logs import get_logger
+from muster.operator.klusterlet.connection import ConnectionCheck, Contents, Open, contents_of
+from muster.operator.klusterlet.plan import Plan, agent_namespace_of
+from muster.operator.names import KLUSTERLET_FINALIZER, KLUSTERLETS
+from muster.operator.spec import BadSpec
+from muster.registration.hub.writes import say
+from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
+from muster.runtime.cache import Snapshot
+from muster.runtime.clock import SYSTEM, Clock, Random
+from muster.runtime.controller import Controller
+from muster.runtime.errors import NotFound
+from muster.runtime.informer import Informers
+from muster.runtime.metrics import Metrics
+from muster.runtime.resource import SECRETS, Key
+
+log = get_logger("muster.operator.klusterlet")
+
+WHILE_DEGRADED: Final = 30.0
+WHILE_WELL: Final = 600.0
+
+
+@dataclass(frozen=True)
+class _Looked:
+    at: tuple[object, ...]
+    """What was looked at: the spec and the kubeconfigs, by version."""
+    until: float
+    """When, by the monotonic clock, to look again even if none of that changes."""
+
+
+class Connections:
+    def __init__(
+        self,
+        informers: Informers,
+        open_hub: Open,
+        *,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self._client = informers.client
+        self._open = open_hub
+        self._clock = clock
+        self._random = random
+        self._klusterlets = informers.of(KLUSTERLETS, decode=Klusterlet.decode)
+        self._secrets = {
+            name: informers.of(SECRETS, field_selector=f"metadata.name={name}") for name in (BOOTSTRAP_SECRET, HUB_SECRET)
+        }
+        self._looked: dict[str, _Looked] = {}
+        self._controller: Controller[str] = Controller(
+            "klusterlet-hub-connection", self.reconcile, workers=4, metrics=metrics, clock=clock, random=random
+        )
+        self._controller.watch(self._klusterlets, lambda klusterlet: [klusterlet.metadata.name])
+        for informer in self._secrets.values():
+            self._controller.watch(informer, self._users)
+
+    def _users(self, secret: Snapshot) -> list[str]:
+        return [one.metadata.name for one in self._klusterlets.cache if agent_namespace_of(one) == secret.namespace]
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, name: str) -> float | None:
+        klusterlet = self._klusterlets.cache.get(Key("", name))
+        if klusterlet is None or klusterlet.metadata.deletion_timestamp:
+            self._looked.pop(name, None)
+            return None
+        if KLUSTERLET_FINALIZER not in klusterlet.metadata.finalizers:
+            return None
+        plan = Plan(klusterlet, "")
+        looked, state = self._looked.get(name), self._state(plan)
+        if looked is not None and looked.at == state and self._clock.monotonic() < looked.until:
+            return looked.until - self._clock.monotonic()
+        try:
+            found = await ConnectionCheck(plan, await self._contents(plan), self._open).run()
+        except BadSpec:
+            # The other conditions say what is wrong with it.
+            return None
+        current = self._klusterlets.cache.get(Key("", name)) or klusterlet
+        found = msgspec.structs.replace(found, observed_generation=klusterlet.metadata.generation)
+        await say(self._client, current, found, self._clock.now())
+        pause = (WHILE_WELL if found.status != "True" else WHILE_DEGRADED) * (1 + self._random() / 4)
+        self._looked[name] = _Looked(state, self._clock.monotonic() + pause)
+        return pause
+
+    def _state(self, plan: Plan) -> tuple[object, ...]:
+        key = plan.agent_namespace
+        versions = [self._cached(name, key) for name in self._secrets]
+        return (plan.klusterlet.metadata.uid, plan.klusterlet.metadata.generation, *(v and v.resource_version for v in versions))
+
+    def _cached(self, secret: str, namespace: str) -> Snapshot | None:
+        return self._secrets[secret].cache.get(Key(namespace, secret))
+
+    async def _contents(self, plan: Plan) -> Callable[[str], Contents | None]:
+        """The Secrets that matter; those of several hubs go by any name, and are not watched but read."""
+        read: dict[str, Contents] = {}
+        for name in (HUB_SECRET, *plan.bootstrap_secrets):
+            if name in self._secrets:
+                cached = self._cached(name, plan.agent_namespace)
+                if cached is not None:
+                    read[name] = contents_of(cached.data)
+                continue
+            try:
+                read[name] = contents_of(await self._client.get(SECRETS, name, plan.agent_namespace))
+            except NotFound:
+                continue
+        return read.get

@@ -1,0 +1,340 @@
+"""The Klusterlet operator: watches Klusterlets and all that was made for them, and makes the one agree with the other.
+
+A pass over a Klusterlet is: hold it by the finalizer → read its spec into a plan → find the managed cluster (this one, or the one
+that its Secret leads to) → install, or remove if it is being deleted → say how it went. Every change of a Klusterlet, of an object
+with its label, and of the Secrets it depends on begins a pass; a pass at rest writes nothing. A namespace belongs to one
+Klusterlet: of several that ask for it, the oldest has it and the others say so.
+
+Beside that, `Connections` looks whether agents can work on their hub, at a pace of its own: a hub that does not answer delays
+nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from muster.api import Condition
+from muster.api.operator.v1 import Klusterlet
+from muster.kube.duration import format_time, parse_time
+from muster.logs import get_logger
+from muster.operator.applying import generations, related
+from muster.operator.deployments import CONTROL_PLANE_LABEL, replicas_for
+from muster.operator.elsewhere import connect_by_kubeconfig, read_way
+from muster.operator.ground import Ground, Grounds
+from muster.operator.klusterlet import status as said
+from muster.operator.klusterlet.connection import Open, open_secret
+from muster.operator.klusterlet.connections import Connections
+from muster.operator.klusterlet.installation import KINDS, Installed, Site, install, rollouts
+from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED
+from muster.operator.klusterlet.plan import LONGEST_NAME, Plan, agent_namespace_of, check, invalid_gates_of, is_hosted
+from muster.operator.klusterlet.removal import Removal
+from muster.operator.klusterlet.status import APPLY_FAILED
+from muster.operator.launch import Launch
+from muster.operator.names import (
+    DEPLOYMENTS,
+    EVICTION_ANNOTATION,
+    EXTERNAL_MANAGED_SECRET,
+    KLUSTERLET_FIELDS,
+    KLUSTERLET_FINALIZER,
+    KLUSTERLET_HOSTED_FINALIZER,
+    KLUSTERLET_LABEL,
+    KLUSTERLETS,
+    KUBECONFIG_KEY,
+    OPERATOR_NAMESPACE,
+    PULL_SECRET,
+    image,
+)
+from muster.operator.reporting import StepFailed, Waiting, deleting, gates, not_applied, with_status
+from muster.operator.spec import BadSpec
+from muster.registration.hub.writes import patch_read
+from muster.registration.kinds import NODES
+from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
+from muster.runtime.cache import Snapshot
+from muster.runtime.clock import SYSTEM, Clock, Random
+from muster.runtime.controller import Controller
+from muster.runtime.errors import Forbidden, KubeError, Unauthorized, Unreachable
+from muster.runtime.kubeconfig import ClientConfig, KubeconfigError
+from muster.runtime.metrics import Metrics
+from muster.runtime.resource import NAMESPACES, Key
+from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.operator.klusterlet")
+
+LONGEST_NAP: Final = 86_400.0
+WHILE_LEAVING: Final = 2.0
+"""Seconds between two looks at what is being removed; what is watched is looked at earlier."""
+WHILE_AWAY: Final = 10.0
+PATIENCE: Final = timedelta(minutes=5)
+"""How long a managed cluster may be away before it is left as it is."""
+FINALIZERS: Final = (KLUSTERLET_FINALIZER, KLUSTERLET_HOSTED_FINALIZER)
+
+
+@dataclass(frozen=True)
+class OperatorOptions:
+    image: str = field(default_factory=image)
+    namespace: str = OPERATOR_NAMESPACE
+    """Where the pull secret is."""
+    sync_labels: bool = False
+    """Whether labels of the Klusterlet go to all that is made for it."""
+    patience: timedelta = PATIENCE
+    connect: Callable[[bytes], KubeClient] = connect_by_kubeconfig
+    """To a managed cluster elsewhere."""
+    open: Open = open_secret
+    """To a hub."""
+
+
+class KlusterletOperator:
+    def __init__(
+        self,
+        client: KubeClient,
+        options: OperatorOptions,
+        *,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._clock = clock
+        self._random = random
+        self._controller: Controller[str] = Controller(
+            "klusterlet", self.reconcile, workers=4, metrics=metrics, clock=clock, random=random
+        )
+        secrets = (BOOTSTRAP_SECRET, HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET, *MANAGED_SECRETS)
+        self._here = self._ground(client, secrets)
+        self._grounds = Grounds(lambda name, far: self._ground(far))
+        self._klusterlets = self._here.informers.of(KLUSTERLETS, decode=Klusterlet.decode)
+        self._nodes = self._here.informers.of(NODES, label_selector=CONTROL_PLANE_LABEL)
+        self._controller.watch(self._klusterlets, self._concerned)
+        self._controller.depend(self._nodes)
+        self._connections = Connections(self._here.informers, options.open, metrics=metrics, clock=clock, random=random)
+
+    def _ground(self, client: KubeClient, secrets: tuple[str, ...] = ()) -> Ground:
+        return Ground(
+            client,
+            KLUSTERLET_LABEL,
+            KLUSTERLET_FIELDS,
+            KINDS,
+            self._wake,
+            secrets=secrets,
+            secret_owner=self._whose,
+            clock=self._clock,
+            random=self._random,
+        )
+
+    def _wake(self, name: str) -> None:
+        for one in [other.metadata.name for other in self._klusterlets.cache] if name == SHARED else [name]:
+            self._controller.enqueue(one)
+
+    def _concerned(self, klusterlet: Klusterlet) -> list[str]:
+        """Itself, and others that wait for the namespace it has."""
+        namespace = agent_namespace_of(klusterlet)
+        others = [other.metadata.name for other in self._klusterlets.cache if agent_namespace_of(other) == namespace]
+        return list(dict.fromkeys((klusterlet.metadata.name, *others)))
+
+    def _whose(self, secret: Snapshot) -> str:
+        if secret.namespace == self._options.namespace:
+            return SHARED
+        owners = (one.metadata.name for one in self._klusterlets.cache if agent_namespace_of(one) == secret.namespace)
+        return next(owners, "")
+
+    @property
+    def ready(self) -> bool:
+        return self._here.synced
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for work in (self._here, self._grounds, self._controller, self._connections):
+                tasks.create_task(work.run())
+
+    async def reconcile(self, name: str) -> float | None:
+        klusterlet = self._klusterlets.cache.get(Key("", name))
+        if klusterlet is None:
+            await self._grounds.leave(name)
+            return None
+        plan = self._plan(klusterlet)
+        if klusterlet.metadata.deletion_timestamp:
+            return await self._remove(plan)
+        if KLUSTERLET_FINALIZER not in klusterlet.metadata.finalizers:
+            await self._hold(klusterlet, KLUSTERLET_FINALIZER)
+            return None
+        return await self._install(plan)
+
+    def _plan(self, klusterlet: Klusterlet) -> Plan:
+        replicas = replicas_for(len(list(self._nodes.cache)))
+        labels = klusterlet.metadata.labels if self._options.sync_labels else {}
+        return Plan(klusterlet, self._options.image, 1 if is_hosted(klusterlet) else replicas, labels)
+
+    async def _hold(self, klusterlet: Klusterlet, finalizer: str) -> None:
+        metadata = msgspec.structs.replace(klusterlet.metadata, finalizers=(*klusterlet.metadata.finalizers, finalizer))
+        await patch_read(self._client, klusterlet, msgspec.structs.replace(klusterlet, metadata=metadata))
+
+    async def _install(self, plan: Plan) -> float | None:
+        ready: list[Condition] = []
+        try:
+            check(plan)
+            self._refuse_taken(plan)
+            site = await self._site(plan, ready)
+            if plan.hosted and KLUSTERLET_HOSTED_FINALIZER not in plan.klusterlet.metadata.finalizers:
+                await self._hold(plan.klusterlet, KLUSTERLET_HOSTED_FINALIZER)
+                return None
+            made = await install(site)
+        except BadSpec as error:
+            await self._say_failed(plan, StepFailed(APPLY_FAILED, str(error)), ready)
+            return None
+        except Waiting as failure:
+            await self._say_failed(plan, failure, ready)
+            return None
+        except StepFailed as failure:
+            await self._say_failed(plan, failure, ready)
+            raise
+        await self._say_installed(plan, made, ready)
+        if made.again is None:
+            return None
+        return min(max((made.again - self._clock.now()).total_seconds(), 1.0), LONGEST_NAP)
+
+    def _refuse_taken(self, plan: Plan) -> None:
+        """Raises Waiting when an older Klusterlet has the agents' namespace."""
+        namespace = plan.agent_namespace
+        claims = [one for one in self._klusterlets.cache if agent_namespace_of(one) == namespace]
+        first = min(claims, key=_seniority, default=plan.klusterlet).metadata.name
+        if first != plan.name:
+            text = f"namespace {namespace} belongs to Klusterlet {first}; choose another spec.namespace, or delete one of them"
+            raise Waiting(APPLY_FAILED, text)
+
+    async def _site(self, plan: Plan, ready: list[Condition]) -> Site:
+        """Notes in `ready` whether there is a managed cluster to work on. Raises Waiting."""
+        if not plan.hosted:
+            return Site(plan, self._here, self._here, None, self._options.namespace, self._clock)
+        try:
+            way, config = await self._way(plan)
+            managed = await self._grounds.at(plan.name, way, self._options.connect)
+        except KubeconfigError as error:
+            ready.append(said.ready_to_apply(str(error)))
+            raise Waiting(APPLY_FAILED, str(error)) from error
+        ready.append(said.ready_to_apply())
+        return Site(plan, self._here, managed, config, self._options.namespace, self._clock)
+
+    async def _way(self, plan: Plan) -> tuple[bytes, ClientConfig]:
+        """Raises KubeconfigError when there is no way to the managed cluster."""
+        found = await read_way(self._client, EXTERNAL_MANAGED_SECRET, plan.agent_namespace)
+        if found is None:
+            where = f"Secret {plan.agent_namespace}/{EXTERNAL_MANAGED_SECRET}"
+            raise KubeconfigError(
+                where, "", KUBECONFIG_KEY, "missing; it leads to the managed cluster, with an administrator's rights"
+            )
+        return found
+
+    async def _say_installed(self, plan: Plan, made: Installed, ready: Sequence[Condition]) -> None:
+        found = rollouts(plan, [obj for _, obj in made.deployments])
+        conditions = [*ready, said.applied(), gates(invalid_gates_of(plan.klusterlet)), *said.running(plan, found)]
+        now = format_time(self._clock.now())
+        told = generations(made.deployments), related(made.places)
+        after = with_status(plan.klusterlet, conditions, now, generations=told[0], related=told[1])
+        await patch_read(self._client, plan.klusterlet, after, status=True)
+
+    async def _say_failed(self, plan: Plan, failure: StepFailed, ready: Sequence[Condition]) -> None:
+        mine = [one.data for one in self._here.all(DEPLOYMENTS) if one.labels.get(KLUSTERLET_LABEL) == plan.name]
+        conditions = [not_applied(failure), gates(invalid_gates_of(plan.klusterlet)), *said.running(plan, rollouts(plan, mine))]
+        await self._say(plan.klusterlet, [*ready, *conditions])
+
+    async def _say(self, klusterlet: Klusterlet, conditions: Sequence[Condition]) -> None:
+        await patch_read(self._client, klusterlet, with_status(klusterlet, conditions, format_time(self._clock.now())), status=True)
+
+    async def _remove(self, plan: Plan) -> float | None:
+        klusterlet = plan.klusterlet
+        if not set(FINALIZERS) & set(klusterlet.metadata.finalizers):
+            return None
+        try:
+            found = await self._removed(plan)
+        except KubeError as error:
+            await self._say(klusterlet, [deleting([str(error)])])
+            raise
+        if found is None:
+            return None
+        left, again = found
+        if left:
+            await self._say(klusterlet, [deleting(left)])
+            return again
+        await self._grounds.leave(plan.name)
+        finalizers = tuple(one for one in klusterlet.metadata.finalizers if one not in FINALIZERS)
+        metadata = msgspec.structs.replace(klusterlet.metadata, finalizers=finalizers)
+        await patch_read(self._client, klusterlet, msgspec.structs.replace(klusterlet, metadata=metadata))
+        log.info("klusterlet removed", klusterlet=plan.name)
+        return None
+
+    async def _removed(self, plan: Plan) -> tuple[list[str], float] | None:
+        """What is left, and when to look again; None when the Klusterlet was written, and will be seen again. Raises KubeError."""
+        if len(plan.name) > LONGEST_NAME:
+            # Refused from the start: nothing was made, and nothing could carry its label.
+            return [], 0.0
+        removal = Removal(plan, self._here, None if plan.hosted else self._here, self._last(plan))
+        if not plan.hosted or KLUSTERLET_HOSTED_FINALIZER not in plan.klusterlet.metadata.finalizers:
+            return await removal.run(), WHILE_LEAVING
+        if left := await removal.agents():
+            return list(map(str, left)), WHILE_LEAVING
+        try:
+            removal = replace(removal, managed=await self._reached(plan))
+        except (Unreachable, Unauthorized, Forbidden, KubeconfigError) as error:
+            if not self._patience_over(plan.klusterlet):
+                if await self._note_away(plan.klusterlet, format_time(self._clock.now())):
+                    return None
+                return [f"managed cluster: {error}"], WHILE_AWAY
+            log.warning("managed cluster is away: its part is left there", klusterlet=plan.name, error=str(error))
+        else:
+            if await self._note_away(plan.klusterlet, ""):
+                return None
+        return await removal.run(), WHILE_LEAVING
+
+    async def _reached(self, plan: Plan) -> Ground:
+        """The managed cluster, if it answers. Raises KubeError and KubeconfigError."""
+        way, _ = await self._way(plan)
+        managed = await self._grounds.at(plan.name, way, self._options.connect)
+        await managed.client.list(NAMESPACES, label_selector=f"{KLUSTERLET_LABEL}={plan.name}")
+        return managed
+
+    def _last(self, plan: Plan) -> bool:
+        """Whether no other Klusterlet stays on the managed cluster, as far as that can be known here."""
+        if plan.hosted:
+            return True
+        others = (one for one in self._klusterlets.cache if one.metadata.name != plan.name and not is_hosted(one))
+        return not any(not one.metadata.deletion_timestamp for one in others)
+
+    def _patience_over(self, klusterlet: Klusterlet) -> bool:
+        since = _away_since(klusterlet)
+        return since is not None and self._clock.now() - since >= self._options.patience
+
+    async def _note_away(self, klusterlet: Klusterlet, now: str) -> bool:
+        """Since when the managed cluster has been away is kept where a restart does not lose it; forgotten when it is back.
+
+        Whether that is news."""
+        if bool(now) == (_away_since(klusterlet) is not None):
+            return False
+        others = {key: value for key, value in klusterlet.metadata.annotations.items() if key != EVICTION_ANNOTATION}
+        annotations = {**others, EVICTION_ANNOTATION: now} if now else others
+        metadata = msgspec.structs.replace(klusterlet.metadata, annotations=annotations)
+        await patch_read(self._client, klusterlet, msgspec.structs.replace(klusterlet, metadata=metadata))
+        return True
+
+
+def _away_since(klusterlet: Klusterlet) -> datetime | None:
+    try:
+        return parse_time(klusterlet.metadata.annotations.get(EVICTION_ANNOTATION, ""))
+    except ValueError:
+        return None
+
+
+def launch(client: KubeClient, launch: Launch, metrics: Metrics) -> KlusterletOperator:
+    options = OperatorOptions(launch.image, launch.namespace, launch.sync_labels)
+    return KlusterletOperator(client, options, metrics=metrics)
+
+
+def _seniority(klusterlet: Klusterlet) -> tuple[str, str]:
+    return klusterlet.metadata.creation_timestamp, klusterlet.metadata.name

@@ -1,0 +1,202 @@
+"""What a managed cluster consists of, as documents: a pure function of the plan.
+
+An agent is a row of `COMPONENTS` or `SINGLETON_COMPONENTS`: its Deployment `<klusterlet>-<suffix>`, its account, what that may do
+on the managed cluster and in the agent namespace, its arguments. What all Klusterlets on a cluster share (definitions, the
+namespace of addons) is labelled `SHARED` instead of with one's name, so that they do not take it from each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from muster.api import Document, condition_of
+from muster.api.crds import SPOKE, definitions
+from muster.operator.applying import Wanted, labelled
+from muster.operator.deployments import SecretVolume, Workload, deployment
+from muster.operator.klusterlet.plan import Plan, agent_arguments, aws_role
+from muster.operator.names import DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLET_LABEL
+from muster.operator.spec import ROLE_ARN
+from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
+from muster.registration.installing import ROLES, SERVICE_ACCOUNTS, account_permissions, binding, named
+from muster.registration.kinds import ROLE_BINDINGS
+from muster.runtime.resource import DEFINITIONS, NAMESPACES
+
+SHARED: Final = "ALL"
+"""No object has a name in capitals."""
+ADDON_NAMESPACE: Final = "open-cluster-management-agent-addon"
+REGISTRATION_DEGRADED: Final = "RegistrationDesiredDegraded"
+WORK_DEGRADED: Final = "WorkDesiredDegraded"
+HUB_CONNECTION: Final = "HubConnectionDegraded"
+HUB_SECRET_MISSING: Final = "HubKubeConfigSecretMissing"
+MANAGED_KUBECONFIG: Final = "/spoke/config"
+HEALTH_PORT: Final = 8081
+
+
+@dataclass(frozen=True)
+class Component:
+    suffix: str
+    account_suffix: str
+    role: str
+    """In the names of its roles."""
+    cluster_rules: Sequence[Document]
+    namespace_rules: Sequence[Document]
+    arguments: Callable[[Plan], list[str]]
+    degraded: tuple[str, ...]
+    """The conditions that tell of it."""
+    managed_secret: str
+    """Where, in the hosted modes, its way to the managed cluster is."""
+    needs_hub: bool = False
+    """Whether it is of no use before there is a credential for the hub."""
+
+    def deployment(self, plan: Plan) -> str:
+        return f"{plan.name}-{self.suffix}"
+
+    def account(self, plan: Plan) -> str:
+        return f"{plan.name}-{self.account_suffix}"
+
+    def cluster_role(self, plan: Plan) -> str:
+        return f"open-cluster-management:{plan.name}-{self.role}:agent"
+
+    def namespace_role(self, plan: Plan) -> str:
+        return f"open-cluster-management:management:{plan.name}-{self.role}:agent"
+
+
+def _registration(plan: Plan) -> list[str]:
+    return ["agent", *agent_arguments(plan)]
+
+
+WORK_ACCOUNT: Final = "work-sa"
+REGISTRATION: Final = Component(
+    "registration-agent",
+    "registration-sa",
+    "registration",
+    CLUSTER_RULES,
+    NAMESPACE_RULES,
+    _registration,
+    (REGISTRATION_DEGRADED,),
+    f"{EXTERNAL_MANAGED_SECRET}-registration",
+)
+SINGLE_AGENT: Final = Component(
+    "agent",
+    WORK_ACCOUNT,
+    "registration",
+    CLUSTER_RULES,
+    NAMESPACE_RULES,
+    _registration,
+    (REGISTRATION_DEGRADED, WORK_DEGRADED),
+    f"{EXTERNAL_MANAGED_SECRET}-agent",
+)
+COMPONENTS: Final = (REGISTRATION,)
+SINGLETON_COMPONENTS: Final = (SINGLE_AGENT,)
+MANAGED_SECRETS: Final = tuple(component.managed_secret for component in (*COMPONENTS, *SINGLETON_COMPONENTS))
+
+
+def components(plan: Plan) -> tuple[Component, ...]:
+    return SINGLETON_COMPONENTS if plan.singleton else COMPONENTS
+
+
+def owned(plan: Plan, documents: Sequence[Wanted]) -> list[Wanted]:
+    return labelled(documents, {**plan.labels, KLUSTERLET_LABEL: plan.name})
+
+
+def shared(documents: Sequence[Wanted]) -> list[Wanted]:
+    return labelled(documents, {KLUSTERLET_LABEL: SHARED})
+
+
+def _namespace(name: str) -> Wanted:
+    # Lets OpenShift put the pods on the cores that are reserved for such work.
+    return NAMESPACES, {"metadata": {**named(name), "annotations": {"workload.openshift.io/allowed": "management"}}}
+
+
+def spoke_definitions() -> list[Wanted]:
+    return shared([(DEFINITIONS, document) for document in definitions(SPOKE)])
+
+
+def addon_namespace() -> list[Wanted]:
+    return shared([_namespace(ADDON_NAMESPACE)])
+
+
+def klusterlet_namespace(plan: Plan) -> list[Wanted]:
+    return owned(plan, [_namespace(plan.klusterlet_namespace)])
+
+
+def agent_namespace(plan: Plan) -> list[Wanted]:
+    return owned(plan, [_namespace(plan.agent_namespace)])
+
+
+def managed_permissions(plan: Plan) -> list[Wanted]:
+    """On the managed cluster: accounts, and what they may do there. Raises BadSpec."""
+    documents: list[Wanted] = [_account(plan, f"{plan.name}-{WORK_ACCOUNT}", plan.klusterlet_namespace)]
+    for component in components(plan):
+        account = component.account(plan)
+        permissions = account_permissions(account, plan.klusterlet_namespace, component.cluster_role(plan), component.cluster_rules)
+        documents += [
+            _account(plan, account, plan.klusterlet_namespace) if one[0] is SERVICE_ACCOUNTS else one for one in permissions
+        ]
+    return owned(plan, _once(documents))
+
+
+def management_permissions(plan: Plan) -> list[Wanted]:
+    """Where the agents run: accounts, and what they may do in their namespace. Raises BadSpec."""
+    documents: list[Wanted] = []
+    for component in components(plan):
+        account, role = component.account(plan), component.namespace_role(plan)
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": plan.agent_namespace}
+        documents.append(_account(plan, account, plan.agent_namespace))
+        documents.append((ROLES, {"metadata": named(role, plan.agent_namespace), "rules": list(component.namespace_rules)}))
+        documents.append((ROLE_BINDINGS, binding(role, "Role", role, subject, plan.agent_namespace)))
+    return owned(plan, documents)
+
+
+def _account(plan: Plan, name: str, namespace: str) -> Wanted:
+    role = aws_role(plan)
+    metadata: Document = {**named(name, namespace), **({"annotations": {ROLE_ARN: role}} if role else {})}
+    return SERVICE_ACCOUNTS, {"metadata": metadata}
+
+
+def _once(documents: Sequence[Wanted]) -> list[Wanted]:
+    unique: list[Wanted] = []
+    for one in documents:
+        if one not in unique:
+            unique.append(one)
+    return unique
+
+
+def deployments(plan: Plan) -> list[Wanted]:
+    """Raises BadSpec."""
+    return owned(plan, [(DEPLOYMENTS, agent_deployment(plan, component)) for component in components(plan)])
+
+
+def agent_deployment(plan: Plan, component: Component) -> Document:
+    spec = plan.klusterlet.spec
+    alias = spec.hub_api_server_host_alias
+    way = SecretVolume("spoke-kubeconfig", component.managed_secret, MANAGED_KUBECONFIG)
+    where = [f"--spoke-kubeconfig={MANAGED_KUBECONFIG}/kubeconfig"] if plan.hosted else []
+    return deployment(
+        Workload(
+            component.deployment(plan),
+            plan.agent_namespace,
+            component.account(plan),
+            plan.agent_image,
+            (*component.arguments(plan), *where, f"--health-port={HEALTH_PORT}"),
+            replicas=_replicas(plan, component),
+            health_port=HEALTH_PORT,
+            # An agent whose cluster nobody has accepted yet is as it should be.
+            ready_path="/healthz",
+            secrets=(way,) if plan.hosted else (),
+            labels={**plan.labels, KLUSTERLET_LABEL: plan.name},
+            placement=spec.node_placement,
+            resources=spec.resource_requirement,
+            priority_class=spec.priority_class_name,
+            host_aliases={alias.hostname: alias.ip} if alias else {},
+        )
+    )
+
+
+def _replicas(plan: Plan, component: Component) -> int:
+    """None of one that would only wait; but whatever else is wrong with the connection, it must be there to clean up."""
+    said = condition_of(plan.klusterlet.status.conditions, HUB_CONNECTION)
+    waiting = said is None or (said.status == "True" and HUB_SECRET_MISSING in said.reason)
+    return 0 if component.needs_hub and waiting else plan.replicas

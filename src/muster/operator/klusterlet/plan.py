@@ -1,0 +1,231 @@
+"""What a Klusterlet asks for, read once: which cluster is managed, where its agents run, and what they are told.
+
+Two namespaces matter. The *klusterlet namespace* is on the managed cluster and has the agents' accounts there. The *agent
+namespace* has the agents and their Secrets: in the modes Default and Singleton it is the same one, in the hosted modes it is on
+the cluster that the Klusterlet lives on and has the Klusterlet's name. What nothing sensible can be made of is raised as
+`BadSpec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import md5
+from typing import Final
+from urllib.parse import urlsplit
+
+from muster.api.operator.v1 import FeatureGate, Klusterlet, LocalSecretsConfig, SpokeRegistrationConfiguration
+from muster.kube.names import dns1123_label
+from muster.operator.names import KLUSTERLET_HOSTED_FINALIZER, chosen_image
+from muster.operator.spec import DRIVERS, BadSpec, eks_cluster, gate_flags, invalid_gates
+from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION
+from muster.registration.names import (
+    AGENT_ANNOTATIONS,
+    AGENT_GATES,
+    AGENT_NAMESPACE,
+    AGENT_UNSUPPORTED_GATES,
+    BOOTSTRAP_SECRET,
+    is_cluster_name,
+)
+
+MODES: Final = ("Default", "Singleton", "Hosted", "SingletonHosted")
+HOSTED: Final = ("Hosted", "SingletonHosted")
+SINGLETON: Final = ("Singleton", "SingletonHosted")
+LONGEST_NAME: Final = 63 - len("-registration-agent")
+"""Of a Klusterlet: with a component's suffix it is a label of pods."""
+MULTIPLE_HUBS: Final = "MultipleHubs"
+WORK_GATES: Final = ("ExecutorValidatingCaches", "RawFeedbackJsonString")
+
+_CONFIGURED: Final = "spec.registrationConfiguration"
+
+
+@dataclass(frozen=True)
+class Plan:
+    klusterlet: Klusterlet
+    image: str
+    replicas: int = 1
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the Klusterlet, for all that is made for it."""
+
+    @property
+    def name(self) -> str:
+        return self.klusterlet.metadata.name
+
+    @property
+    def mode(self) -> str:
+        return self.klusterlet.spec.deploy_option.mode or "Default"
+
+    @property
+    def hosted(self) -> bool:
+        return is_hosted(self.klusterlet)
+
+    @property
+    def singleton(self) -> bool:
+        return self.mode in SINGLETON
+
+    @property
+    def klusterlet_namespace(self) -> str:
+        return self.klusterlet.spec.namespace or AGENT_NAMESPACE
+
+    @property
+    def agent_namespace(self) -> str:
+        return self.name if self.hosted else self.klusterlet_namespace
+
+    @property
+    def agent_image(self) -> str:
+        spec = self.klusterlet.spec
+        return chosen_image(spec.image_pull_spec if self.singleton else spec.registration_image_pull_spec, self.image)
+
+    @property
+    def registration(self) -> SpokeRegistrationConfiguration:
+        return self.klusterlet.spec.registration_configuration or SpokeRegistrationConfiguration()
+
+    @property
+    def driver(self) -> str:
+        auth_type = self.registration.registration_driver.auth_type
+        return DRIVERS.get(auth_type, auth_type)
+
+    @property
+    def multiple_hubs(self) -> bool:
+        return _enabled(self.registration.feature_gates, MULTIPLE_HUBS)
+
+    @property
+    def local_secrets(self) -> LocalSecretsConfig:
+        """Raises BadSpec unless several hubs are named."""
+        configured = self.registration.bootstrap_kube_configs
+        local = configured.local_secrets_config if configured.type == "LocalSecrets" else None
+        if local is None or len({secret.name for secret in local.kube_config_secrets}) < 2:
+            where = f"{_CONFIGURED}.bootstrapKubeConfigs"
+            raise BadSpec(where, f"feature gate {MULTIPLE_HUBS} needs type LocalSecrets and two Secrets or more")
+        return local
+
+    @property
+    def bootstrap_secrets(self) -> tuple[str, ...]:
+        """Raises BadSpec."""
+        return tuple(s.name for s in self.local_secrets.kube_config_secrets) if self.multiple_hubs else (BOOTSTRAP_SECRET,)
+
+
+def is_hosted(klusterlet: Klusterlet) -> bool:
+    """One that was hosted stays so for as long as there is something of it on the other cluster."""
+    return klusterlet.spec.deploy_option.mode in HOSTED or KLUSTERLET_HOSTED_FINALIZER in klusterlet.metadata.finalizers
+
+
+def agent_namespace_of(klusterlet: Klusterlet) -> str:
+    return Plan(klusterlet, "").agent_namespace
+
+
+def check(plan: Plan) -> None:
+    """Raises BadSpec for what cannot work, before anything is made."""
+    mode = "spec.deployOption.mode"
+    if len(plan.name) > LONGEST_NAME:
+        raise BadSpec("metadata.name", f"longer than {LONGEST_NAME} characters: agents that are named after it need the rest")
+    if plan.hosted and (problems := dns1123_label(plan.name)):
+        raise BadSpec("metadata.name", f"in hosted modes it names a namespace too: {problems[0]}")
+    if plan.mode not in MODES:
+        raise BadSpec(mode, f"{plan.mode!r} is none of {', '.join(MODES)}")
+    if plan.hosted and plan.mode not in HOSTED:
+        raise BadSpec(mode, f"a hosted Klusterlet cannot become {plan.mode}: delete it, and create it anew")
+    name = plan.klusterlet.spec.cluster_name
+    if name and not is_cluster_name(name):
+        raise BadSpec("spec.clusterName", f"{name!r} cannot name a cluster")
+    agent_arguments(plan)
+    aws_role(plan)
+
+
+def agent_arguments(plan: Plan) -> list[str]:
+    """What the registration agent is told. Raises BadSpec."""
+    spec = plan.klusterlet.spec
+    arguments = [f"--namespace={plan.agent_namespace}"]
+    if spec.cluster_name:
+        arguments.append(f"--cluster-name={spec.cluster_name}")
+    if plan.singleton:
+        arguments.append(f"--agent-id={plan.klusterlet.metadata.uid}")
+    arguments += [f"--bootstrap-kubeconfig-secret={name}" for name in plan.bootstrap_secrets]
+    if plan.multiple_hubs:
+        arguments.append(f"--hub-connection-timeout-seconds={plan.local_secrets.hub_connection_timeout_seconds}")
+    arguments += [f"--spoke-external-server-urls={_https(url.url)}" for url in spec.external_server_urls]
+    return arguments + _configured_arguments(plan) + _driver_arguments(plan)
+
+
+def _https(url: str) -> str:
+    if urlsplit(url).scheme != "https" or not urlsplit(url).hostname or "," in url:
+        raise BadSpec("spec.externalServerURLs", f"{url!r} is not an https URL")
+    return url
+
+
+def _configured_arguments(plan: Plan) -> list[str]:
+    configured = plan.registration
+    arguments = gate_flags(configured.feature_gates, AGENT_GATES)
+    for key, value in sorted(configured.cluster_annotations.items()):
+        if key.startswith(AGENT_ANNOTATIONS):
+            arguments.append(f"--cluster-annotations={key}={_without_comma(value, 'clusterAnnotations')}")
+    claims = configured.cluster_claim_configuration
+    if claims is not None:
+        if claims.max_custom_cluster_claims < 0:
+            raise BadSpec(f"{_CONFIGURED}.clusterClaimConfiguration.maxCustomClusterClaims", "must not be negative")
+        arguments.append(f"--max-custom-cluster-claims={claims.max_custom_cluster_claims}")
+        field = "clusterClaimConfiguration.reservedClusterClaimSuffixes"
+        suffixes = claims.reserved_cluster_claim_suffixes
+        arguments += [f"--reserved-cluster-claim-suffixes={_without_comma(suffix, field)}" for suffix in suffixes]
+    return arguments
+
+
+def _without_comma(value: str, field: str) -> str:
+    if "," in value:
+        raise BadSpec(f"{_CONFIGURED}.{field}", f"{value!r} has a comma in it, which separates values")
+    return value
+
+
+def _driver_arguments(plan: Plan) -> list[str]:
+    arguments = [] if plan.driver == "csr" else [f"--registration-auth={plan.driver}"]
+    seconds = plan.registration.client_cert_expiration_seconds
+    if seconds:
+        if seconds < SHORTEST_EXPIRATION:
+            where = f"{_CONFIGURED}.clientCertExpirationSeconds"
+            raise BadSpec(where, f"{seconds} is too short: certificates live {SHORTEST_EXPIRATION} seconds or longer")
+        arguments.append(f"--client-cert-expiration-seconds={seconds}")
+    aws = plan.registration.registration_driver.aws_irsa
+    if plan.driver == "awsirsa" and aws is not None:
+        arguments.append(f"--hub-cluster-arn={aws.hub_cluster_arn}")
+        arguments.append(f"--managed-cluster-arn={aws.managed_cluster_arn}")
+        arguments.append(f"--managed-cluster-role-suffix={_role_suffix(plan)}")
+    return arguments
+
+
+def _role_suffix(plan: Plan) -> str:
+    """By which both clusters' roles are known to belong together. Raises BadSpec."""
+    where = f"{_CONFIGURED}.registrationDriver.awsIrsa"
+    aws = plan.registration.registration_driver.aws_irsa
+    if aws is None:
+        raise BadSpec(where, f"missing: authType {plan.registration.registration_driver.auth_type} needs the ARNs of both clusters")
+    hub = eks_cluster(aws.hub_cluster_arn, f"{where}.hubClusterArn")
+    managed = eks_cluster(aws.managed_cluster_arn, f"{where}.managedClusterArn")
+    told = "#".join((hub.account, hub.name, managed.account, managed.name))
+    return md5(told.encode(), usedforsecurity=False).hexdigest()
+
+
+def aws_role(plan: Plan) -> str:
+    """The AWS role that the agents' accounts are tied to; empty without AWS. Raises BadSpec."""
+    if plan.driver != "awsirsa":
+        return ""
+    suffix = _role_suffix(plan)
+    aws = plan.registration.registration_driver.aws_irsa
+    assert aws is not None, "else there is no suffix"
+    managed = eks_cluster(aws.managed_cluster_arn, f"{_CONFIGURED}.registrationDriver.awsIrsa.managedClusterArn")
+    return managed.role_arn(f"ocm-managed-cluster-{suffix}")
+
+
+def invalid_gates_of(klusterlet: Klusterlet) -> dict[str, list[str]]:
+    """What is switched but not known, or on but not supported, by component."""
+    spec = klusterlet.spec
+    registration = spec.registration_configuration.feature_gates if spec.registration_configuration else ()
+    work = spec.work_configuration.feature_gates if spec.work_configuration else ()
+    found = {
+        "Registration": invalid_gates(registration, AGENT_GATES, AGENT_UNSUPPORTED_GATES),
+        "Work": invalid_gates(work, WORK_GATES),
+    }
+    return {component: names for component, names in found.items() if names}
+
+
+def _enabled(gates: tuple[FeatureGate, ...], name: str) -> bool:
+    return any(gate.feature == name and gate.mode == "Enable" for gate in gates)

@@ -1,0 +1,126 @@
+"""Takes a managed cluster's agents away again, whole, in whatever state they are.
+
+Order: agents → the credential and the ways they had → records of applied works are let go (what was applied stays) → accounts,
+roles and namespaces on the managed cluster → what all Klusterlets share, when this is the last one and nothing of anybody's is in
+it → the agents' namespace. Things are found by this Klusterlet's label, so whatever its spec said before is found too, and nothing
+else is touched. A pass takes what steps it can, never waits, and says what is left. The hub is not told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from muster.api.crds import SPOKE
+from muster.api.work.v1 import AppliedManifestWork
+from muster.operator.applying import Place, remove
+from muster.operator.ground import Ground
+from muster.operator.klusterlet.installation import OWNED
+from muster.operator.klusterlet.manifests import ADDON_NAMESPACE, MANAGED_SECRETS, SHARED
+from muster.operator.klusterlet.plan import Plan
+from muster.operator.names import DEPLOYMENTS, KLUSTERLET_LABEL, PULL_SECRET
+from muster.registration.kinds import served
+from muster.registration.names import HUB_SECRET
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS, Object, Resource
+
+APPLIED_WORKS: Final = served(AppliedManifestWork)
+APPLIED_WORK_FINALIZER: Final = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """`managed` is None when nothing was made there, or that has to be left; `last` says that no other Klusterlet stays here."""
+
+    plan: Plan
+    here: Ground
+    managed: Ground | None
+    last: bool
+
+    async def run(self) -> list[str]:
+        """What is left; nothing when all is gone. Raises KubeError."""
+        for part in (self.agents, self._secrets, self._managed, self._here):
+            if left := await part():
+                return list(map(str, left))
+        return []
+
+    async def agents(self) -> list[Place]:
+        agents = await self._labelled(self.here, DEPLOYMENTS)
+        return await remove(self.here.client, agents, propagation="Foreground")
+
+    async def _managed(self) -> list[Place]:
+        if self.managed is None:
+            return []
+        await self._let_works_go(self.managed)
+        return await self._own(self.managed) or await self._shared(self.managed)
+
+    async def _here(self) -> list[Place]:
+        return [] if self.managed is self.here else await self._own(self.here)
+
+    async def _labelled(self, ground: Ground, resource: Resource) -> list[Place]:
+        found = await ground.client.list(resource, label_selector=f"{KLUSTERLET_LABEL}={self.plan.name}")
+        return [Place(resource, o["metadata"]["name"], o["metadata"].get("namespace") or "") for o in found.items]
+
+    async def _secrets(self) -> list[Place]:
+        """The agents' credential too, which is not labelled, if the namespace is this Klusterlet's."""
+        namespace = self.plan.agent_namespace
+        try:
+            found = await self.here.client.get(NAMESPACES, namespace)
+        except NotFound:
+            return []
+        if _label(found) != self.plan.name:
+            return []
+        names = (HUB_SECRET, PULL_SECRET, *(MANAGED_SECRETS if self.plan.hosted else ()))
+        return await remove(self.here.client, [Place(SECRETS, name, namespace) for name in names])
+
+    async def _let_works_go(self, ground: Ground) -> None:
+        try:
+            works = (await ground.client.list(APPLIED_WORKS)).items
+        except NotFound:
+            return
+        for work in works:
+            metadata = work["metadata"]
+            finalizers = metadata.get("finalizers") or []
+            mine = (work.get("spec") or {}).get("agentID") == self.plan.klusterlet.metadata.uid
+            if mine and APPLIED_WORK_FINALIZER in finalizers:
+                kept = [one for one in finalizers if one != APPLIED_WORK_FINALIZER]
+                patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept}}
+                try:
+                    await ground.client.patch(APPLIED_WORKS, metadata["name"], patch)
+                except NotFound:
+                    continue
+
+    async def _own(self, ground: Ground) -> list[Place]:
+        """In the order of `OWNED`: a kind goes when the one before is gone."""
+        for resource in OWNED:
+            if left := await remove(ground.client, await self._labelled(ground, resource)):
+                return left
+        return []
+
+    async def _shared(self, ground: Ground) -> list[Place]:
+        if not self.last or await self._others(ground):
+            return []
+        objects = [Place(NAMESPACES, ADDON_NAMESPACE), *await self._empty_definitions(ground)]
+        return await remove(ground.client, objects, keep=lambda found: _label(found) != SHARED)
+
+    async def _others(self, ground: Ground) -> bool:
+        """Whether another Klusterlet, wherever it lives, has a namespace on the managed cluster."""
+        found = (await ground.client.list(NAMESPACES, label_selector=KLUSTERLET_LABEL)).items
+        return any(_label(one) not in (self.plan.name, SHARED) for one in found)
+
+    async def _empty_definitions(self, ground: Ground) -> list[Place]:
+        """Whoever has claims, or records of works, keeps them."""
+        empty = []
+        for kind in SPOKE:
+            resource = Resource(f"{kind.resource.group}/{kind.stored}", kind.resource.plural, kind.resource.kind, namespaced=False)
+            try:
+                used = bool((await ground.client.list(resource)).items)
+            except NotFound:
+                used = False
+            if not used:
+                empty.append(Place(DEFINITIONS, kind.name))
+        return empty
+
+
+def _label(obj: Object) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(KLUSTERLET_LABEL, ""))
