@@ -1,0 +1,141 @@
+"""From nothing to a working hub on an embedded cluster whose node runs the pods: operator, controllers and webhooks as themselves.
+
+Here the operator, too, is a pod; nothing is played. Embedded only: elsewhere nobody runs pods in tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.cli.programs import programs
+from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
+from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
+from muster.registration.hub.install import HOOKS
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, RESOURCE_CLEANUP
+from muster.runtime.errors import BadRequest
+from muster.runtime.resource import NAMESPACES, Object
+from tests.support.operating import Observed
+from tests.support.stage import PODS, Stage, condition, open_stage
+
+CM = "cluster-manager"
+SECONDS = 60.0
+IMAGE = "registry.example/other/muster:next"
+
+
+class WholeHub(Observed):
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage.client)
+        self.stage = stage
+
+    async def says(self, kind: str, status: str, reason: str = "") -> Object:
+        return await self.until_condition(CLUSTER_MANAGERS, CM, kind, status, reason, SECONDS)
+
+    async def up(self, **spec: Any) -> None:
+        document = {"apiVersion": CLUSTER_MANAGERS.api_version, "kind": "ClusterManager", "metadata": {"name": CM}, "spec": spec}
+        await self.admin.create(CLUSTER_MANAGERS, document)
+        await self.at_rest()
+
+    async def at_rest(self) -> None:
+        await self.says("Progressing", "False", "ClusterManagerUpToDate")
+        await self.says("HubRegistrationDegraded", "False", "RegistrationFunctional")
+        for hook in HOOKS:
+            await self.until_found(hook.resource, hook.name, seconds=SECONDS)
+
+    async def cluster(self, name: str) -> Object:
+        """Accepted, and looked after by the controllers."""
+        document = {
+            "apiVersion": MANAGED_CLUSTERS.api_version,
+            "kind": MANAGED_CLUSTERS.kind,
+            "metadata": {"name": name},
+            "spec": {"hubAcceptsClient": True},
+        }
+        await self.admin.create(MANAGED_CLUSTERS, document)
+
+        async def held() -> Object | None:
+            found = await self.find(MANAGED_CLUSTERS, name)
+            return found if found and RESOURCE_CLEANUP in (found["metadata"].get("finalizers") or ()) else None
+
+        found: Object = await self.until(held, f"the controllers look after {name}", SECONDS)
+        return found
+
+    async def kill_pods(self, namespace: str) -> None:
+        """And see others in their places."""
+        pods = (await self.admin.list(PODS, namespace)).items
+        killed = {pod["metadata"]["uid"] for pod in pods}
+        for pod in pods:
+            await self.admin.delete(PODS, pod["metadata"]["name"], namespace)
+
+        async def replaced() -> bool:
+            ready = [pod for pod in (await self.admin.list(PODS, namespace)).items if condition(pod, "Ready") == "True"]
+            return len(ready) == len(pods) and not killed & {pod["metadata"]["uid"] for pod in ready}
+
+        await self.until(replaced, f"other pods are ready in {namespace}", SECONDS)
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[WholeHub]:
+    async with open_stage(programs(), tmp_path) as stage:
+        hub = WholeHub(stage)
+        await hub.surround(CLUSTER_MANAGER_OPERATOR)
+        yield hub
+
+
+async def test_a_hub_works_and_goes_away_with_its_clusters(hub: WholeHub) -> None:
+    await hub.up()
+    cluster = await hub.cluster("c1")
+    assert cluster["metadata"]["labels"][CLUSTER_SET_LABEL] == "default", "the webhook put it there"
+    with pytest.raises(BadRequest):
+        await hub.cluster("Not.A.Name".lower())
+    await hub.admin.delete(CLUSTER_MANAGERS, CM)
+    await hub.until_gone(CLUSTER_MANAGERS, CM, seconds=SECONDS)
+    assert await hub.find(NAMESPACES, HUB_NAMESPACE) is None
+    assert [one["metadata"]["namespace"] for one in (await hub.admin.list(PODS)).items] == [OPERATOR_NAMESPACE]
+
+
+async def test_gates_reach_the_webhooks(hub: WholeHub) -> None:
+    await hub.up(registrationConfiguration={"featureGates": [{"feature": "DefaultClusterSet", "mode": "Disable"}]})
+    cluster = await hub.cluster("c1")
+    assert CLUSTER_SET_LABEL not in (cluster["metadata"].get("labels") or {})
+
+
+async def test_another_image_rolls_out_and_the_hub_goes_on(hub: WholeHub) -> None:
+    await hub.up()
+    await hub.admin.patch(CLUSTER_MANAGERS, CM, {"spec": {"registrationImagePullSpec": IMAGE}})
+
+    async def rolled() -> bool:
+        found = await hub.admin.list(PODS, HUB_NAMESPACE)
+        return bool(found.items) and all(pod["spec"]["containers"][0]["image"] == IMAGE for pod in found.items)
+
+    await hub.until(rolled, "only pods of the new image are left", SECONDS)
+    await hub.at_rest()
+    await hub.cluster("c1")
+
+
+async def test_an_operator_of_another_image_brings_new_components(hub: WholeHub) -> None:
+    await hub.up()
+    container = {"name": "registration-operator", "image": IMAGE}
+    template = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    await hub.admin.patch(DEPLOYMENTS, CM, template, OPERATOR_NAMESPACE, kind="strategic")
+
+    async def followed() -> bool:
+        found = await hub.find(DEPLOYMENTS, f"{CM}-registration-controller", HUB_NAMESPACE)
+        return bool(found) and found["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE
+
+    await hub.until(followed, "the components are of the operator's image", SECONDS)
+    await hub.at_rest()
+
+
+async def test_pods_that_die_come_back_and_a_dead_operator_finishes_its_work(hub: WholeHub) -> None:
+    await hub.up()
+    await hub.kill_pods(HUB_NAMESPACE)
+    await hub.at_rest()
+    await hub.cluster("c1")
+    await hub.admin.delete(CLUSTER_MANAGERS, CM)
+    await hub.kill_pods(OPERATOR_NAMESPACE)
+    await hub.until_gone(CLUSTER_MANAGERS, CM, seconds=SECONDS)
+    assert await hub.find(NAMESPACES, HUB_NAMESPACE) is None
