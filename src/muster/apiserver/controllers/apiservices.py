@@ -57,8 +57,6 @@ class ApiServices:
             keys |= _served(definition)
         if cluster.store.generation(cluster.name, API_SERVICES) <= 1:  # nothing but those a cluster is born with: all local
             return keys
-        if cluster.store.generation(cluster.name, API_SERVICES) <= 1:  # nothing but those every cluster has from birth
-            return keys
         for entry in cluster.store.list(cluster.name, API_SERVICES):
             if entry.revision > 1:
                 api_service = shared(entry)
