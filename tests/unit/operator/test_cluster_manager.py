@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, pull_secret
 from muster.operator.cluster_manager.controller import ClusterManagerOperator, OperatorOptions
 from muster.operator.names import (
     CLUSTER_MANAGER_FINALIZER,
+    CLUSTER_MANAGER_LABEL,
     CLUSTER_MANAGERS,
     DEPLOYMENTS,
     OPERATOR_NAMESPACE,
@@ -24,7 +26,7 @@ from muster.operator.names import (
 )
 from muster.registration.hub.install import ACCOUNT, HOOKS, WEBHOOK_SECRET
 from muster.registration.installing import SERVICE_ACCOUNTS, binding
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, ROLE_BINDINGS
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, NODES, ROLE_BINDINGS
 from muster.registration.names import (
     CLUSTER_LABEL,
     HUB_NAMESPACE,
@@ -34,6 +36,8 @@ from muster.registration.names import (
     cluster_role,
     work_binding,
 )
+from muster.runtime.certs import ServingCertificate, ServingPair, make_pair
+from muster.runtime.clock import SYSTEM
 from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, LEASES, NAMESPACES, SECRETS, Object
 from tests.unit.operator.conftest import CountingClient, Place, running
 
@@ -403,3 +407,63 @@ async def test_what_images_are_pulled_with_goes_where_the_components_are(hub: Hu
     assert copy["data"] == secret["data"]
     pod = (await hub.deployment())["spec"]["template"]["spec"]
     assert pod["imagePullSecrets"] == [{"name": PULL_SECRET}]
+
+
+async def test_where_the_control_plane_is_spread_so_are_the_components(here: Place) -> None:
+    for number in range(3):
+        labels = {"node-role.kubernetes.io/control-plane": ""}
+        await here.admin.create(
+            NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"control-{number}", "labels": labels}}
+        )
+    async with operated(here) as hub:
+        await hub.up()
+        found = await hub.deployment()
+        assert found["spec"]["replicas"] == 3
+        assert "podAntiAffinity" in found["spec"]["template"]["spec"]["affinity"]
+
+
+async def test_what_an_older_version_made_and_nobody_wants_goes(hub: Hub) -> None:
+    await hub.up()
+    labels = {CLUSTER_MANAGER_LABEL: CM}
+    stale = {"metadata": {"name": "stale", "namespace": HUB_NAMESPACE, "labels": labels}}
+    await hub.place.admin.apply(CONFIG_MAPS, stale, manager="test")
+    foreign = {"metadata": {"name": "foreign", "namespace": HUB_NAMESPACE}}
+    await hub.place.admin.apply(CONFIG_MAPS, foreign, manager="test")
+    await hub.place.until_gone(CONFIG_MAPS, "stale", HUB_NAMESPACE)
+    assert await hub.place.find(CONFIG_MAPS, "foreign", HUB_NAMESPACE)
+
+
+async def test_an_old_certificate_is_replaced_and_both_are_trusted_meanwhile(hub: Hub) -> None:
+    await hub.up()
+    secret = await hub.place.until_found(SECRETS, WEBHOOK_SECRET, HUB_NAMESPACE)
+    hosts = [f"cluster-manager-registration-webhook.{HUB_NAMESPACE}.svc"]
+    old = make_pair(hosts, SYSTEM.now() - timedelta(days=80), timedelta(days=90))
+    content = {"tls.crt": old.cert, "tls.key": old.key, "ca.crt": old.ca}
+    data = {name: base64.b64encode(value).decode() for name, value in content.items()}
+    await hub.place.admin.patch(SECRETS, WEBHOOK_SECRET, {"data": data}, HUB_NAMESPACE)
+
+    async def renewed() -> Object | None:
+        found = await hub.place.find(SECRETS, WEBHOOK_SECRET, HUB_NAMESPACE)
+        return found if found and found["data"]["tls.crt"] not in (data["tls.crt"], secret["data"]["tls.crt"]) else None
+
+    new: Object = await hub.place.until(renewed, "there is a new certificate")
+    assert old.ca.strip() in base64.b64decode(new["data"]["ca.crt"]), "pods may still serve the old one"
+
+    async def trusted() -> bool:
+        hook = await hub.place.find(HOOKS[0].resource, HOOKS[0].name)
+        return bool(hook) and hook["webhooks"][0]["clientConfig"]["caBundle"] == new["data"]["ca.crt"]
+
+    await hub.place.until(trusted, "the API server trusts it")
+
+
+async def test_the_ca_is_trusted_before_the_certificate_can_be_served(here: Place) -> None:
+    secrets_then = []
+
+    async def trusted(pair: ServingPair) -> None:
+        secrets_then.append(await here.find(SECRETS, "serving", "default"))
+
+    certificate = ServingCertificate(here.admin, "serving", "default", ["a.example"])
+    pair = await certificate.ensure(trusted)
+    assert secrets_then == [None]
+    assert await certificate.ensure(trusted) == pair
+    assert secrets_then == [None], "told of new ones only"
