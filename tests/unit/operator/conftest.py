@@ -51,6 +51,10 @@ class Place(Observed):
         user = User(f"system:serviceaccount:{namespace}:{name}", groups=groups)
         return CountingClient(self.server.client(self.server.clusters[self.name], user), self.name)
 
+    def user(self, name: str, *groups: str) -> CountingClient:
+        user = User(name, groups=(*groups, "system:authenticated"))
+        return CountingClient(self.server.client(self.server.clusters[self.name], user), self.name)
+
     async def operator(self, operator: Operator) -> CountingClient:
         """Install what is around an operator; gives its own client."""
         await self.surround(operator)
