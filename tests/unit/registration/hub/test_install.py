@@ -1,8 +1,11 @@
 """Installing is repeatable, hands out no more than it says, and switches webhooks on and off; webhooks are really called."""
 
+import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +17,12 @@ from muster.registration.hub.options import HubOptions
 from muster.registration.hub.serving import ServingOptions, Webhooks
 from muster.registration.kinds import ADDONS, CLUSTER_ROLES, MANAGED_CLUSTERS, SIGNING_REQUESTS
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE, BOOTSTRAP_ROLE, HUB_NAMESPACE
-from muster.runtime.certs import make_pair
+from muster.runtime.certs import ServingPair, make_pair
 from muster.runtime.clock import SYSTEM
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import BadRequest, Forbidden, NotFound
 from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, LEASES, NAMESPACES, SECRETS, Object, Resource
+from tests.support.fake_clock import FakeClock
 
 V1ALPHA1_ADDONS = Resource("addon.open-cluster-management.io/v1alpha1", "managedclusteraddons", "ManagedClusterAddOn")
 
@@ -186,3 +190,38 @@ async def test_trust_that_nobody_installed_is_only_a_warning(site: Site) -> None
         await webhooks.change(make_pair(["127.0.0.1"], SYSTEM.now(), timedelta(days=1)))
     finally:
         await webhooks.stop()
+
+
+async def test_webhooks_serve_the_certificate_in_files_and_follow_it(site: Site, tmp_path: Path) -> None:
+    def write(pair: ServingPair) -> None:
+        (tmp_path / "tls.crt").write_bytes(pair.cert)
+        (tmp_path / "tls.key").write_bytes(pair.key)
+
+    clock = FakeClock()
+    first, second = (make_pair(["127.0.0.1"], SYSTEM.now(), timedelta(days=1)) for _ in range(2))
+    write(first)
+    webhooks = Webhooks(site.client("nobody"), HubOptions(), ServingOptions("127.0.0.1", 0, certificates=tmp_path), clock=clock)
+    await webhooks.start()
+    following = asyncio.create_task(webhooks.run())
+    try:
+        assert await shown(webhooks.port) == first.cert
+        write(second)
+        async with asyncio.timeout(10):
+            while await shown(webhooks.port) != second.cert:
+                await clock.advance(10)
+    finally:
+        following.cancel()
+        await asyncio.wait({following})
+        await webhooks.stop()
+
+
+async def test_without_the_files_webhooks_do_not_start(site: Site, tmp_path: Path) -> None:
+    webhooks = Webhooks(site.admin, HubOptions(), ServingOptions("127.0.0.1", 0, certificates=tmp_path))
+    with pytest.raises(OSError, match=r"tls\.crt"):
+        await webhooks.start()
+
+
+async def shown(port: int) -> bytes:
+    """The certificate that a server presents."""
+    pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+    return pem.encode()
