@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
 from muster.runtime.credentials import CredentialError, Credentials
-from muster.runtime.errors import KubeError, NoCredential, StatusError, Unauthorized, Unreachable, status_error
+from muster.runtime.errors import KubeError, NoCredential, StatusError, Unauthorized, Unreachable, Untrusted, status_error
 from muster.runtime.kubeconfig import ClientConfig
 from muster.runtime.metrics import Counter, Metrics
 from muster.runtime.verbs import JSON, KubeClient, Query
@@ -91,7 +91,7 @@ class HttpClient(KubeClient):
                 if error.retry_after is None or error.code not in (429, 503) or attempt >= THROTTLED_ATTEMPTS:
                     raise
                 await sleep(self._clock, min(error.retry_after, LONGEST_PAUSE) + backoff.next())
-            except NoCredential:
+            except (NoCredential, Untrusted):
                 raise
             except Unreachable as error:
                 if attempt >= ATTEMPTS or not (idempotent or not error.sent):
@@ -175,6 +175,8 @@ class HttpClient(KubeClient):
             ) as response:
                 self._count(method, str(response.status))
                 yield response
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise Untrusted(self.server, _reason(error)) from error
         except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError) as error:
             raise Unreachable(self.server, _reason(error), sent=False) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

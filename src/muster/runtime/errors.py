@@ -33,6 +33,13 @@ class NoCredential(Unreachable):
         super().__init__(server, reason, sent=False)
 
 
+class Untrusted(Unreachable):
+    """Nothing was sent, because no authority that is trusted here vouches for the server."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(server, reason, sent=False)
+
+
 class StatusError(KubeError):
     """The server answered with a failure. `reason` is Kubernetes' machine-readable word, e.g. `AlreadyExists`."""
 

@@ -112,6 +112,47 @@ def in_cluster_config(root: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] =
     )
 
 
+def dump_kubeconfig(config: ClientConfig, *, cluster: str = "default", user: str = "default", context: str = "default") -> str:
+    """A kubeconfig that needs no files: what is in files now is in it. Raises KubeconfigError, also for what only runs here."""
+    identity = config.identity
+    if identity.exec_plugin is not None:
+        raise KubeconfigError("kubeconfig", "user", "exec", "a program of this machine is of no use elsewhere")
+    if identity.impersonate:
+        raise KubeconfigError("kubeconfig", "user", "as", "cannot be carried over")
+    place: dict[str, Any] = {"server": config.server}
+    place |= {"insecure-skip-tls-verify": True} if config.insecure else _embedded("certificate-authority", config.ca)
+    place |= {"tls-server-name": config.tls_server_name} if config.tls_server_name else {}
+    place |= {"proxy-url": config.proxy_url} if config.proxy_url else {}
+    who: dict[str, Any] = {**_embedded("client-certificate", identity.cert), **_embedded("client-key", identity.key)}
+    token = _content(identity.token_file, "tokenFile").decode().strip() if identity.token_file else identity.token
+    plain = {"token": token, "username": identity.username, "password": identity.password}
+    who |= {name: value for name, value in plain.items() if value}
+    where = {"cluster": cluster, "user": user, **({"namespace": config.namespace} if config.namespace else {})}
+    return yaml.dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": cluster, "cluster": place}],
+            "users": [{"name": user, "user": who}],
+            "contexts": [{"name": context, "context": where}],
+            "current-context": context,
+        }
+    )
+
+
+def _embedded(field: str, material: Material | None) -> dict[str, str]:
+    return {} if material is None else {f"{field}-data": base64.b64encode(_content(material, field)).decode()}
+
+
+def _content(material: Material, field: str) -> bytes:
+    if isinstance(material, bytes):
+        return material
+    try:
+        return material.read_bytes()
+    except OSError as error:
+        raise KubeconfigError(str(material), "", field, error.strerror or str(error)) from None
+
+
 def _read(path: Path) -> _Document:
     try:
         text = path.read_bytes()

@@ -24,6 +24,7 @@ from muster.runtime.errors import (
     ServerFailure,
     TooManyRequests,
     Unreachable,
+    Untrusted,
 )
 from muster.runtime.kubeconfig import ClientConfig, ExecPlugin, Identity
 from muster.runtime.metrics import Metrics
@@ -397,3 +398,14 @@ async def test_a_watch_from_a_revision_that_is_gone_is_refused_as_expired() -> N
         async with client_of(config(server)) as client:
             with pytest.raises(Expired):
                 await anext(client.watch(CONFIG_MAPS, "default", resource_version="1"))
+
+
+async def test_a_server_that_nobody_vouches_for_gets_nothing_and_is_not_asked_again(authority: Authority) -> None:
+    with HttpsServer(lambda request: Answer({})) as server:
+        identity = Identity(token="secret")
+        async with client_of(ClientConfig(server.url, authority.pair.cert.read_bytes(), identity=identity)) as client:
+            with pytest.raises(Untrusted) as failure:
+                await client.get(CONFIG_MAPS, "a", "default")
+            assert not failure.value.sent
+            assert client.requests == 1
+        assert not server.received

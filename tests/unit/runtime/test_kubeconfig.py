@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.kube import yaml
-from muster.runtime.kubeconfig import KubeconfigError, in_cluster_config, load_kubeconfig, parse_kubeconfig
+from muster.runtime.kubeconfig import KubeconfigError, dump_kubeconfig, in_cluster_config, load_kubeconfig, parse_kubeconfig
 
 PLUGIN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "get-token"}
 
@@ -61,6 +61,29 @@ def test_files_are_relative_to_the_kubeconfig_and_stay_files(tmp_path: Path) -> 
     assert config.identity.token_file == tmp_path / "token"
     assert config.identity.exec_plugin is not None
     assert config.identity.exec_plugin.command == str(tmp_path / "get")
+
+
+def test_a_kubeconfig_that_is_written_needs_no_files(tmp_path: Path) -> None:
+    for name in ("ca.crt", "tls.crt", "tls.key", "token"):
+        (tmp_path / name).write_text(name)
+    read = parse_kubeconfig(
+        kubeconfig(
+            {"certificate-authority": "ca.crt", "proxy-url": "http://proxy:3128", "tls-server-name": "kubernetes"},
+            {"client-certificate": "tls.crt", "client-key": "tls.key", "tokenFile": "token"},
+        ),
+        base=tmp_path,
+    )
+    again = parse_kubeconfig(dump_kubeconfig(read, cluster="hub"), base=tmp_path / "elsewhere")
+    assert (again.server, again.ca, again.namespace) == (read.server, b"ca.crt", "ns")
+    assert (again.proxy_url, again.tls_server_name, again.insecure) == ("http://proxy:3128", "kubernetes", False)
+    assert (again.identity.cert, again.identity.key, again.identity.token) == (b"tls.crt", b"tls.key", "token")
+
+
+@pytest.mark.parametrize(("user", "field"), [({"exec": PLUGIN}, "exec"), ({"token": "t", "as": "root"}, "as")])
+def test_what_is_only_of_use_here_is_not_written(user: dict[str, Any], field: str) -> None:
+    with pytest.raises(KubeconfigError) as refusal:
+        dump_kubeconfig(parse_kubeconfig(kubeconfig(user=user)))
+    assert refusal.value.field == field
 
 
 def test_several_files_are_merged_and_the_first_one_counts(tmp_path: Path) -> None:
