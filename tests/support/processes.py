@@ -41,6 +41,12 @@ def python_path(*places: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([*map(str, places), *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
+def complaints(log: Path) -> list[str]:
+    """What a process of ours logged as an error, or died of."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return [line for line in lines if "level=error" in line or line.startswith("Traceback")]
+
+
 class Server:
     """One server process. Its log is appended to, so a restart keeps what came before."""
 

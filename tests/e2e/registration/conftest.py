@@ -18,7 +18,7 @@ from tests.plugins import install
 from tests.support.administrator import AVAILABLE, TRUSTED
 from tests.support.link import Link
 from tests.support.planes import USERS, ControlPlane, chosen
-from tests.support.processes import python_path, tail
+from tests.support.processes import complaints, python_path, tail
 from tests.support.registration import Agent, Hub, Spoke
 
 AUTO = ("--feature-gates=ManagedClusterAutoApproval=true", f"--auto-approved-csr-users={TRUSTED}")
@@ -57,9 +57,11 @@ class Fleet:
         return agent
 
     def stop_agents(self) -> None:
-        for agent in self.agents:
+        stopped, self.agents = self.agents, []
+        for agent in stopped:
             agent.stop()
-        self.agents.clear()
+        for agent in stopped:
+            assert complaints(agent.process.log) == []
 
 
 @pytest.fixture(scope="session")
@@ -78,6 +80,8 @@ def whole_fleet(ground: ControlPlane) -> Iterator[Fleet]:
     hub.start()
     yield Fleet(hub, Spoke(ground.extra("spoke"), ground.directory / "agents"), ground.directory)
     hub.stop()
+    # Objects that a test made unreadable are an error worth logging; nothing else that happens here is.
+    assert [line for line in complaints(hub.process.log) if "key=rotten-" not in line] == []
 
 
 @pytest.fixture
@@ -115,6 +119,8 @@ def second_hub(ground: ControlPlane, plugin: dict[str, str], hub_link: Link) -> 
     hub.start()
     yield hub
     hub.stop()
+    # Nor is anything here, but that webhooks had nobody to ask while their hub was cut off.
+    assert [line for line in complaints(hub.process.log) if "Unreachable" not in line] == []
 
 
 @pytest.hookimpl(hookwrapper=True)
