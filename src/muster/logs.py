@@ -64,8 +64,8 @@ def set_level(level: int) -> None:
 
 
 @contextmanager
-def diverted(sink: Callable[[str], object]) -> Iterator[None]:
-    """Inside, lines of this context go to `sink`, each with its line break."""
+def diverted(sink: Callable[[str], object] | None) -> Iterator[None]:
+    """Inside, lines of this context go to `sink`, each with its line break; to standard error again if it is None."""
     token = _sink.set(sink)
     try:
         yield

@@ -30,13 +30,14 @@ class Stage:
         self.server = server
         self.cluster = server.clusters["default"]
         self.client = InProcessClient(server.client(self.cluster, agent="test"))
-        self._programs = programs
+        self.programs = dict(programs)
+        """May be added to while it runs."""
         self._directory = directory
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self.runtime = NodeRuntime(self.server, self._programs, self._directory, grace=1.0, clock=self._clock)
+        self.runtime = NodeRuntime(self.server, self.programs, self._directory, grace=1.0, clock=self._clock)
         self.runtime.attach("default")
         self._task = asyncio.create_task(self.runtime.run())
         await self.until(lambda: self.cluster.read("/nodes", "default-node"), "there is a node")

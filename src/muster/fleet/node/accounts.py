@@ -13,6 +13,7 @@ from muster.apiserver.auth.serviceaccounts import USER_PREFIX
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.server import ApiServer
 from muster.fleet.node.podspec import Pod
+from muster.logs import diverted
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import Unauthorized
 from muster.runtime.verbs import JSON, Query
@@ -43,7 +44,9 @@ class AccountClient(InProcessClient):
         self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
     ) -> bytes:
         self._check()
-        return await super().exchange(method, path, query, body, media, idempotent=idempotent)
+        # What the server and its controllers do about the request is not the pod's to log.
+        with diverted(None):
+            return await super().exchange(method, path, query, body, media, idempotent=idempotent)
 
     async def lines(
         self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None

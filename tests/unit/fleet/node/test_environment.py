@@ -2,16 +2,18 @@
 
 import asyncio
 import base64
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from muster.fleet.node import atomicdir
-from muster.fleet.node.environment import expand
-from muster.fleet.node.podspec import pod_of
+from muster.fleet.node import PodEnvironment, atomicdir
+from muster.fleet.node.environment import MissingReference, expand, mounted
+from muster.fleet.node.podspec import Mount, pod_of
 from muster.fleet.node.programs import command_line, find_program, is_ours
+from muster.logs import get_logger
 from muster.runtime.client import HttpClient
 from muster.runtime.errors import Forbidden, Unauthorized
 from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, SECRETS, Resource
@@ -174,6 +176,60 @@ async def test_a_program_acts_under_its_own_service_account(stage: Stage) -> Non
     assert await stage.log("q") == "default kube-node-lease kube-public kube-system\n"
 
 
+async def test_what_the_server_logs_about_a_request_does_not_end_in_the_log_of_the_pod_that_made_it(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server_log = get_logger("server")
+    listening = stage.server.store.subscribe("default", "/configmaps", None, lambda events: server_log.info("seen"), lambda: None)
+
+    async def write(args: Any, env: Any) -> int:
+        with contextlib.suppress(Forbidden):
+            await env.connect().create(CONFIG_MAPS, config_map("c"))
+        server_log.info("written")
+        return 0
+
+    binding = {
+        "metadata": {"name": "editor"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}],
+    }
+    await stage.client.create(ROLE_BINDINGS, binding)
+    stage.programs[("write",)] = write
+    await stage.pod("p", "write", restartPolicy="Never")
+    await stage.phase("p", "Succeeded")
+    listening.close()
+    assert stage.read("c", "/configmaps")
+    assert "event=written" in await stage.log("p")
+    assert "event=seen" not in await stage.log("p")
+    assert "event=seen" in capsys.readouterr().err
+
+
+def test_paths_of_a_container_lead_to_its_volumes_or_its_own_scratch(tmp_path: Path) -> None:
+    volumes = {"a": tmp_path / "a", "b": tmp_path / "b"}
+    mounts = (Mount("a", "/data"), Mount("b", "/data/deep/"), Mount("b", "/one.txt", "in/$(N).txt"))
+    env = PodEnvironment(
+        namespace="n",
+        pod="p",
+        container="c",
+        uid="u",
+        ip="127.0.0.1",
+        environ={},
+        server="",
+        connect=lambda: None,  # type: ignore[arg-type, return-value]
+        write=lambda stream, text: None,
+        mounts=mounted(volumes, mounts, {"N": "7"}),
+        scratch=tmp_path / "scratch",
+    )
+    assert env.path("/data/x/y") == tmp_path / "a" / "x" / "y"
+    assert env.path("/data/deep/x") == tmp_path / "b" / "x"
+    assert env.path("/data/deeper") == tmp_path / "a" / "deeper"
+    assert env.path("/one.txt") == tmp_path / "b" / "in" / "7.txt"
+    assert env.path("relative/../x") == tmp_path / "scratch" / "x"
+    assert env.path("/data/../../../etc/passwd") == tmp_path / "scratch" / "etc" / "passwd"
+    with pytest.raises(MissingReference, match="leads out"):
+        mounted(volumes, (Mount("a", "/x", "$(N)"),), {"N": "../other"})
+
+
 async def test_the_identity_of_a_pod_ends_with_the_pod(stage: Stage) -> None:
     await stage.pod("p", "serve")
     await stage.ready("p")
@@ -199,11 +255,10 @@ async def test_the_token_in_the_pod_opens_the_server_over_its_socket(stage: Stag
             await client.close()
         return 0
 
-    stage.runtime._programs[("knock",)] = knock  # type: ignore[index]
+    stage.programs[("knock",)] = knock
     await stage.pod("p", "knock", restartPolicy="Never")
     await stage.phase("p", "Succeeded")
     assert seen == ["system:serviceaccount:default:default"]
-    del stage.runtime._programs[("knock",)]  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -60,6 +60,26 @@ async def test_a_failing_program_is_restarted_at_once_and_then_later_and_later(s
     await stage.until(lambda: "BackOff" in dict(stage.events("bad")), "an event tells")
 
 
+async def test_failures_are_forgiven_after_ten_good_minutes(stage: Stage, clock: FakeClock) -> None:
+    fails = asyncio.Event()
+
+    async def sometimes(args: Sequence[str], env: PodEnvironment) -> int:
+        await fails.wait()
+        fails.clear()
+        return 1
+
+    stage.programs[("sometimes",)] = sometimes
+    await stage.pod("moody", "sometimes")
+    await stage.ready("moody")
+    fails.set()
+    await stage.until(lambda: stage.container("moody")["restartCount"] == 1, "the first restart comes at once")
+    await clock.advance(601)
+    fails.set()
+    await stage.until(lambda: stage.container("moody")["restartCount"] == 2, "so does the first after a long time")
+    fails.set()
+    assert (await backed_off(stage, "moody", 2)).startswith("back-off 10s")
+
+
 async def test_the_log_of_the_attempt_before_is_kept(stage: Stage, clock: FakeClock) -> None:
     await stage.pod("bad", "exit", "7")
     await backed_off(stage, "bad", 1)

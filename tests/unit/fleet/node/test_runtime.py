@@ -7,6 +7,7 @@ import pytest
 
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.node import NodeRuntime
+from muster.fleet.node import addresses as addresses_module
 from muster.fleet.node import pod as pod_module
 from muster.fleet.node.addresses import LoopbackAddresses
 from muster.fleet.node.binding import obstacle
@@ -118,6 +119,12 @@ def test_addresses_are_unique_and_come_back() -> None:
     addresses.give_back(first)
     assert addresses.take(first) == first
     assert addresses.take("10.0.0.1").startswith("127.")
+
+
+def test_where_only_one_address_can_be_bound_all_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses_module, "_can_bind", lambda address: False)
+    addresses = LoopbackAddresses()
+    assert [addresses.take(), addresses.take("127.64.0.9")] == ["127.0.0.1", "127.0.0.1"]
 
 
 def test_a_node_takes_what_its_labels_allow() -> None:
