@@ -5,6 +5,7 @@ Each program runs as its own service account with the rights that its own side's
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,10 +16,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from muster.registration.agent.options import AgentOptions
 from tests.interop.ocm import AGENT_NAMESPACE, Fleet, work
 from tests.support.administrator import ACCEPTED, AVAILABLE, MANAGED_CLUSTERS, RBAC, Administrator, managed_cluster, read_secret
 from tests.support.planes import ControlPlane, chosen
 from tests.support.registration import Agent, Hub, Spoke
+from tests.support.shifted import HOUR, lifetime, running
 
 SECRET = f"/api/v1/namespaces/{AGENT_NAMESPACE}/secrets/hub-kubeconfig-secret"
 
@@ -66,7 +69,7 @@ def go_hub(ground: ControlPlane) -> Iterator[Administrator]:
 def our_agent(ground: ControlPlane, go_hub: Administrator) -> Iterator[Agent]:
     """Our agent of cluster `python`."""
     spoke = Spoke(ground.extra("spoke"), ground.directory / "our-agent")
-    agent = Agent(spoke, go_hub, "python", go_hub.trusted_kubeconfig()).start()
+    agent = Agent(spoke, go_hub, "python", go_hub.trusted_kubeconfig(), [f"--client-cert-expiration-seconds={HOUR}"]).start()
     yield agent
     agent.stop()
 
@@ -158,6 +161,25 @@ def test_our_agent_registers_with_upstreams_hub_is_denied_taken_back_and_deleted
 
     go_hub.admin.post(MANAGED_CLUSTERS, managed_cluster("python", accepted=True, leaseDurationSeconds=2)).expect(201)
     go_hub.wait_available("python", timeout=60)
+
+
+@pytest.mark.timeout(180)
+async def test_our_agent_renews_its_certificate_with_upstreams_hub(go_hub: Administrator, our_agent: Agent) -> None:
+    our_agent.kill()
+    before = our_agent.secret
+    assert lifetime(before["tls.crt"]) < timedelta(hours=2)
+
+    def renewed() -> bool:
+        return our_agent.secret["tls.crt"] != before["tls.crt"]
+
+    options = AgentOptions(cluster_name="python", namespace=our_agent.namespace)
+    async with running(options, our_agent.kubeconfig, shift=0.85 * HOUR):
+        await asyncio.to_thread(go_hub.wait, renewed, "the new certificate", 60)
+
+    assert len(go_hub.requests("python")) == 2
+    our_agent.start()
+    go_hub.wait_renewed("python", times=2)
+    assert our_agent.secret["agent-name"] == before["agent-name"]
 
 
 def certificate(fleet: Fleet) -> bytes:

@@ -131,10 +131,19 @@ class Agent:
         self.name = name
         self.namespace = f"agent-{name}"
         self.files = spoke.directory / name
-        kubeconfig = spoke.prepare(self.namespace)
+        self.kubeconfig = spoke.prepare(self.namespace)
         self.introduce(bootstrap)
         (self.health_port,) = free_ports(1)
-        own: list[str | Path] = [MUSTER, "agent", "--kubeconfig", kubeconfig, "--namespace", self.namespace, "--cluster-name", name]
+        own: list[str | Path] = [
+            MUSTER,
+            "agent",
+            "--kubeconfig",
+            self.kubeconfig,
+            "--namespace",
+            self.namespace,
+            "--cluster-name",
+            name,
+        ]
         command = [*own, "--hub-kubeconfig-dir", self.files, f"--health-port={self.health_port}", *flags]
         self.process = Server(f"muster agent {name}", command, spoke.directory / f"{name}.log", environment)
         hub.servers.append(self.process)

@@ -1,62 +1,21 @@
-"""Certificates that age and end. Kubernetes signs none that lives shorter than ten minutes, so the agent's clock is set instead."""
+"""Certificates that age and end."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography import x509
-
-from muster.registration.agent.agent import Agent
 from muster.registration.agent.options import AgentOptions
-from muster.runtime.client import HttpClient
-from muster.runtime.clock import SystemClock
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.metrics import Metrics
 from tests.e2e.registration.conftest import Fleet
 from tests.support.administrator import AVAILABLE
-
-HOUR = 3600
-ONE_HOUR = {"client-cert-expiration-seconds": [str(HOUR)]}
-
-
-class ShiftedClock(SystemClock):
-    """Another idea of what time it is; timers run as ever."""
-
-    def __init__(self, seconds: float) -> None:
-        self._shift = timedelta(seconds=seconds)
-
-    def now(self) -> datetime:
-        return super().now() + self._shift
-
-
-@contextlib.asynccontextmanager
-async def running(fleet: Fleet, options: AgentOptions, kubeconfig: Path, shift: float = 0) -> AsyncIterator[None]:
-    """The product's agent in this process, with its clock that many seconds ahead."""
-    client = HttpClient(load_kubeconfig(kubeconfig))
-    agent = Agent(client, options, clock=ShiftedClock(shift), random=random.random, metrics=Metrics())
-    task = asyncio.create_task(agent.run())
-    try:
-        yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await client.close()
+from tests.support.shifted import HOUR, ONE_HOUR, lifetime, running
 
 
 async def sooner_or_later(fleet: Fleet, look: Callable[[], object], what: str, timeout: float = 30) -> None:
     await asyncio.to_thread(fleet.hub.wait, look, what, timeout)
-
-
-def lifetime(certificate: bytes) -> timedelta:
-    parsed = x509.load_pem_x509_certificate(certificate)
-    return parsed.not_valid_after_utc - parsed.not_valid_before_utc
 
 
 async def joined_for_an_hour(fleet: Fleet, name: str) -> tuple[AgentOptions, Path]:
@@ -64,7 +23,7 @@ async def joined_for_an_hour(fleet: Fleet, name: str) -> tuple[AgentOptions, Pat
     kubeconfig = await asyncio.to_thread(fleet.spoke.prepare, namespace)
     fleet.spoke.introduce(namespace, fleet.hub.trusted_kubeconfig())
     options = AgentOptions(cluster_name=name, namespace=namespace, driver_options=ONE_HOUR)
-    async with running(fleet, options, kubeconfig):
+    async with running(options, kubeconfig):
         await sooner_or_later(fleet, lambda: fleet.hub.status(name, AVAILABLE) == "True", f"{name} to be available")
     assert lifetime(fleet.spoke.secret(namespace)["tls.crt"]) < timedelta(hours=2)
     return replace(options, driver_options={}), kubeconfig
@@ -75,11 +34,11 @@ async def test_a_certificate_is_renewed_before_it_ends(fleet: Fleet) -> None:
     options, kubeconfig = await joined_for_an_hour(fleet, name)
     before = fleet.spoke.secret(options.namespace)
 
-    async with running(fleet, options, kubeconfig, shift=0.7 * HOUR):
+    async with running(options, kubeconfig, shift=0.7 * HOUR):
         await sooner_or_later(fleet, lambda: hub.renewed(name) > future(0.6 * HOUR), "the agent to work with the old certificate")
         assert fleet.spoke.secret(options.namespace) == before, "renewed too early"
 
-    async with running(fleet, options, kubeconfig, shift=0.85 * HOUR):
+    async with running(options, kubeconfig, shift=0.85 * HOUR):
         await sooner_or_later(fleet, lambda: len(hub.requests(name)) == 2, "a request for the next certificate")
         await sooner_or_later(
             fleet, lambda: fleet.spoke.secret(options.namespace)["tls.crt"] != before["tls.crt"], "the new certificate"
@@ -104,7 +63,7 @@ async def test_a_cluster_whose_certificate_has_ended_introduces_itself_again(fle
     hub.patch(name, {"spec": {"leaseDurationSeconds": 1}}).expect(200)
     hub.wait_condition(name, AVAILABLE, "Unknown")
 
-    async with running(fleet, options, kubeconfig, shift=1.2 * HOUR):
+    async with running(options, kubeconfig, shift=1.2 * HOUR):
         await sooner_or_later(fleet, lambda: hub.status(name, AVAILABLE) == "True", "the cluster to be available again", 60)
 
     after = fleet.spoke.secret(options.namespace)
