@@ -190,12 +190,13 @@ class PodWorker:
             self._dirty.set()
             while not self._runs_here() and self._grace is None:
                 await self._wait()
-            keeping = helpers.create_task(self._keep_volumes(), name=f"volumes of {self.pod.key}")
-            while not self._mounted and self._grace is None:
-                await self._wait()
-            await self._run_containers()
+            if self._grace is None:
+                keeping = helpers.create_task(self._keep_volumes(), name=f"volumes of {self.pod.key}")
+                while not self._mounted and self._grace is None:
+                    await self._wait()
+                await self._run_containers()
+                keeping.cancel()
             writing.cancel()
-            keeping.cancel()
         self.finished = True
         await self._report(final=True)
 

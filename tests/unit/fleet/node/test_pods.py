@@ -135,6 +135,19 @@ async def test_a_program_has_its_grace_to_tidy_up(stage: Stage) -> None:
     assert lines[-1] == b"tidied up"
 
 
+async def test_a_pod_held_by_a_finalizer_ends_but_stays_until_it_is_let_go(stage: Stage) -> None:
+    await stage.pod("web", "serve")
+    await stage.ready("web")
+    await stage.client.patch(PODS, "web", {"metadata": {"finalizers": ["example.com/hold"]}}, "default")
+    await stage.client.delete(PODS, "web", "default")
+    await stage.until(lambda: stage.runtime.nodes["default"].running == 0, "nothing runs")
+    assert stage.read("web")["metadata"]["deletionTimestamp"]
+    await stage.client.patch(PODS, "web", {"metadata": {"annotations": {"touched": "yes"}}}, "default")
+    assert stage.container("web")["restartCount"] == 0
+    await stage.client.patch(PODS, "web", {"metadata": {"finalizers": None}}, "default")
+    await stage.gone("web")
+
+
 async def test_a_pod_keeps_its_place_while_another_of_its_name_ends(stage: Stage) -> None:
     await stage.pod("web", "serve", "one")
     await stage.ready("web")
