@@ -111,6 +111,7 @@ class Ours(Hub):
 
 class Upstream(Hub):
     name = "upstream"
+    extra: tuple[str, ...] = ()
 
     def install(self) -> None:
         ocm.install(self.admin, "hub", ocm.HUB_NAMESPACE)
@@ -127,4 +128,12 @@ class Upstream(Hub):
             f"--listen=127.0.0.1:{port}",
             "--feature-gates=ManagedClusterAutoApproval=true",
             f"--auto-approved-csr-users={BOOTSTRAP_USER}",
+            *self.extra,
         ]
+
+
+class Unlimited(Upstream):
+    """Upstream's hub as fast as it can: by default it holds itself to 50 requests per second."""
+
+    name = "upstream without its rate limit"
+    extra = ("--kube-api-qps=1000", "--kube-api-burst=2000")

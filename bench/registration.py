@@ -24,7 +24,7 @@ from tests.support.processes import tail
 
 from bench import agents
 from bench.audit import by_party
-from bench.hubs import Hub, Ours, Upstream, party
+from bench.hubs import Hub, Ours, Unlimited, Upstream, party
 from bench.report import ROOT, Row, median
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.api.meta import is_true
@@ -39,8 +39,9 @@ TEXT = """
 `muster hub` and upstream's registration controller (OCM v1.2.1), each on a kube-apiserver 1.35 + etcd of its own that starts empty,
 with the same flags. Clusters join all at once; they are logical clusters with our agents in one load process, the same for both
 hubs. Both hubs accept them by themselves and approve their certificates; leader election and webhooks are off, all else is
-each side's default. Requests are counted in the API server's audit log, per cluster, until 10 s after the last cluster is
-Available. One agent: `muster agent` and upstream's registration agent, one process each, joined and then left alone.
+each side's default, upstream's limit of 50 requests per second included (one row is without it). Requests are counted in the API
+server's audit log, per cluster, until 10 s after the last cluster is Available. One agent: `muster agent` and upstream's
+registration agent, one process each, joined and then left alone.
 """
 JOIN_WITHIN = 600.0
 SETTLE = 10.0
@@ -63,24 +64,27 @@ def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
     count, rounds = (5, 1) if short else (200, 2)
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         directory = Path(name)
-        found: dict[str, list[Joining]] = {Ours.name: [], Upstream.name: []}
+        found: dict[type[Hub], list[Joining]] = {Ours: [], Upstream: [], Unlimited: []}
         for number in range(rounds):
-            for kind in (Ours, Upstream) if number % 2 == 0 else (Upstream, Ours):
+            for kind in list(found) if number % 2 == 0 else list(found)[::-1]:
                 say(f"{count} clusters join {kind.name} …")
-                joining = _join(kind(directory / f"{kind.name}-{number}"), count)
+                joining = _join(kind(directory / f"{kind.__name__}-{number}"), count)
                 say(f"  {joining.seconds:.1f} s; the hub asked: {_most(joining.asked)}")
-                found[kind.name].append(joining)
+                found[kind].append(joining)
         say("one agent of each side …")
         alone = agents.rows(directory / "agents", short)
-    return [*_rows(count, found[Ours.name], found[Upstream.name]), *alone]
+    return [*_rows(count, found[Ours], found[Upstream], found[Unlimited]), *alone]
 
 
-def _rows(count: int, ours: list[Joining], theirs: list[Joining]) -> list[Row]:
-    def row(title: str, unit: str, figure: Callable[[Joining], float], target: float | None = 1.0) -> Row:
-        return Row(title, unit, median([*map(figure, ours)]), median([*map(figure, theirs)]), "less", target)
+def _rows(count: int, ours: list[Joining], theirs: list[Joining], unlimited: list[Joining]) -> list[Row]:
+    def row(
+        title: str, unit: str, figure: Callable[[Joining], float], target: float | None = 1.0, peer: list[Joining] = theirs
+    ) -> Row:
+        return Row(title, unit, median([*map(figure, ours)]), median([*map(figure, peer)]), "less", target)
 
     return [
         row(f"{count} clusters join: all Available after", "s", lambda joining: joining.seconds),
+        row("the same, upstream's rate limit lifted", "s", lambda joining: joining.seconds, None, unlimited),
         row("requests of the hub, per cluster", "", lambda joining: joining.hub_requests),
         row("requests of hub and agents, per cluster", "", lambda joining: joining.hub_requests + joining.agent_requests),
         row("the hub's CPU time, per cluster", "ms", lambda joining: joining.cpu * 1000, None),

@@ -23,8 +23,9 @@ from muster.kube.selectors import Selector
 from muster.runtime.resource import Key, Object, Resource
 
 T = TypeVar("T")
-KEPT = 2 * 1024 * 1024
-"""How many bytes of JSON one cache keeps decoded."""
+KEPT = 128 * 1024
+"""How many bytes of JSON one cache keeps decoded. Decoding costs microseconds, and trees several times their bytes: sixteen times
+this made a hub of 200 clusters an eighth larger and no faster."""
 
 
 class _Metadata(msgspec.Struct, gc=False):
