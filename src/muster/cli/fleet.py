@@ -81,12 +81,14 @@ def down(data_dir: str, purge: bool) -> None:
 
     directory = FleetDirectory(Path(data_dir))
     with said():
-        directory.existing()
+        ephemeral = directory.existing().ephemeral
         pid = directory.holder()
         if pid is None:
             click.echo("the fleet is not running")
         else:
             _stop(directory, pid)
+            if ephemeral:
+                _until(lambda: not directory.path.exists(), 5.0)
         if purge and directory.path.exists():
             directory.remove()
             click.echo(f"removed {directory.path}")

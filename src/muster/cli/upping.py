@@ -60,6 +60,7 @@ def run(
                 _run_claimed(directory, fleet, background=last_words_to is not None)
             finally:
                 if fleet.ephemeral:
+                    _empty(directory)
                     shutil.rmtree(directory.path, ignore_errors=True)
     except (FleetError, OSError) as error:
         if last_words_to is not None:
@@ -109,6 +110,7 @@ class _Wish:
 
 
 def _empty(directory: FleetDirectory) -> None:
+    """All but the lock, by which others see that somebody is at it."""
     for entry in directory.path.iterdir():
         if entry != directory.lock:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

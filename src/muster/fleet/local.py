@@ -101,6 +101,7 @@ class LocalFleet:
         self._runtime = NodeRuntime(self._server, programs, directory.nodes, grace=GRACE, clock=clock, random=random)
         self._changed = asyncio.Event()
         self._hub_ready = asyncio.Event()
+        self._since = clock.now()
         self._keepers: dict[str, tuple[ClusterRecord, asyncio.Task[None]]] = {}
         self._members: dict[str, MemberStatus] = {}
         self._hub = MemberStatus("Waiting")
@@ -207,7 +208,7 @@ class LocalFleet:
         if not await membership.has_joined(hub, name):
             await membership.join(hub, cluster, progress)
             await membership.accept(hub, name, progress)
-        await membership.await_available(hub, name, progress)
+        await membership.await_available(hub, name, self._since, progress)
         self.note(name, "Available")
 
     async def _take_leave(self, name: str) -> None:

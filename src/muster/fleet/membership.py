@@ -5,30 +5,32 @@ Each step may be repeated at any time and only does what is missing.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from muster.administration import accept as accepting
 from muster.administration import initialize as initializing
+from muster.administration.errors import TookTooLong
 from muster.administration.hubs import HubAddress, is_hub
-from muster.administration.progress import Progress
+from muster.administration.progress import Progress, wait
 from muster.administration.waiting import await_available as await_all
 from muster.administration.waiting import await_hub
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.fleet.bootstrap import bootstrap_user
+from muster.kube.duration import parse_time
 from muster.kube.yaml import dump
-from muster.operator.applying import Applier, checked
+from muster.operator.applying import Applier, Place, checked, remove_and_wait
 from muster.operator.deployments import Workload, deployment
 from muster.operator.names import DEPLOYMENTS, image
 from muster.registration.agent.install import ACCOUNT, install
 from muster.registration.agent.options import AgentOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET
+from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, LEASE
 from muster.runtime.errors import NotFound
-from muster.runtime.resource import SECRETS
+from muster.runtime.resource import LEASES, NAMESPACES, SECRETS
 from muster.runtime.verbs import KubeClient
 
 PATIENCE: Final = 120.0
@@ -101,18 +103,24 @@ async def has_joined(hub: Site, name: str) -> bool:
     return is_true(found.status.conditions, JOINED)
 
 
-async def await_available(hub: Site, name: str, progress: Progress) -> None:
+async def await_available(hub: Site, name: str, since: datetime, progress: Progress) -> None:
+    """Available, and by a sign of life that is not older than `since`: what the hub believes may be from before a restart."""
     await await_all(hub.client, [name], within=PATIENCE, progress=progress)
+
+    async def look() -> str:
+        try:
+            lease = await hub.client.get(LEASES, LEASE, name)
+        except NotFound:
+            return "the hub has not made its lease yet"
+        renewed = (lease.get("spec") or {}).get("renewTime")
+        return "" if renewed and parse_time(renewed) >= since else "its agent has not renewed its lease since the fleet started"
+
+    await wait(f"managed cluster {name}", look, within=PATIENCE, progress=progress)
 
 
 async def leave(hub: Site, cluster: Site, progress: Progress) -> None:
-    try:
-        await hub.client.delete(MANAGED_CLUSTERS, cluster.name)
-    except NotFound:
-        return
-    while True:
-        try:
-            await hub.client.get(MANAGED_CLUSTERS, cluster.name)
-        except NotFound:
-            return
-        await asyncio.sleep(0.1)
+    """The ManagedCluster goes first, while its agent is there to clean up, then the namespace that the hub keeps for it."""
+    own = [Place(MANAGED_CLUSTERS, cluster.name), Place(NAMESPACES, cluster.name)]
+    left = await remove_and_wait(hub.client, own, in_order=True, within=PATIENCE)
+    if left:
+        raise TookTooLong(f"removal of {cluster.name}", f"{left[0]} is still being deleted", PATIENCE)

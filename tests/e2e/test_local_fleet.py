@@ -1,0 +1,328 @@
+"""`muster up` and its companions, as a person uses them: one command to a working fleet, and no end from which it cannot go on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.kubectl import executable
+from tests.support.processes import free_ports, tail
+
+if os.environ.get("MUSTER_E2E") == "kube":
+    pytest.skip("a local fleet stands on embedded control planes", allow_module_level=True)
+
+MUSTER = [str(Path(sys.executable).parent / "muster")]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+class Fleet:
+    """A data directory, and the commands on it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def __call__(self, *words: str, code: int | None = 0, seconds: float = 90) -> Outcome:
+        verb = words[:2] if words[0] == "cluster" else words[:1]
+        command = [*MUSTER, *verb, "--data-dir", str(self.directory), *words[len(verb) :]]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        log = tail(self.directory / "fleet.log")
+        assert code is None or done.returncode == code, f"{words} ended with {done.returncode}\n{done.stdout}\n{done.stderr}\n{log}"
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self("status", "-o", "json", code=None).out)
+        return found
+
+    @property
+    def pid(self) -> int:
+        return int((self.directory / "lock").read_text())
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        eventually(lambda: not self.status()["running"], "the process is gone")
+
+    def kubectl(self, *words: str, context: str = "hub") -> str:
+        command = [str(executable("current")), "--kubeconfig", str(self.directory / "kubeconfig"), "--context", context, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, f"kubectl {words}\n{done.stdout}\n{done.stderr}"
+        return done.stdout.strip()
+
+    def end(self) -> None:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
+            if self.status()["running"]:
+                self("down", code=None)
+
+
+def eventually(true: Callable[[], bool], what: str, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """One that runs; tests leave it so."""
+    made = Fleet(tmp_path_factory.mktemp("fleet") / "data")
+    made("up", "--detach", "--port", "0")
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(tmp_path / "data")
+    yield made
+    if (made.directory / "fleet.json").exists():
+        made.end()
+
+
+def names(fleet: Fleet) -> list[str]:
+    return [one["name"] for one in fleet.status()["clusters"]]
+
+
+def hub_certificate(fleet: Fleet) -> str:
+    words = ("get", "secret", "hub-kubeconfig-secret", "-n", "open-cluster-management-agent")
+    return fleet.kubectl(*words, "-o", "jsonpath={.data.tls\\.crt}", context="cluster1")
+
+
+def test_up_returns_when_every_cluster_is_joined_and_available(fleet: Fleet) -> None:
+    found = fleet.status()
+    assert found["running"]
+    assert [(one["name"], one["accepted"], one["joined"], one["available"]) for one in found["clusters"]] == [
+        ("cluster1", True, True, True),
+        ("cluster2", True, True, True),
+    ]
+    assert fleet.kubectl("get", "managedclusters", "-o", "jsonpath={.items[*].metadata.name}") == "cluster1 cluster2"
+
+
+def test_up_says_what_to_try_and_that_works(tmp_path: Path) -> None:
+    other = Fleet(tmp_path / "data")
+    try:
+        said = other("up", "-d", "--port", "0", "--clusters", "1").out
+        assert "cluster1 is available" in said
+        exported = next(line for line in said.splitlines() if "export KUBECONFIG=" in line).partition("=")[2]
+        assert Path(exported) == other.directory / "kubeconfig"
+        assert "kubectl get managedclusters" in said
+        assert "cluster1" in other.kubectl("get", "managedclusters")
+        assert "Running" in other.kubectl("get", "pods", "-A", context="cluster1")
+    finally:
+        other("down", "--purge")
+    assert not other.directory.exists()
+
+
+def test_the_directory_is_its_owners_alone(fleet: Fleet) -> None:
+    assert fleet.directory.stat().st_mode & 0o077 == 0
+    assert (fleet.directory / "kubeconfig").stat().st_mode & 0o077 == 0
+
+
+def test_components_run_as_pods_that_say_how_they_are(fleet: Fleet) -> None:
+    for context in ("hub", "cluster1"):
+        deployments = json.loads(fleet.kubectl("get", "deployments", "-A", "-o", "json", context=context))["items"]
+        assert deployments
+        assert all(one["status"].get("availableReplicas") == one["spec"]["replicas"] for one in deployments)
+
+
+def test_logs_of_a_component_of_a_cluster_and_of_all(fleet: Fleet) -> None:
+    named = fleet("logs", "hub/cluster-manager-registration-controller").out
+    assert "ready: hub of" in named
+    assert " | " not in named.splitlines()[0]
+    everything = fleet("logs", "--tail", "3").out
+    assert "hub/cluster-manager " in everything
+    assert "cluster2/" in everything
+    assert "fleet" in everything
+    one = fleet("logs", "cluster1").out
+    assert "cluster1" in one
+    assert "hub/cluster-manager" not in one
+    unknown = fleet("logs", "nobody", code=1).err
+    assert "hub/cluster-manager-registration-controller" in unknown
+
+
+def test_logs_can_be_followed(fleet: Fleet) -> None:
+    command = [*MUSTER, "logs", "hub", "-f", "--data-dir", str(fleet.directory)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline()
+        assert following.poll() is None
+        following.send_signal(signal.SIGINT)
+        assert following.wait(10) in (0, 1, 130)
+
+
+def test_a_second_up_is_refused_and_harms_nothing(fleet: Fleet) -> None:
+    before = fleet.pid
+    for words in (("up",), ("up", "--detach")):
+        refused = fleet(*words, code=1).err
+        assert f"running already (process {before})" in refused
+    assert fleet.status()["pid"] == before
+    assert fleet.status()["running"]
+
+
+def test_a_cluster_can_be_added_and_removed_again(fleet: Fleet) -> None:
+    fleet("cluster", "add", "edge")
+    assert names(fleet) == ["cluster1", "cluster2", "edge"]
+    assert fleet.kubectl("get", "namespace", "default", "-o", "name", context="edge") == "namespace/default"
+    assert "already" in fleet("cluster", "add", "edge", code=1).err
+    fleet("cluster", "remove", "edge")
+    assert names(fleet) == ["cluster1", "cluster2"]
+    assert "edge" not in fleet.kubectl("get", "managedclusters,namespaces")
+    assert "edge" not in fleet.kubectl("config", "get-contexts", "-o", "name")
+    assert not (fleet.directory / "nodes/edge").exists()
+    assert "no cluster edge" in fleet("cluster", "remove", "edge", code=1).err
+
+
+def test_a_cluster_of_the_same_name_starts_anew(fleet: Fleet) -> None:
+    fleet("cluster", "add", "again")
+    fleet.kubectl("create", "configmap", "kept", context="again")
+    fleet("cluster", "remove", "again")
+    fleet("cluster", "add", "again")
+    assert fleet.kubectl("get", "configmap", "kept", "--ignore-not-found", context="again") == ""
+    fleet("cluster", "remove", "again")
+
+
+@pytest.mark.parametrize(("name", "problem"), [("hub", "already"), ("Not_A_Name", "cannot name a cluster")])
+def test_names_that_no_cluster_can_have_are_refused(fleet: Fleet, name: str, problem: str) -> None:
+    assert problem in fleet("cluster", "add", name, code=None).err
+    assert names(fleet) == ["cluster1", "cluster2"]
+
+
+def test_the_hub_cannot_be_removed(fleet: Fleet) -> None:
+    assert "muster down --purge" in fleet("cluster", "remove", "hub", code=1).err
+
+
+def test_after_down_everything_goes_on_where_it_ended(fleet: Fleet) -> None:
+    fleet.kubectl("create", "configmap", "mine", "--from-literal=a=b", context="cluster1")
+    certificate = hub_certificate(fleet)
+    fleet("down")
+    stopped = fleet.status()
+    assert not stopped["running"]
+    assert fleet("status", code=1).out.startswith("not running")
+    assert "not running" in fleet("down").out
+    fleet("up", "-d")
+    assert fleet.kubectl("get", "configmap", "mine", "-o", "jsonpath={.data.a}", context="cluster1") == "b"
+    assert hub_certificate(fleet) == certificate
+    assert names(fleet) == ["cluster1", "cluster2"]
+
+
+def test_after_a_kill_everything_goes_on_where_it_ended(fleet: Fleet) -> None:
+    fleet.kubectl("create", "configmap", "survivor", context="hub")
+    fleet.kill()
+    fleet("up", "-d")
+    assert fleet.kubectl("get", "configmap", "survivor", "-o", "name") == "configmap/survivor"
+    assert all(one["available"] for one in fleet.status()["clusters"])
+
+
+def test_more_clusters_can_be_asked_for_later_and_none_is_lost(fresh: Fleet) -> None:
+    fresh("up", "-d", "--port", "0", "--clusters", "0")
+    assert names(fresh) == []
+    fresh("down")
+    fresh("up", "-d", "--clusters", "1")
+    assert names(fresh) == ["cluster1"]
+    fresh("down")
+    fresh("up", "-d")
+    assert names(fresh) == ["cluster1"]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_an_up_that_is_killed_at_any_moment_is_finished_by_the_next(fresh: Fleet, seed: int) -> None:
+    chance = random.Random(seed)
+    for attempt in range(3):
+        command = [*MUSTER, "up", "--data-dir", str(fresh.directory), "--clusters", "2", *(["--port", "0"] if not attempt else [])]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+            moment = chance.uniform(0.3, 4.5)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                output, _ = running.communicate(timeout=moment)
+                raise AssertionError(f"up ended by itself: {output.decode()}")
+            running.kill()
+    fresh("up", "-d", "--clusters", "2", *([] if (fresh.directory / "fleet.json").exists() else ["--port", "0"]))
+    assert [one["name"] for one in fresh.status()["clusters"] if one["available"]] == ["cluster1", "cluster2"]
+    requests = json.loads(fresh.kubectl("get", "managedclusters", "-o", "json"))["items"]
+    assert len(requests) == 2
+
+
+def test_ctrl_c_ends_it_well_and_says_that_all_is_kept(fresh: Fleet) -> None:
+    command = [*MUSTER, "up", "--data-dir", str(fresh.directory), "--clusters", "1", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert any("Stop with Ctrl-C" in line for line in running.stdout)
+        running.send_signal(signal.SIGINT)
+        out, _ = running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert "kept" in out
+    fresh("up", "-d")
+
+
+def test_a_taken_port_is_named_and_nothing_is_left_behind(fresh: Fleet) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for words in (("up", "-d"), ("up",)):
+            refused = fresh(*words, "--port", str(port), code=1)
+            assert f"port {port} is taken" in refused.err
+    assert not (fresh.directory / "fleet.json").exists()
+
+
+def test_a_fleet_stays_on_its_port(fresh: Fleet) -> None:
+    (first, second) = free_ports(2)
+    fresh("up", "-d", "--port", str(first), "--clusters", "0")
+    fresh("down")
+    assert f"at home on port {first}" in fresh("up", "-d", "--port", str(second), code=1).err
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", first))
+        taken.listen()
+        assert f"port {first}, where this fleet is at home, is taken" in fresh("up", "-d", code=1).err
+    fresh("up", "-d")
+
+
+def test_a_directory_with_other_things_is_left_alone(fresh: Fleet) -> None:
+    fresh.directory.mkdir()
+    (fresh.directory / "thesis.txt").write_text("years of work")
+    ups = (("up", "-d", "--port", "0"), ("up", "--port", "0"))
+    for words in (*ups, ("down", "--purge"), ("status",), ("logs",), ("cluster", "add", "x")):
+        assert fresh(*words, code=1).err.startswith("Error: ")
+    assert [entry.name for entry in fresh.directory.iterdir()] == ["thesis.txt"]
+
+
+def test_commands_on_a_fleet_that_does_not_run_say_so(fresh: Fleet) -> None:
+    fresh("up", "-d", "--port", "0", "--clusters", "0")
+    fresh("down")
+    for words in (("cluster", "add", "x"), ("cluster", "remove", "x"), ("logs",)):
+        assert "not running" in fresh(*words, code=1).err
+    assert fresh("logs", "fleet").out
+    fresh("down", "--purge")
+    assert not fresh.directory.exists()
+
+
+def test_an_ephemeral_fleet_leaves_nothing(fresh: Fleet) -> None:
+    fresh("up", "-d", "--port", "0", "--clusters", "1", "--ephemeral")
+    assert not list(fresh.directory.glob("*.db*"))
+    fresh("down")
+    assert not fresh.directory.exists()
+
+
+def test_an_ephemeral_fleet_that_was_killed_begins_anew(fresh: Fleet) -> None:
+    fresh("up", "-d", "--port", "0", "--clusters", "0", "--ephemeral")
+    fresh.kubectl("create", "configmap", "gone")
+    fresh.kill()
+    fresh("up", "-d", "--port", "0", "--clusters", "0", "--ephemeral")
+    assert fresh.kubectl("get", "configmap", "gone", "--ignore-not-found") == ""
