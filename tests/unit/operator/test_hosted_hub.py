@@ -155,3 +155,15 @@ async def test_a_bad_neighbour_harms_nobody(hub: Hub) -> None:
     await hub.create("broken", deployOption={"mode": "Hosted"})
     await hub.says("Applied", "False", name="broken")
     await up(hub)
+
+
+async def test_a_hub_does_not_move(hub: Hub, far: Place) -> None:
+    await up(hub)
+    await hub.change({"deployOption": {"mode": "Default", "hosted": None}}, CM)
+    failed = await hub.says("Applied", "False", name=CM)
+    assert "spec.deployOption.mode" in failed["message"]
+    assert await far.find(DEFINITIONS, HUB[0].name)
+    await hub.place.admin.delete(CLUSTER_MANAGERS, CM)
+    await hub.until_gone(CM)
+    assert await Hub(far, hub.client).remains() == []
+    assert await hub.place.find(NAMESPACES, CM) is None

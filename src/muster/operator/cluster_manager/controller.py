@@ -56,7 +56,7 @@ from muster.runtime.controller import Controller, Stop
 from muster.runtime.errors import KubeError, Unreachable
 from muster.runtime.kubeconfig import ClientConfig, KubeconfigError
 from muster.runtime.metrics import Metrics
-from muster.runtime.resource import Key
+from muster.runtime.resource import NAMESPACES, Key
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.operator.cluster_manager")
@@ -153,7 +153,16 @@ class ClusterManagerOperator:
     def _plan(self, manager: ClusterManager) -> Plan:
         replicas = replicas_for(len(list(self._nodes.cache)))
         labels = manager.metadata.labels if self._options.sync_labels else {}
-        return Plan(manager, self._options.image, 1 if is_hosted(manager) else replicas, labels)
+        return Plan(manager, self._options.image, 1 if is_hosted(manager) else replicas, labels, self._begun(manager))
+
+    def _begun(self, manager: ClusterManager) -> bool | None:
+        """By the namespaces that are labelled with its name: whether this is known to be a hosted hub."""
+        name = manager.metadata.name
+        for namespace, hosted in ((HUB_NAMESPACE, False), (name, True)):
+            found = self._here.find(NAMESPACES, Key("", namespace))
+            if found is not None and found["metadata"]["labels"].get(CLUSTER_MANAGER_LABEL) == name:
+                return hosted
+        return None
 
     async def _hold(self, manager: ClusterManager) -> None:
         finalizers = (*manager.metadata.finalizers, CLUSTER_MANAGER_FINALIZER)
@@ -180,6 +189,7 @@ class ClusterManagerOperator:
 
     async def _site(self, plan: Plan) -> Site:
         """Raises Waiting when there is no hub to work on, BadSpec, and StepFailed."""
+        plan.check_mode()
         if not plan.hosted:
             if rival := self._rival(plan.manager):
                 text = f"ClusterManager {rival} has made this cluster a hub already; delete one of them, or host one elsewhere"

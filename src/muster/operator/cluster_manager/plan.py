@@ -36,6 +36,8 @@ class Plan:
     replicas: int = 1
     labels: Mapping[str, str] = field(default_factory=dict)
     """Of the ClusterManager, for everything that is made for clusters."""
+    begun: bool | None = None
+    """Whether it was begun as a hosted one; None when nothing was begun."""
 
     @property
     def name(self) -> str:
@@ -43,7 +45,13 @@ class Plan:
 
     @property
     def hosted(self) -> bool:
-        return is_hosted(self.manager)
+        return is_hosted(self.manager) if self.begun is None else self.begun
+
+    def check_mode(self) -> None:
+        """Raises BadSpec when the mode was changed: what the other mode made would be left behind, users' objects with it."""
+        if self.hosted != is_hosted(self.manager):
+            mode = "Hosted" if self.hosted else "Default"
+            raise BadSpec("spec.deployOption.mode", f"was {mode} and cannot be changed; delete the ClusterManager and make another")
 
     @property
     def namespace(self) -> str:
