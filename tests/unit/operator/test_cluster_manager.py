@@ -38,6 +38,7 @@ from muster.registration.names import (
 )
 from muster.runtime.certs import ServingCertificate, ServingPair, make_pair
 from muster.runtime.clock import SYSTEM
+from muster.runtime.errors import ServerFailure
 from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, LEASES, NAMESPACES, SECRETS, Object
 from tests.unit.operator.conftest import CountingClient, Place, running
 
@@ -348,6 +349,22 @@ async def test_removal_waits_for_the_controller_and_says_for_what(here: Place) -
         await here.admin.patch(MANAGED_CLUSTERS, "c1", {"metadata": {"finalizers": None}})
         await hub.until_gone()
         assert await hub.remains() == []
+
+
+async def test_webhooks_that_only_seem_to_answer_do_not_hold_a_removal_up_for_ever(hub: Hub) -> None:
+    await hub.create()
+    await hub.says("Applied", "True")
+    cluster = {"metadata": {"name": "c1", "finalizers": [RESOURCE_CLEANUP]}, "spec": {"hubAcceptsClient": False}}
+    whole = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind, **cluster}
+    await hub.place.admin.create(MANAGED_CLUSTERS, whole)
+    await hub.available()
+    for hook in HOOKS:
+        await hub.place.until_found(hook.resource, hook.name)
+    with pytest.raises(ServerFailure, match="webhook"):
+        await hub.place.admin.patch(MANAGED_CLUSTERS, "c1", {"metadata": {"finalizers": None}})
+    await hub.place.admin.delete(CLUSTER_MANAGERS, CM)
+    await hub.until_gone()
+    assert await hub.remains() == []
 
 
 async def test_the_namespace_may_be_deleted_first(hub: Hub) -> None:

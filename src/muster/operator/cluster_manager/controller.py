@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random as chance
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
@@ -19,7 +19,7 @@ import msgspec
 
 from muster.api import Condition
 from muster.api.operator.v1 import ClusterManager
-from muster.kube.duration import format_time, parse_time
+from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.operator.applying import generations, related
 from muster.operator.cluster_manager import status as said
@@ -260,13 +260,14 @@ class ClusterManagerOperator:
         hub: Ground | None = self._here
         if plan.hosted:
             hub = await self._hub_of_leaving(plan)
+        removal = Removal(plan, self._here, hub, self._clock, self._options.patience)
         try:
-            return await Removal(plan, self._here, hub, self._clock, self._options.patience).run()
+            return await removal.run()
         except Unreachable as error:
-            if not plan.hosted or not self._patience_over(plan):
+            if not plan.hosted or not removal.overdue:
                 return [f"hub: {error}"]
             log.warning("the hub is away: its part is left there", cluster_manager=plan.name, error=str(error))
-            return await Removal(plan, self._here, None, self._clock, self._options.patience).run()
+            return await replace(removal, hub=None).run()
 
     async def _hub_of_leaving(self, plan: Plan) -> Ground | None:
         try:
@@ -274,10 +275,6 @@ class ClusterManagerOperator:
             return await self._grounds.at(plan.name, found[0], self._options.connect) if found else None
         except StepFailed:
             return None
-
-    def _patience_over(self, plan: Plan) -> bool:
-        since = parse_time(plan.manager.metadata.deletion_timestamp)
-        return self._clock.now() - since >= self._options.patience
 
 
 def launch(client: KubeClient, launch: Launch, metrics: Metrics) -> ClusterManagerOperator:

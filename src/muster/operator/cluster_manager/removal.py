@@ -5,7 +5,8 @@ run) → components → secrets → accounts, roles, and what was kept for clust
 takes what steps it can, never waits, and says what is left. Only what carries this ClusterManager's label is touched.
 
 It must end even when nobody is left to finalize: webhooks that do not answer are unconfigured first, clusters are let go at once
-when no controller runs, and what agents should have cleaned up is let go when `patience` is over.
+when no controller runs, and what agents should have cleaned up is let go when `patience` is over. Then webhooks go too, since
+they might be what holds it up.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Removal:
     async def run(self) -> list[str]:
         """What is left; nothing when all is gone. Raises KubeError."""
         if self.hub is not None:
-            if not await self._answers(WEBHOOK):
+            if self.overdue or not await self._answers(WEBHOOK):
                 await self._remove(self.hub, self._hooks())
             if left := await self._definitions(self.hub):
                 return left
@@ -65,6 +66,12 @@ class Removal:
         if left := await self._namespaces():
             return left
         return await self._remove(self.hub, self._hooks()) if self.hub is not None else []
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it takes longer than anybody should need."""
+        since = self.plan.manager.metadata.deletion_timestamp
+        return bool(since) and self.clock.now() - parse_time(since) >= self.patience
 
     async def _answers(self, component: manifests.Component) -> bool:
         found = await self._rollout(component)
