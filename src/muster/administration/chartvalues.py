@@ -1,22 +1,25 @@
-"""Values of OCM's Helm charts, read as far as they say something about Muster's hub; what they say otherwise is refused by name.
+"""Values of OCM's Helm charts, read as far as they say something about Muster; what they say otherwise is refused by name.
 
-Values win over flags, as with OCM's tool.
+There is a chart for hubs and one for managed clusters. They differ in the section that describes the ClusterManager or the
+Klusterlet; the rest is about the operator, and the same. Values win over flags, as with OCM's tool.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from muster.administration.errors import AdministrationError
 from muster.administration.images import ImageChoice, decoded_credential
 
 if TYPE_CHECKING:
     from muster.administration.initialize import InitOptions
+    from muster.administration.joining import JoinOptions
 
-FLAG: Final = "--cluster-manager-values-file"
-SPEC: Final = (
+Options = TypeVar("Options", "InitOptions", "JoinOptions")
+
+HUB_SPEC: Final = (
     "registrationConfiguration",
     "workConfiguration",
     "addOnManagerConfiguration",
@@ -25,17 +28,47 @@ SPEC: Final = (
     "nodePlacement",
 )
 """Of `clusterManager`: what is the same in the ClusterManager's spec."""
+KLUSTERLET_SPEC: Final = (
+    "externalServerURLs",
+    "hubApiServerHostAlias",
+    "namespace",
+    "nodePlacement",
+    "priorityClassName",
+    "registrationConfiguration",
+    "resourceRequirement",
+    "workConfiguration",
+)
 _FIXED: Final = frozenset(("podSecurityContext", "securityContext", "affinity", "createBootstrapSA"))
 """What ours has in a fixed, restricted form; the chart's defaults may stay in a file."""
 
 
-def with_values(options: InitOptions, values: Mapping[str, Any], registry: str, version: str) -> InitOptions:
-    for key, value in values.items():
-        if key in _FIXED:
-            continue
-        if key not in _READERS:
-            raise AdministrationError(f"{FLAG}: {key} is not supported", f"there are {', '.join(sorted(_READERS))}")
-        options = _READERS[key](options, value)
+class _BadValue(Exception):
+    """`remedy` may be empty."""
+
+    def __init__(self, problem: str, remedy: str = "") -> None:
+        super().__init__(problem)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Chart:
+    """`section` describes the object that the operator is given; `readers` know all that may be in a file."""
+
+    flag: str
+    readers: Mapping[str, Callable[[Any, Any], Any]]
+
+
+def with_values(options: Options, values: Mapping[str, Any], registry: str, version: str, chart: Chart) -> Options:
+    """Raises AdministrationError."""
+    try:
+        for key, value in values.items():
+            if key in _FIXED:
+                continue
+            if key not in chart.readers:
+                raise _BadValue(f"{key} is not supported", f"there are {', '.join(sorted(chart.readers))}")
+            options = chart.readers[key](options, value)
+    except _BadValue as bad:
+        raise AdministrationError(f"{chart.flag}: {bad}", bad.remedy) from None
     images = values.get("images") or {}
     if images:
         chosen = ImageChoice(images.get("registry") or registry, images.get("tag") or version).image()
@@ -47,16 +80,28 @@ def with_values(options: InitOptions, values: Mapping[str, Any], registry: str, 
 def _cluster_manager(options: InitOptions, value: Any) -> InitOptions:
     section = _mapping("clusterManager", value)
     if section.get("mode", "Default") != "Default":
-        raise AdministrationError(
-            f"{FLAG}: clusterManager.mode: {section['mode']} is not supported by init", "make a ClusterManager"
-        )
-    unknown = set(section) - {*SPEC, "create", "mode", "placementConfiguration"}
+        raise _BadValue(f"clusterManager.mode: {section['mode']} is not supported by init", "make a ClusterManager")
+    _refuse_others("clusterManager", section, (*HUB_SPEC, "create", "mode", "placementConfiguration"))
+    return replace(options, spec={key: section[key] for key in HUB_SPEC if section.get(key)})
+
+
+def _klusterlet(options: JoinOptions, value: Any) -> JoinOptions:
+    """Which cluster it is, and where agents run, flags say alone."""
+    section = _mapping("klusterlet", value)
+    _refuse_others("klusterlet", section, (*KLUSTERLET_SPEC, "create", "name", "clusterName", "mode"))
+    for key, said in (("clusterName", options.cluster_name), ("mode", options.mode)):
+        if section.get(key) not in (None, "", said):
+            raise _BadValue(f"klusterlet.{key}: {section[key]!r} is not what the flags say: {said}")
+    return replace(options, spec={key: section[key] for key in KLUSTERLET_SPEC if section.get(key)})
+
+
+def _refuse_others(name: str, section: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    unknown = set(section) - set(known)
     if unknown:
-        raise AdministrationError(f"{FLAG}: clusterManager.{sorted(unknown)[0]} is not supported")
-    return replace(options, spec={key: section[key] for key in SPEC if section.get(key)})
+        raise _BadValue(f"{name}.{sorted(unknown)[0]} is not supported")
 
 
-def _images(options: InitOptions, value: Any) -> InitOptions:
+def _images(options: Options, value: Any) -> Options:
     credentials = _mapping("images", value).get("imageCredentials") or {}
     if credentials.get("dockerConfigJson"):
         credential = decoded_credential(credentials["dockerConfigJson"])
@@ -64,13 +109,13 @@ def _images(options: InitOptions, value: Any) -> InitOptions:
     return options
 
 
-def _replicas(options: InitOptions, value: Any) -> InitOptions:
+def _replicas(options: Options, value: Any) -> Options:
     if not isinstance(value, int) or value < 0:
-        raise AdministrationError(f"{FLAG}: replicaCount: expected a number")
+        raise _BadValue("replicaCount: expected a number")
     return replace(options, bundle=replace(options.bundle, replicas=value))
 
 
-def _resources(options: InitOptions, value: Any) -> InitOptions:
+def _resources(options: Options, value: Any) -> Options:
     from muster.api.meta import ResourceRequirements
     from muster.api.operator.v1 import ResourceRequirement
 
@@ -80,13 +125,13 @@ def _resources(options: InitOptions, value: Any) -> InitOptions:
     return replace(options, bundle=replace(options.bundle, resources=requirement))
 
 
-def _nodes(options: InitOptions, value: Any) -> InitOptions:
+def _nodes(options: Options, value: Any) -> Options:
     if value:
-        raise AdministrationError(f"{FLAG}: nodeSelector and tolerations are not supported", "use clusterManager.nodePlacement")
+        raise _BadValue("nodeSelector and tolerations are not supported", "use nodePlacement")
     return options
 
 
-def _sync_labels(options: InitOptions, value: Any) -> InitOptions:
+def _sync_labels(options: Options, value: Any) -> Options:
     args = tuple(dict.fromkeys((*options.bundle.args, *(("--enable-sync-labels",) if value else ()))))
     return replace(options, bundle=replace(options.bundle, args=args))
 
@@ -97,17 +142,19 @@ def _bootstrap_token(options: InitOptions, value: Any) -> InitOptions:
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping | None):
-        raise AdministrationError(f"{FLAG}: {name}: expected a map")
+        raise _BadValue(f"{name}: expected a map")
     return value or {}
 
 
-_READERS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "clusterManager": _cluster_manager,
+_OPERATOR: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "images": _images,
     "replicaCount": _replicas,
     "resources": _resources,
     "nodeSelector": _nodes,
     "tolerations": _nodes,
     "enableSyncLabels": _sync_labels,
-    "createBootstrapToken": _bootstrap_token,
 }
+HUB_CHART: Final = Chart(
+    "--cluster-manager-values-file", {**_OPERATOR, "clusterManager": _cluster_manager, "createBootstrapToken": _bootstrap_token}
+)
+KLUSTERLET_CHART: Final = Chart("--klusterlet-values-file", {**_OPERATOR, "klusterlet": _klusterlet})

@@ -78,10 +78,13 @@ class HubAddress:
             found = x509.load_pem_x509_certificates(self.ca)
         except ValueError:
             return ""
-        if len(found) != 1:
-            return ""
-        key = found[0].public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        return f"sha256:{sha256(key).hexdigest()}"
+        return key_hash(found[0]) if len(found) == 1 else ""
+
+
+def key_hash(certificate: x509.Certificate) -> str:
+    """By which a certificate's key is known whoever signs it: as kubeadm has it."""
+    key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return f"sha256:{sha256(key).hexdigest()}"
 
 
 async def has_cluster_info(client: KubeClient) -> bool:

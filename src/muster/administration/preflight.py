@@ -6,6 +6,7 @@ A check gives warnings, which stop nothing, and errors, which do.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -48,18 +49,19 @@ async def run_checks(
     checks = [check_address(address), await _cluster_info(client, address)]
     if signing and not is_dry_run(client):
         checks.append(await _signing(client, probe_within, clock))
-    for check in checks:
-        _tell(check, progress)
-    failed = [error for check in checks for error in check.errors]
-    if failed:
-        raise AdministrationError("; ".join(failed), "mend this, or go on without checks with --force")
+    settle(checks, progress, "mend this, or go on without checks with --force")
     return checks
 
 
-def _tell(check: Check, progress: Progress) -> None:
-    progress.note(check.verdict)
-    for warning in check.warnings:
-        progress.warn(warning)
+def settle(checks: Sequence[Check], progress: Progress, remedy: str = "") -> None:
+    """Tell how they went. Raises AdministrationError with all errors there are."""
+    for check in checks:
+        progress.note(check.verdict)
+        for warning in check.warnings:
+            progress.warn(warning)
+    failed = [error for check in checks for error in check.errors]
+    if failed:
+        raise AdministrationError("; ".join(failed), remedy)
 
 
 def check_address(address: HubAddress) -> Check:

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.clusteradm.bundling import bundle_of, flat, gates_of, installing, resources_of, tell_flags, version_of
 from muster.cli.connection import Session, administer, connected, program, write_file, write_resources
-from muster.cli.values import Names, Pairs
+from muster.cli.values import Names
 
 if TYPE_CHECKING:
     from muster.administration.initialize import Initialized, InitOptions
-    from muster.api.operator.v1 import ResourceRequirement
-
-REGISTRY = "quay.io/open-cluster-management"
 
 
 @click.command("init")
@@ -28,24 +26,8 @@ REGISTRY = "quay.io/open-cluster-management"
 @click.option("--output-join-command-file", "join_file", type=click.Path(dir_okay=False), help="A script that joins cluster $1.")
 @click.option("--wait", is_flag=True, help="Until the hub works.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to report.")
-@click.option("--create-namespace", type=bool, default=True, show_default=True, help="Of the operator.")
-@click.option("--image-registry", "registry", default=REGISTRY, show_default=True, help="OCM's stands for no registry at all.")
-@click.option("--image-pull-credential-file", "credential", type=click.Path(dir_okay=False), help="A docker config.json.")
-@click.option("--bundle-version", "version", default="default", show_default=True, help="Tag of the image.")
-@click.option("--bundle-version-overrides", "overrides", type=click.Path(dir_okay=False), help="A file with key ocm: the tag.")
 @click.option("--use-bootstrap-token", is_flag=True, help="Hand out a token that does not expire.")
 @click.option("--cluster-manager-values-file", "values", type=click.Path(dir_okay=False), help="Values of OCM's Helm chart.")
-@click.option(
-    "--resource-qos-class",
-    "qos",
-    type=click.Choice(["Default", "BestEffort", "ResourceRequirement"]),
-    default="Default",
-    show_default=True,
-    help="Of all pods.",
-)
-@click.option("--resource-limits", "limits", type=Pairs(), multiple=True, help="Of all containers, e.g. cpu=1,memory=1Gi.")
-@click.option("--resource-requests", "requests", type=Pairs(), multiple=True, help="Of all containers.")
-@click.option("--feature-gates", "gates", type=Pairs(), multiple=True, help="Gate=true|false,…")
 @click.option(
     "--registration-drivers",
     "--registration-auth",
@@ -64,6 +46,7 @@ REGISTRY = "quay.io/open-cluster-management"
 @click.option("--grpc-server", default="", help="Address of the hub's gRPC server.")
 @click.option("--grpc-endpoint-type", type=click.Choice(["hostname", "loadBalancer"]), default="hostname", show_default=True)
 @click.option("--enable-sync-labels", "sync_labels", is_flag=True, help="Labels of the ClusterManager go to all it makes.")
+@installing
 @connected
 def command(**given: Any) -> None:
     """Initialize the hub: install the operator and a ClusterManager, and print the command with which clusters join."""
@@ -71,21 +54,13 @@ def command(**given: Any) -> None:
         raise click.UsageError("--output: output should be text if --wait is set")
     machine = given["output"] == "json"
     if not machine:
-        _tell_flags()
+        tell_flags()
     result = administer(lambda session: _initialize(session, given), machine=machine)
     if given["join_file"]:
         write_file(
             given["join_file"], f"#!/bin/sh\n{join_command(result)} --cluster-name $1\n", "--output-join-command-file", 0o700
         )
     _report(result, machine, given["wait"])
-
-
-def _tell_flags() -> None:
-    """As OCM's tool does: what was said on the command line."""
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        if parameter.name and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE:
-            click.echo(f"flag {parameter.opts[0].lstrip('-')} has been set", err=True)
 
 
 async def _initialize(session: Session, given: dict[str, Any]) -> Initialized:
@@ -102,70 +77,31 @@ async def _initialize(session: Session, given: dict[str, Any]) -> Initialized:
 
 
 def _options(given: dict[str, Any]) -> InitOptions:
-    from muster.administration.chartvalues import with_values
-    from muster.administration.images import ImageChoice, overridden_version, read_credential, read_mapping
+    from muster.administration.chartvalues import HUB_CHART, with_values
+    from muster.administration.images import read_mapping
     from muster.administration.initialize import InitOptions
-    from muster.operator.bundle import BundleOptions
 
-    resources = _resources(given)
-    version = overridden_version(Path(given["overrides"])) if given["overrides"] else given["version"]
     options = InitOptions(
-        bundle=BundleOptions(
-            image=ImageChoice(given["registry"], version).image(),
-            create_namespace=given["create_namespace"],
-            resources=resources,
-            pull_credential=read_credential(Path(given["credential"])) if given["credential"] else b"",
-            args=("--enable-sync-labels",) if given["sync_labels"] else (),
-        ),
-        feature_gates=dict(_gate(*pair) for pair in _flat(given["gates"])),
-        drivers=_flat(given["drivers"]),
-        csr_identities=_flat(given["csr_identities"]),
+        bundle=bundle_of(given, *(("--enable-sync-labels",) if given["sync_labels"] else ())),
+        feature_gates=gates_of(given),
+        drivers=flat(given["drivers"]),
+        csr_identities=flat(given["csr_identities"]),
         # A pattern may have a comma in it.
         arn_patterns=given["arn_patterns"],
-        grpc_identities=_flat(given["grpc_identities"]),
+        grpc_identities=flat(given["grpc_identities"]),
         hub_cluster_arn=given["arn"],
-        aws_tags=_flat(given["tags"]),
+        aws_tags=flat(given["tags"]),
         grpc_server=given["grpc_server"],
         grpc_endpoint_type=given["grpc_endpoint_type"],
-        resources=resources,
+        resources=resources_of(given),
         use_bootstrap_token=given["use_bootstrap_token"],
         checks=not given["force"],
         wait=given["wait"],
     )
     if given["values"]:
         path = Path(given["values"])
-        options = with_values(options, read_mapping(path, "--cluster-manager-values-file"), given["registry"], version)
+        options = with_values(options, read_mapping(path, HUB_CHART.flag), given["registry"], version_of(given), HUB_CHART)
     return options
-
-
-def _flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
-    return tuple(value for values in given for value in values)
-
-
-def _gate(name: str, value: str) -> tuple[str, bool]:
-    if value.lower() not in ("true", "false"):
-        raise click.BadParameter(f"{name}={value}: a gate is true or false", param_hint="--feature-gates")
-    return name, value.lower() == "true"
-
-
-def _resources(given: dict[str, Any]) -> ResourceRequirement | None:
-    from muster.api.meta import ResourceRequirements
-    from muster.api.operator.v1 import ResourceRequirement
-    from muster.kube.quantity import QuantityError, parse_quantity
-
-    amounts = {flag: dict(_flat(given[flag])) for flag in ("limits", "requests")}
-    for flag, pairs in amounts.items():
-        for name, value in pairs.items():
-            try:
-                parse_quantity(value)
-            except QuantityError as error:
-                raise click.BadParameter(f"{name}={value}: {error}", param_hint=f"--resource-{flag}") from None
-    if given["qos"] != "ResourceRequirement":
-        if any(amounts.values()):
-            raise click.UsageError("--resource-limits and --resource-requests need --resource-qos-class=ResourceRequirement")
-        return ResourceRequirement(type=given["qos"]) if given["qos"] != "Default" else None
-    wanted = ResourceRequirements(limits=amounts["limits"], requests=amounts["requests"])
-    return ResourceRequirement(type=given["qos"], resource_requirements=wanted)
 
 
 def join_command(hub: Initialized, *, wait: bool = False) -> str:

@@ -1,0 +1,245 @@
+"""Whom to believe that a server is the hub, before a token goes there.
+
+The authority of the hub is taken, in this order: from the administrator's file; from the hub's public cluster-info, if its key
+has one of the hashes that the join command carries; from those the system trusts, if they vouch for the hub; from the
+cluster-info, if it is signed with the bootstrap token at hand, as kubeadm has it. A cluster-info is read by nobody in
+particular over a connection that proves nothing, so nothing that matters is sent for it, and nothing in it is believed without one
+of these proofs. Only who asks for it in so many words gets the authority unproved, and may have the token sent along to get it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from muster.administration.errors import AdministrationError, Refused
+from muster.administration.hubs import CLUSTER_INFO, PUBLIC_NAMESPACE, HubAddress, key_hash
+from muster.administration.progress import SILENT, Progress
+from muster.kube import yaml
+from muster.runtime.client import HttpClient
+from muster.runtime.errors import Forbidden, NotFound, StatusError, Unauthorized, Untrusted
+from muster.runtime.kubeconfig import ClientConfig, Identity
+from muster.runtime.resource import CONFIG_MAPS, Object
+from muster.runtime.verbs import KubeClient
+
+ROOT_CA: Final = "kube-root-ca.crt"
+SIGNATURE_PREFIX: Final = "jws-kubeconfig-"
+WITHIN: Final = 10.0
+"""Seconds for one question to the hub."""
+PROVE: Final = (
+    "take --hub-ca-hash from the join command that init or get token printed, or give the authority with --ca-file; "
+    "to believe whatever answers there, ask for it with --insecure-skip-ca-verification"
+)
+_BOOTSTRAP_TOKEN: Final = re.compile(r"(?P<id>[a-z0-9]{6})\.(?P<secret>[a-z0-9]{16})")
+_HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
+
+Connect = Callable[[ClientConfig], KubeClient]
+
+
+def connect_by_http(config: ClientConfig) -> KubeClient:
+    return HttpClient(config, agent="clusteradm", timeout=WITHIN)
+
+
+@dataclass(frozen=True)
+class HubTrust:
+    """Where the hub is said to be, and what its administrator told about it."""
+
+    server: str
+    ca: bytes = field(default=b"", repr=False)
+    """PEM of a file."""
+    hashes: tuple[str, ...] = ()
+    """Of the authority's public key, `sha256:<hex>`."""
+    unverified: bool = False
+    """Believe whatever answers."""
+    proxy_url: str = ""
+    proxy_ca: bytes = field(default=b"", repr=False)
+
+
+def check(trust: HubTrust) -> None:
+    """Raises AdministrationError for what cannot be."""
+    if not trust.server:
+        raise AdministrationError("--hub-apiserver: hub-server is missing", "give the hub's https URL")
+    parts = urlsplit(trust.server)
+    if parts.scheme != "https" or not parts.hostname:
+        raise AdministrationError(f"--hub-apiserver: {trust.server!r} is not an https URL", "a token is not sent in the clear")
+    for one in trust.hashes:
+        if not _HASH.fullmatch(one.lower()):
+            raise AdministrationError(f"--hub-ca-hash: {one!r} is not sha256:<64 hexadecimal digits>")
+    for flag, pem in (("--ca-file", trust.ca), ("--proxy-ca-file", trust.proxy_ca)):
+        if pem and not _certificates(pem):
+            raise AdministrationError(f"{flag}: there is no certificate in it", "expected PEM")
+    proxy = urlsplit(trust.proxy_url)
+    if trust.proxy_url and (proxy.scheme not in ("http", "https") or not proxy.hostname):
+        raise AdministrationError(f"--proxy-url: {trust.proxy_url!r} is not an http or https URL")
+
+
+async def find_hub(trust: HubTrust, token: str, progress: Progress = SILENT, connect: Connect = connect_by_http) -> HubAddress:
+    """The hub, with an authority that is proved. Raises AdministrationError, and what the client raises."""
+    check(trust)
+    ca = await _Finder(trust, token, progress, connect).authority()
+    if trust.proxy_ca and not ca:
+        raise AdministrationError("--proxy-ca-file: only together with an authority of the hub", "give that with --ca-file")
+    return HubAddress(trust.server, ca + trust.proxy_ca)
+
+
+async def told_server(client: KubeClient, flag: str) -> str:
+    """Where a cluster says itself that it is reached, which may be good for agents alone. Raises AdministrationError."""
+    info = await _public(client, CLUSTER_INFO)
+    server = str(_cluster_in(info).get("server") or "") if info is not None else ""
+    if urlsplit(server).scheme != "https":
+        raise AdministrationError(f"{flag}: ConfigMap {PUBLIC_NAMESPACE}/{CLUSTER_INFO} of {client.server} has no https address")
+    return server
+
+
+@dataclass(frozen=True)
+class _Finder:
+    trust: HubTrust
+    token: str = field(repr=False)
+    progress: Progress
+    connect: Connect
+
+    async def authority(self) -> bytes:
+        """PEM; empty where the system's authorities vouch for the hub."""
+        trust = self.trust
+        if trust.ca:
+            return _pinned(trust.ca, trust.hashes, "--ca-file") if trust.hashes else trust.ca
+        if not trust.hashes and not trust.unverified and await self._system_vouches():
+            return b""
+        info = await self._cluster_info()
+        ca = _authority_in(info) if info is not None else b""
+        if trust.hashes:
+            if not ca:
+                raise AdministrationError(
+                    f"the hub does not tell its authority in ConfigMap {PUBLIC_NAMESPACE}/{CLUSTER_INFO}", "give it with --ca-file"
+                )
+            return _pinned(ca, trust.hashes, f"the hub {trust.server}")
+        if trust.unverified:
+            self.progress.warn(f"whoever answers at {trust.server} is taken for the hub, and gets the token")
+            return ca or await self._authority_for_token()
+        if ca and info is not None and is_signed(info, self.token):
+            return ca
+        raise Refused(
+            f"nothing proves that {trust.server} is the hub: no authority of this system vouches for it, and no hash is given",
+            PROVE,
+        )
+
+    @asynccontextmanager
+    async def _client(self, config: ClientConfig) -> AsyncIterator[KubeClient]:
+        client = self.connect(config)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    async def _system_vouches(self) -> bool:
+        try:
+            async with self._client(ClientConfig(self.trust.server, proxy_url=self.trust.proxy_url)) as client:
+                await client.raw("GET", "/version")
+        except Untrusted:
+            return False
+        except StatusError:
+            return True
+        return True
+
+    def _blind(self, token: str = "") -> ClientConfig:
+        identity = Identity(token=token)
+        return ClientConfig(self.trust.server, insecure=True, proxy_url=self.trust.proxy_url, identity=identity)
+
+    async def _cluster_info(self) -> Object | None:
+        """As anybody sees it; None where there is none, or not for everybody."""
+        async with self._client(self._blind()) as client:
+            return await _public(client, CLUSTER_INFO)
+
+    async def _authority_for_token(self) -> bytes:
+        """What the hub tells holders of the token only: asked for knowing that the hub is not proved to be one."""
+        async with self._client(self._blind(self.token)) as client:
+            info = await _public(client, CLUSTER_INFO)
+            if info is not None and (ca := _authority_in(info)):
+                return ca
+            root = await _public(client, ROOT_CA)
+        ca = str(((root or {}).get("data") or {}).get("ca.crt") or "").encode()
+        if not _certificates(ca):
+            raise AdministrationError(f"the hub {self.trust.server} tells no authority", "give it with --ca-file")
+        return ca
+
+
+async def _public(client: KubeClient, name: str) -> Object | None:
+    try:
+        return await client.get(CONFIG_MAPS, name, PUBLIC_NAMESPACE)
+    except (NotFound, Forbidden, Unauthorized):
+        return None
+
+
+def _cluster_in(info: Object) -> dict[str, Any]:
+    """The one cluster of the kubeconfig in a cluster-info; empty where that is not to be made out."""
+    try:
+        document = yaml.load(str((info.get("data") or {}).get("kubeconfig") or ""))
+        found = document["clusters"][0]["cluster"]
+    except (yaml.YAMLError, KeyError, IndexError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _authority_in(info: Object) -> bytes:
+    try:
+        pem = base64.b64decode(str(_cluster_in(info).get("certificate-authority-data") or ""), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+    return pem if _certificates(pem) else b""
+
+
+def _certificates(pem: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError:
+        return []
+
+
+def _pinned(ca: bytes, hashes: Sequence[str], source: str) -> bytes:
+    """Those of the authorities whose keys have one of the hashes, and no others. Raises Refused when there is none."""
+    wanted = {one.lower() for one in hashes}
+    proved = [one for one in _certificates(ca) if key_hash(one) in wanted]
+    if not proved:
+        raise Refused(
+            f"--hub-ca-hash: no authority of {source} has this hash: it is another hub, or somebody in between",
+            "get a fresh join command from the hub's administrator",
+        )
+    return b"".join(one.public_bytes(Encoding.PEM) for one in proved)
+
+
+def is_signed(info: Object, token: str) -> bool:
+    """Whether a cluster-info is signed with this bootstrap token, as Kubernetes' own signer does it."""
+    parts = _BOOTSTRAP_TOKEN.fullmatch(token)
+    data = info.get("data") or {}
+    if parts is None or "kubeconfig" not in data:
+        return False
+    header, _, rest = str(data.get(SIGNATURE_PREFIX + parts["id"]) or "").partition(".")
+    payload, _, signature = rest.partition(".")
+    try:
+        if orjson.loads(_decoded(header)).get("alg") != "HS256" or payload:
+            return False
+        given = _decoded(signature)
+    except (ValueError, AttributeError):
+        return False
+    signed = f"{header}.{_encoded(str(data['kubeconfig']).encode())}"
+    return hmac.compare_digest(hmac.new(parts["secret"].encode(), signed.encode(), hashlib.sha256).digest(), given)
+
+
+def _decoded(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -1,0 +1,337 @@
+"""Make a cluster a managed one: the operator with its bundle, what its agents introduce themselves with, and a Klusterlet.
+
+What the options mean is decided first and purely (`check`, `klusterlet`). Then the hub is asked, with the very token that the
+agents will have: is it a hub, does it take the token, is the cluster's name free? A name that another cluster lives under is not
+taken from it. Only then is something written, and server-side, so that doing it again changes only what is asked for
+differently. Joining ends with the cluster being known to the hub; letting it in is for the hub's administrator.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import string
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from muster.administration.dryrun import is_dry_run
+from muster.administration.errors import AdministrationError, Refused
+from muster.administration.hub_trust import Connect, connect_by_http, told_server
+from muster.administration.hubs import CLUSTERADM, HubAddress
+from muster.administration.klusterlets import await_agents, cluster_name_of, list_klusterlets, operator_problem
+from muster.administration.newcomers import Introduction, check_hub
+from muster.administration.preflight import settle
+from muster.administration.progress import SILENT, Progress, wait
+from muster.api import Document
+from muster.api.operator.v1 import Klusterlet, ResourceRequirement
+from muster.api.resource import known_fields
+from muster.kube import yaml
+from muster.kube.patching.mergepatch import apply_merge_patch
+from muster.operator.applying import Applier, Wanted, checked
+from muster.operator.bundle import KLUSTERLET_OPERATOR, BundleOptions, bundle
+from muster.operator.klusterlet.plan import WORK_GATES, agent_namespace_of, is_hosted
+from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLET, KLUSTERLETS, KUBECONFIG_KEY
+from muster.operator.spec import DRIVERS, BadSpec, eks_cluster
+from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION
+from muster.registration.installing import await_definitions, named
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.names import (
+    AGENT_ANNOTATIONS,
+    AGENT_GATES,
+    AGENT_NAMESPACE,
+    AGENT_UNSUPPORTED_GATES,
+    BOOTSTRAP_SECRET,
+    is_cluster_name,
+)
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.errors import NotFound
+from muster.runtime.kubeconfig import ClientConfig, Identity, KubeconfigError, dump_kubeconfig
+from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS
+from muster.runtime.verbs import KubeClient
+
+CERTIFICATE_SECONDS: Final = 31_536_000
+ADDON_AUTHS: Final = ("csr", "token")
+GRPC_KEY: Final = "config.yaml"
+_LETTERS: Final = string.ascii_lowercase + string.digits
+
+
+@dataclass(frozen=True)
+class JoinOptions:
+    cluster_name: str
+    token: str = field(default="", repr=False)
+    hosted: bool = False
+    singleton: bool = False
+    managed: ClientConfig | None = None
+    """The way to the managed cluster, where agents run elsewhere."""
+    agent_server: str = ""
+    """Where agents reach the hub, if that is another place than from here."""
+    managed_lookup: bool = False
+    """Have agents go where the managed cluster itself says."""
+    proxy_url: str = ""
+    certificate_seconds: int = CERTIFICATE_SECONDS
+    auth: str = "csr"
+    hub_cluster_arn: str = ""
+    managed_cluster_arn: str = ""
+    grpc_server: str = ""
+    grpc_ca: bytes = field(default=b"", repr=False)
+    addon_auth: str = ""
+    addon_token_seconds: int = 0
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    resources: ResourceRequirement | None = None
+    bundle: BundleOptions = field(default_factory=BundleOptions)
+    keep_operator: bool = True
+    """Leave an operator that works as it is."""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    """Of the Klusterlet, over all that the other options say."""
+    force: bool = False
+    """Take the name whoever has it, and the cluster whatever it was."""
+    wait: bool = False
+    timeout: float = 300.0
+
+    @property
+    def driver(self) -> str:
+        return DRIVERS[self.auth]
+
+    @property
+    def mode(self) -> str:
+        return ("Singleton" if self.singleton else "") + ("Hosted" if self.hosted else "") or "Default"
+
+
+@dataclass(frozen=True)
+class Joined:
+    cluster: str
+    klusterlet: str
+    namespace: str
+    """Of the agents."""
+    driver: str
+    introduced: bool = False
+    """Whether the hub is known to know of it."""
+
+
+def check(options: JoinOptions) -> None:
+    """Raises AdministrationError for options that cannot be, or do not fit together, as OCM's own tool words it."""
+    if not options.token:
+        raise AdministrationError("--hub-token: token is missing", "get one with get token on the hub")
+    if not options.cluster_name:
+        raise AdministrationError("--cluster-name: cluster-name is missing")
+    if not is_cluster_name(options.cluster_name):
+        raise AdministrationError(
+            f"--cluster-name: {options.cluster_name!r} cannot name a cluster",
+            "it has up to 63 lower case letters, digits and '-', and a letter or digit at both ends",
+        )
+    if options.hosted != (options.managed is not None):
+        raise AdministrationError("--managed-cluster-kubeconfig: needed with --mode hosted, and with no other mode")
+    if 0 != options.certificate_seconds < SHORTEST_EXPIRATION:
+        raise AdministrationError(f"--client-cert-expiration-seconds: must be {SHORTEST_EXPIRATION} or more")
+    _check_drivers(options)
+    known = (*AGENT_GATES, *WORK_GATES)
+    for gate, on in options.feature_gates.items():
+        if gate not in (*known, *AGENT_UNSUPPORTED_GATES):
+            raise AdministrationError(f"--feature-gates: {gate} is no feature gate of agents; there are {', '.join(known)}")
+        if on and gate in AGENT_UNSUPPORTED_GATES:
+            raise AdministrationError(f"--feature-gates: {gate} is not supported")
+
+
+def _check_drivers(options: JoinOptions) -> None:
+    if options.auth not in DRIVERS:
+        raise AdministrationError(f"--registration-auth: invalid registration-Auth type {options.auth!r}", "csr, awsirsa or grpc")
+    if options.driver == "awsirsa":
+        for flag, arn in (("hub-cluster-arn", options.hub_cluster_arn), ("managed-cluster-arn", options.managed_cluster_arn)):
+            if not arn:
+                raise AdministrationError(f"--{flag}: {flag} is required when registration-auth type is awsirsa")
+            try:
+                eks_cluster(arn, f"--{flag}")
+            except BadSpec as error:
+                raise AdministrationError(str(error)) from None
+    if options.driver == "grpc" and not options.grpc_server:
+        raise AdministrationError("--grpc-server: grpc-server is required when registration-auth type is grpc")
+    if options.addon_auth and options.addon_auth not in ADDON_AUTHS:
+        raise AdministrationError("--addon-kubeclient-registration-auth: csr or token")
+    if options.addon_token_seconds and options.addon_auth != "token":
+        raise AdministrationError("--addon-token-expiration-seconds: only with --addon-kubeclient-registration-auth=token")
+
+
+def klusterlet(name: str, options: JoinOptions, existing: Klusterlet | None = None) -> Document:
+    registration: Document = {"registrationDriver": _driver(options)}
+    if options.certificate_seconds:
+        registration["clientCertExpirationSeconds"] = options.certificate_seconds
+    if gates := _gates(options, (*AGENT_GATES, *AGENT_UNSUPPORTED_GATES)):
+        registration["featureGates"] = gates
+    if options.annotations:
+        registration["clusterAnnotations"] = {_annotation(key): value for key, value in options.annotations.items()}
+    if options.addon_auth:
+        token = {"token": {"expirationSeconds": options.addon_token_seconds}} if options.addon_token_seconds else {}
+        registration["addOnKubeClientRegistrationDriver"] = {"authType": options.addon_auth, **token}
+    spec: Document = {
+        "clusterName": options.cluster_name,
+        "deployOption": {"mode": options.mode},
+        "namespace": (existing.spec.namespace if existing else "") or _namespace(name, options),
+        "registrationConfiguration": registration,
+    }
+    if gates := _gates(options, WORK_GATES):
+        spec["workConfiguration"] = {"featureGates": gates}
+    if options.resources is not None:
+        spec["resourceRequirement"] = known_fields(options.resources)
+    return {"metadata": {"name": name}, "spec": apply_merge_patch(spec, dict(options.spec))}
+
+
+def _namespace(name: str, options: JoinOptions) -> str:
+    return f"open-cluster-management-{name}" if options.hosted else AGENT_NAMESPACE
+
+
+def _driver(options: JoinOptions) -> Document:
+    arns = {"hubClusterArn": options.hub_cluster_arn, "managedClusterArn": options.managed_cluster_arn}
+    return {"authType": options.driver, **({"awsIrsa": arns} if options.driver == "awsirsa" else {})}
+
+
+def _gates(options: JoinOptions, names: tuple[str, ...]) -> list[Document]:
+    return [{"feature": gate, "mode": "Enable" if on else "Disable"} for gate, on in options.feature_gates.items() if gate in names]
+
+
+def _annotation(key: str) -> str:
+    return key if key.startswith(f"{AGENT_ANNOTATIONS}/") else f"{AGENT_ANNOTATIONS}/{key}"
+
+
+async def join(
+    client: KubeClient,
+    hub: HubAddress,
+    options: JoinOptions,
+    progress: Progress = SILENT,
+    clock: Clock = SYSTEM,
+    connect: Connect = connect_by_http,
+) -> Joined:
+    """`client` is for the cluster that runs the agents. Raises AdministrationError, ApplyFailed, and what the clients raise."""
+    check(options)
+    token = Identity(token=options.token)
+    config = ClientConfig(hub.server, hub.ca or None, proxy_url=options.proxy_url, namespace="default", identity=token)
+    async with _open(config, connect) as hub_client, _managed(client, options, connect) as managed:
+        existing = await _existing(client, options)
+        options = await _with_lookup(managed, options)
+        if not options.force:
+            introduction = Introduction(
+                options.cluster_name, options.driver, options.token, options.managed_cluster_arn, hub.server, existing
+            )
+            settle(await check_hub(client, managed, hub_client, introduction), progress)
+        name = existing.metadata.name if existing is not None else _new_name(options)
+        wanted = klusterlet(name, options, existing)
+        namespace = name if options.hosted else str(wanted["spec"]["namespace"])
+        await _prepare(client, namespace, config, options, progress, clock)
+        await client.apply(KLUSTERLETS, wanted, manager=CLUSTERADM)
+        introduced = False
+        if options.wait and not is_dry_run(client):
+            await await_agents(client, name, within=options.timeout, progress=progress, clock=clock)
+            await _await_introduced(hub_client, options, progress, clock)
+            introduced = True
+    return Joined(options.cluster_name, name, namespace, options.driver, introduced)
+
+
+@asynccontextmanager
+async def _open(config: ClientConfig, connect: Connect) -> AsyncIterator[KubeClient]:
+    client = connect(config)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def _managed(client: KubeClient, options: JoinOptions, connect: Connect) -> AsyncIterator[KubeClient]:
+    """The managed cluster; it is the one that runs the agents unless they are hosted."""
+    if options.managed is None:
+        yield client
+        return
+    async with _open(options.managed, connect) as managed:
+        yield managed
+
+
+async def _existing(client: KubeClient, options: JoinOptions) -> Klusterlet | None:
+    """The Klusterlet to change. Raises Refused where another one has its place."""
+    for one in await list_klusterlets(client):
+        name, cluster = one.metadata.name, await cluster_name_of(client, one)
+        if one.metadata.deletion_timestamp and (cluster == options.cluster_name or not options.hosted):
+            raise Refused(f"Klusterlet {name} is being deleted", "try again when it is gone")
+        if cluster == options.cluster_name and is_hosted(one) == options.hosted:
+            return one
+        clash = name == KLUSTERLET or agent_namespace_of(one) == AGENT_NAMESPACE
+        if clash and not options.hosted and not is_hosted(one) and not options.force:
+            raise Refused(
+                f"this cluster is managed already, as {cluster or 'a cluster without a name so far'}, by Klusterlet {name}",
+                f"let it leave with unjoin --cluster-name {cluster}, choose another --context, or rename it with --force",
+            )
+    return None
+
+
+def _new_name(options: JoinOptions) -> str:
+    return f"klusterlet-hosted-{''.join(secrets.choice(_LETTERS) for _ in range(6))}" if options.hosted else KLUSTERLET
+
+
+async def _with_lookup(managed: KubeClient, options: JoinOptions) -> JoinOptions:
+    if not options.managed_lookup or options.managed is None:
+        return options
+    server = await told_server(managed, "--force-internal-endpoint-lookup-managed")
+    return replace(options, managed=replace(options.managed, server=server))
+
+
+async def _prepare(
+    client: KubeClient, namespace: str, hub: ClientConfig, options: JoinOptions, progress: Progress, clock: Clock
+) -> None:
+    if options.keep_operator and not await operator_problem(client):
+        progress.say("The klusterlet operator is there already, and works")
+    else:
+        await install_operator(client, options.bundle, clock)
+    if options.bundle.create_namespace and not await _exists(client, namespace):
+        checked(await Applier(client, CLUSTERADM).apply([(NAMESPACES, {"metadata": named(namespace)})]))
+    checked(await Applier(client, CLUSTERADM).apply(_secrets(namespace, hub, options)))
+
+
+async def _exists(client: KubeClient, namespace: str) -> bool:
+    try:
+        await client.get(NAMESPACES, namespace)
+    except NotFound:
+        return False
+    return True
+
+
+async def install_operator(client: KubeClient, options: BundleOptions, clock: Clock = SYSTEM) -> None:
+    wanted = bundle(KLUSTERLET_OPERATOR, options)
+    checked(await Applier(client, CLUSTERADM).apply(wanted))
+    if not is_dry_run(client):
+        definitions = [document["metadata"]["name"] for resource, document in wanted if resource is DEFINITIONS]
+        await await_definitions(client, definitions, clock)
+
+
+def _secrets(namespace: str, hub: ClientConfig, options: JoinOptions) -> list[Wanted]:
+    """What agents introduce themselves with, and where they run elsewhere, the way to the managed cluster."""
+    reached = replace(hub, server=options.agent_server or hub.server)
+    content = {KUBECONFIG_KEY: dump_kubeconfig(reached, cluster="hub", user="bootstrap", context="bootstrap")}
+    if options.driver == "grpc":
+        ca = options.grpc_ca or (hub.ca if isinstance(hub.ca, bytes) else b"")
+        authority = {"caData": base64.b64encode(ca).decode()} if ca else {}
+        content[GRPC_KEY] = yaml.dump({"url": options.grpc_server, "token": options.token, **authority})
+    made = [_secret(BOOTSTRAP_SECRET, namespace, content)]
+    if options.managed is not None:
+        try:
+            way = dump_kubeconfig(options.managed)
+        except KubeconfigError as error:
+            raise AdministrationError(f"--managed-cluster-kubeconfig: {error}") from None
+        made.append(_secret(EXTERNAL_MANAGED_SECRET, namespace, {KUBECONFIG_KEY: way}))
+    return made
+
+
+def _secret(name: str, namespace: str, content: Mapping[str, str]) -> Wanted:
+    data = {key: base64.b64encode(text.encode()).decode() for key, text in content.items()}
+    return SECRETS, {"metadata": named(name, namespace), "type": "Opaque", "data": data}
+
+
+async def _await_introduced(hub: KubeClient, options: JoinOptions, progress: Progress, clock: Clock) -> None:
+    async def look() -> str:
+        try:
+            await hub.get(MANAGED_CLUSTERS, options.cluster_name)
+        except NotFound:
+            return "its agent has not introduced it to the hub yet"
+        return ""
+
+    await wait(f"managed cluster {options.cluster_name}", look, within=options.timeout, progress=progress, clock=clock)

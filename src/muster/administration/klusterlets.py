@@ -1,0 +1,96 @@
+"""A managed cluster as seen from outside: which Klusterlet makes it one, what its agents know, and how they fare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster.administration.errors import AdministrationError
+from muster.administration.progress import SILENT, Progress, wait
+from muster.administration.waiting import deployment_problem
+from muster.api import MalformedObject, condition_of
+from muster.api.operator.v1 import Klusterlet
+from muster.operator.klusterlet.connection import contents_of
+from muster.operator.klusterlet.manifests import HUB_CONNECTION, REGISTRATION_DEGRADED, WORK_DEGRADED
+from muster.operator.klusterlet.plan import agent_namespace_of
+from muster.operator.klusterlet.status import AVAILABLE
+from muster.operator.names import DEPLOYMENTS, KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
+from muster.operator.reporting import APPLIED
+from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
+from muster.registration.names import HUB_SECRET
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import SECRETS
+from muster.runtime.verbs import KubeClient
+
+
+async def list_klusterlets(client: KubeClient) -> list[Klusterlet]:
+    """All there are; none where the kind is not served."""
+    try:
+        found = (await client.list(KLUSTERLETS)).items
+    except NotFound:
+        return []
+    try:
+        return [Klusterlet.decode(one) for one in found]
+    except MalformedObject as error:
+        raise AdministrationError(f"a Klusterlet cannot be read: {error}") from None
+
+
+async def hub_secret(client: KubeClient, klusterlet: Klusterlet) -> Mapping[str, bytes]:
+    """What the agents keep of their hub; empty before they know one."""
+    try:
+        return contents_of(await client.get(SECRETS, HUB_SECRET, agent_namespace_of(klusterlet)))
+    except NotFound:
+        return {}
+
+
+async def cluster_name_of(client: KubeClient, klusterlet: Klusterlet) -> str:
+    """What it calls the cluster; where it leaves that to the agents, what they chose."""
+    if klusterlet.spec.cluster_name:
+        return klusterlet.spec.cluster_name
+    return (await hub_secret(client, klusterlet)).get(CLUSTER_NAME, b"").decode(errors="replace")
+
+
+async def find_klusterlets(client: KubeClient, cluster: str) -> list[Klusterlet]:
+    """Those that make this cluster, or one that is managed from here, a managed cluster of this name."""
+    return [one for one in await list_klusterlets(client) if await cluster_name_of(client, one) == cluster]
+
+
+def klusterlet_problem(klusterlet: Klusterlet) -> str:
+    """Why agents do not run as a Klusterlet says; empty when they do."""
+    if klusterlet.status.observed_generation < klusterlet.metadata.generation:
+        return "the operator has not seen the Klusterlet yet"
+    wanted = ((APPLIED, "True"), (AVAILABLE, "True"), (REGISTRATION_DEGRADED, "False"), (WORK_DEGRADED, "False"))
+    for kind, status in wanted:
+        found = condition_of(klusterlet.status.conditions, kind)
+        if found is None:
+            return f"Klusterlet {klusterlet.metadata.name} has no condition {kind} yet"
+        if found.status != status:
+            return f"{kind} is {found.status}: {found.reason}: {found.message}"
+    return ""
+
+
+def hub_connection_of(klusterlet: Klusterlet) -> str:
+    """What the operator says of the agents' way to the hub."""
+    found = condition_of(klusterlet.status.conditions, HUB_CONNECTION)
+    return f"{found.reason}: {found.message}" if found is not None and found.status == "True" else ""
+
+
+async def operator_problem(client: KubeClient) -> str:
+    try:
+        return deployment_problem(await client.get(DEPLOYMENTS, KLUSTERLET, OPERATOR_NAMESPACE))
+    except NotFound:
+        return f"there is no operator: Deployment {OPERATOR_NAMESPACE}/{KLUSTERLET} is missing"
+
+
+async def await_agents(client: KubeClient, name: str, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:
+    """Until the agents of a Klusterlet run."""
+
+    async def look() -> str:
+        if problem := await operator_problem(client):
+            return problem
+        try:
+            return klusterlet_problem(Klusterlet.decode(await client.get(KLUSTERLETS, name)))
+        except NotFound as error:
+            return str(error)
+
+    await wait(f"Klusterlet {name}", look, within=within, progress=progress, clock=clock)

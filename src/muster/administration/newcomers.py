@@ -1,0 +1,139 @@
+"""Whether a hub will have a cluster that wants to join: is it a hub, is the token good for it, is the name free?
+
+A name is taken when the cluster that has it is alive, or is known to be another one: by the id that both clusters claim, or by
+what AWS calls them. A cluster that comes back, or that an administrator has announced, finds its name free.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from muster.administration.errors import NotAHub
+from muster.administration.hubs import require_hub
+from muster.administration.klusterlets import hub_secret
+from muster.administration.preflight import Check
+from muster.api import MalformedObject
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.operator.v1 import Klusterlet
+from muster.registration.access import missing_rights
+from muster.registration.agent.failover import denied, needed_to_register
+from muster.registration.agent.memory.hub_kubeconfig import address_of
+from muster.registration.agent.memory.hub_secret import CLUSTER_NAME, KUBECONFIG
+from muster.registration.drivers.csr.approval import is_in_use
+from muster.registration.kinds import CLUSTER_CLAIMS, MANAGED_CLUSTERS
+from muster.registration.names import EKS_ARN_ANNOTATION
+from muster.runtime.errors import KubeError, NotFound, Unauthorized, Untrusted
+from muster.runtime.kubeconfig import KubeconfigError
+from muster.runtime.verbs import KubeClient
+
+ID_CLAIM: Final = "id.k8s.io"
+ANOTHER: Final = "choose another --cluster-name; if it is the same cluster, go on with --force"
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """Who wants to join, and how."""
+
+    cluster: str
+    driver: str
+    token: str = field(repr=False)
+    arn: str
+    server: str
+    """Of the hub."""
+    existing: Klusterlet | None
+    """By which the cluster is managed already."""
+
+
+async def check_hub(here: KubeClient, managed: KubeClient, hub: KubeClient, who: Introduction) -> list[Check]:
+    connection = await _connection(hub, who)
+    if connection.errors:
+        return [connection]
+    return [connection, await _name(here, managed, hub, who)]
+
+
+async def _connection(hub: KubeClient, who: Introduction) -> Check:
+    name = "HubKubeconfig check"
+    try:
+        await require_hub(hub)
+        missing = await missing_rights(hub, needed_to_register(who.driver))
+    except Untrusted as error:
+        return Check(
+            name, errors=(f"the hub's certificate is not of its authority: {error.reason}; check --ca-file, --hub-ca-hash",)
+        )
+    except Unauthorized:
+        return Check(name, errors=(f"--hub-token: {token_problem(who.token)}; get a fresh one with get token on the hub",))
+    except (NotAHub, KubeError) as error:
+        return Check(name, errors=(f"--hub-apiserver: {error}",))
+    if missing:
+        text = f"--hub-token: its holder may not {', '.join(map(str, missing))} on the hub; use one that get token gives"
+        return Check(name, errors=(text,))
+    return Check(name)
+
+
+def token_problem(token: str, now: datetime | None = None) -> str:
+    """Why a hub may have refused a token, as far as the token itself tells."""
+    try:
+        payload = token.split(".")[1]
+        expires = datetime.fromtimestamp(orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"], UTC)
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError):
+        return "the hub does not accept this token: it has expired, was deleted, or is another hub's"
+    if expires <= (now or datetime.now(UTC)):
+        return f"this token has expired at {expires:%Y-%m-%dT%H:%M:%SZ}"
+    return "the hub does not accept this token: it was revoked, or is another hub's"
+
+
+async def _name(here: KubeClient, managed: KubeClient, hub: KubeClient, who: Introduction) -> Check:
+    title = "ClusterName check"
+    if await _is_ours(here, who):
+        return Check(title)
+    try:
+        found = ManagedCluster.decode(await hub.get(MANAGED_CLUSTERS, who.cluster))
+    except NotFound:
+        return Check(title)
+    except MalformedObject as error:
+        return Check(title, errors=(f"ManagedCluster {who.cluster} on the hub cannot be read: {error}",))
+    if taken := name_problem(found, await _identifier(managed), who.arn):
+        return Check(title, errors=(f"--cluster-name: {taken}; {ANOTHER}",))
+    return Check(title, ((f"the hub has denied {who.cluster} before: it must be accepted anew",) if denied(found) else ()))
+
+
+async def _is_ours(here: KubeClient, who: Introduction) -> bool:
+    """Whether the agents here live under that name on that hub already."""
+    if who.existing is None:
+        return False
+    known = await hub_secret(here, who.existing)
+    if known.get(CLUSTER_NAME, b"").decode(errors="replace") != who.cluster or KUBECONFIG not in known:
+        return False
+    try:
+        return address_of(known[KUBECONFIG], "", Path()).server == who.server.rstrip("/")
+    except KubeconfigError:
+        return False
+
+
+async def _identifier(managed: KubeClient) -> str:
+    """What the cluster claims to be; most claim nothing."""
+    try:
+        claim = await managed.get(CLUSTER_CLAIMS, ID_CLAIM)
+    except KubeError:
+        return ""
+    return str((claim.get("spec") or {}).get("value") or "")
+
+
+def name_problem(cluster: ManagedCluster, identifier: str = "", arn: str = "") -> str:
+    """Why a newcomer cannot have the name of this cluster; empty when it can."""
+    name = cluster.metadata.name
+    if cluster.metadata.deletion_timestamp:
+        return f"{name} is being deleted on the hub"
+    claimed = next((claim.value for claim in cluster.status.cluster_claims if claim.name == ID_CLAIM), "")
+    if identifier and claimed:
+        return "" if identifier == claimed else f"{name} is another cluster on the hub: its {ID_CLAIM} is {claimed}"
+    theirs = cluster.metadata.annotations.get(EKS_ARN_ANNOTATION, "")
+    if arn and theirs:
+        return "" if arn == theirs else f"{name} is another cluster on the hub: {theirs}"
+    return f"{name} has joined the hub and is alive" if is_in_use(cluster) else ""

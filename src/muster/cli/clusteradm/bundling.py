@@ -1,0 +1,124 @@
+"""Flags about what is installed, the same wherever an operator is: its image, namespace, pull secret, resources, feature gates.
+
+`installing` gives a command these flags; the other functions say what they mean together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muster.cli.values import Pairs
+
+if TYPE_CHECKING:
+    from muster.api.operator.v1 import ResourceRequirement
+    from muster.operator.bundle import BundleOptions
+
+REGISTRY = "quay.io/open-cluster-management"
+F = TypeVar("F", bound=Callable[..., Any])
+
+_IMAGES = (
+    click.option("--image-registry", "registry", default=REGISTRY, show_default=True, help="OCM's stands for no registry at all."),
+    click.option("--bundle-version", "version", default="default", show_default=True, help="Tag of the image."),
+    click.option("--bundle-version-overrides", "overrides", type=click.Path(dir_okay=False), help="A file with key ocm: the tag."),
+)
+_INSTALLED = (
+    click.option("--create-namespace", type=bool, default=True, show_default=True, help="Of the operator."),
+    click.option("--image-pull-credential-file", "credential", type=click.Path(dir_okay=False), help="A docker config.json."),
+    click.option(
+        "--resource-qos-class",
+        "qos",
+        type=click.Choice(["Default", "BestEffort", "ResourceRequirement"]),
+        default="Default",
+        show_default=True,
+        help="Of all pods.",
+    ),
+    click.option("--resource-limits", "limits", type=Pairs(), multiple=True, help="Of all containers, e.g. cpu=1,memory=1Gi."),
+    click.option("--resource-requests", "requests", type=Pairs(), multiple=True, help="Of all containers."),
+    click.option("--feature-gates", "gates", type=Pairs(), multiple=True, help="Gate=true|false,…"),
+)
+
+
+def versioned(command: F) -> F:
+    """Give a command the flags that choose an image."""
+    for option in reversed(_IMAGES):
+        command = option(command)
+    return command
+
+
+def installing(command: F) -> F:
+    for option in reversed(_INSTALLED):
+        command = option(command)
+    return versioned(command)
+
+
+def version_of(given: dict[str, Any]) -> str:
+    from muster.administration.images import overridden_version
+
+    return overridden_version(Path(given["overrides"])) if given["overrides"] else str(given["version"])
+
+
+def image_of(given: dict[str, Any]) -> str:
+    from muster.administration.images import ImageChoice
+
+    return ImageChoice(given["registry"], version_of(given)).image()
+
+
+def bundle_of(given: dict[str, Any], *args: str) -> BundleOptions:
+    """`args` are further flags of the operator."""
+    from muster.administration.images import read_credential
+    from muster.operator.bundle import BundleOptions
+
+    return BundleOptions(
+        image=image_of(given),
+        create_namespace=given["create_namespace"],
+        resources=resources_of(given),
+        pull_credential=read_credential(Path(given["credential"])) if given["credential"] else b"",
+        args=args,
+    )
+
+
+def flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    """What a flag was given, all times together."""
+    return tuple(value for values in given for value in values)
+
+
+def gates_of(given: dict[str, Any]) -> dict[str, bool]:
+    return dict(_gate(*pair) for pair in flat(given["gates"]))
+
+
+def _gate(name: str, value: str) -> tuple[str, bool]:
+    if value.lower() not in ("true", "false"):
+        raise click.BadParameter(f"{name}={value}: a gate is true or false", param_hint="--feature-gates")
+    return name, value.lower() == "true"
+
+
+def resources_of(given: dict[str, Any]) -> ResourceRequirement | None:
+    from muster.api.meta import ResourceRequirements
+    from muster.api.operator.v1 import ResourceRequirement
+    from muster.kube.quantity import QuantityError, parse_quantity
+
+    amounts = {flag: dict(flat(given[flag])) for flag in ("limits", "requests")}
+    for flag, pairs in amounts.items():
+        for name, value in pairs.items():
+            try:
+                parse_quantity(value)
+            except QuantityError as error:
+                raise click.BadParameter(f"{name}={value}: {error}", param_hint=f"--resource-{flag}") from None
+    if given["qos"] != "ResourceRequirement":
+        if any(amounts.values()):
+            raise click.UsageError("--resource-limits and --resource-requests need --resource-qos-class=ResourceRequirement")
+        return ResourceRequirement(type=given["qos"]) if given["qos"] != "Default" else None
+    wanted = ResourceRequirements(limits=amounts["limits"], requests=amounts["requests"])
+    return ResourceRequirement(type=given["qos"], resource_requirements=wanted)
+
+
+def tell_flags() -> None:
+    """As OCM's tool does: what was said on the command line."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        if parameter.name and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE:
+            click.echo(f"flag {parameter.opts[0].lstrip('-')} has been set", err=True)

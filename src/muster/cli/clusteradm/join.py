@@ -1,0 +1,196 @@
+"""`clusteradm join`: make a cluster a managed one of a hub.
+
+The flags are OCM's, with further spellings where its documents use them, and with what proves the hub (`--hub-ca-hash`). What they
+mean together is decided and checked by `muster.administration.joining`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.clusteradm.bundling import REGISTRY, bundle_of, flat, gates_of, installing, resources_of, tell_flags, version_of
+from muster.cli.connection import Globals, Session, administer, connected, program, write_resources
+from muster.cli.values import Names, Pairs
+
+if TYPE_CHECKING:
+    from muster.administration.hub_trust import HubTrust
+    from muster.administration.joining import Joined, JoinOptions
+    from muster.runtime.kubeconfig import ClientConfig
+    from muster.runtime.verbs import KubeClient
+
+_FILE = click.Path(dir_okay=False)
+
+
+@click.command("join")
+@click.option("--hub-token", "token", default="", help="To introduce the cluster with; get token on the hub gives one.")
+@click.option("--hub-apiserver", "server", default="", help="URL of the hub.")
+@click.option("--cluster-name", "cluster", default="", help="What the hub is to call this cluster.")
+@click.option("--ca-file", type=_FILE, help="The hub's certificate authority.")
+@click.option(
+    "--hub-ca-hash", "--ca-hash", "hashes", type=Names(), multiple=True, help="sha256:… of the key of the hub's authority."
+)
+@click.option("--insecure-skip-ca-verification", "unverified", is_flag=True, help="Take whoever answers for the hub.")
+@click.option("--force-internal-endpoint-lookup", "lookup", is_flag=True, help="Agents go where the hub's cluster-info says.")
+@click.option("--proxy-url", default="", help="On the agents' way to the hub.")
+@click.option("--proxy-ca-file", type=_FILE, help="The proxy's certificate authority.")
+@click.option("-m", "--mode", type=click.Choice(["default", "hosted"], case_sensitive=False), default="default", show_default=True)
+@click.option("--singleton", is_flag=True, help="One agent for everything.")
+@click.option("--managed-cluster-kubeconfig", "managed", type=_FILE, help="Hosted: of the cluster that is to be managed from here.")
+@click.option("--force-internal-endpoint-lookup-managed", "managed_lookup", is_flag=True, help="Hosted: by its own cluster-info.")
+@click.option("--force", is_flag=True, help="Ask the hub nothing beforehand, and take the name whoever has it.")
+@click.option("--wait", is_flag=True, help="Until the hub knows the cluster.")
+@click.option(
+    "--client-cert-expiration-seconds", "seconds", type=int, default=31_536_000, show_default=True, help="Asked of the hub."
+)
+@click.option("--registration-auth", "auth", default="csr", show_default=True, help="How to register: csr, awsirsa, grpc.")
+@click.option("--hub-cluster-arn", "--eks-hub-cluster-arn", "hub_arn", default="", help="For awsirsa.")
+@click.option("--managed-cluster-arn", "--eks-managed-cluster-arn", "managed_arn", default="", help="For awsirsa.")
+@click.option("--grpc-server", default="", help="For grpc: host and port.")
+@click.option("--grpc-ca-file", type=_FILE, help="For grpc.  [default: the hub's authority]")
+@click.option("--addon-kubeclient-registration-auth", "addon_auth", default="", help="How addons register: csr or token.")
+@click.option("--addon-token-expiration-seconds", "addon_seconds", type=int, default=0, help="With token.")
+@click.option("--klusterlet-annotation", "annotations", type=Pairs(), multiple=True, help="Of the ManagedCluster on the hub.")
+@click.option("--klusterlet-values-file", "values", type=_FILE, help="Values of OCM's Helm chart.")
+@click.option("--capi-import", is_flag=True, help="The cluster is one of Cluster API's; this one manages it.")
+@click.option("--capi-cluster-name", "capi_name", default="", help="[namespace/]name there.")
+@click.option("--output-file", type=_FILE, help="Also write all that is applied to this file.")
+@installing
+@connected
+def command(**given: Any) -> None:
+    """Join a cluster to a hub: install the agent, which introduces the cluster. The hub's administrator then accepts it."""
+    tell_flags()
+    _report(administer(lambda session: _join(session, given)))
+
+
+async def _join(session: Session, given: dict[str, Any]) -> Joined:
+    from dataclasses import replace
+
+    from muster.administration.hub_trust import find_hub
+    from muster.administration.joining import check, join
+
+    options = replace(_options(given), timeout=session.timeout)
+    check(options)
+    trust = _trust(given)
+    hub = await find_hub(trust, options.token, session.progress)
+    if given["lookup"]:
+        options = replace(options, agent_server=await _internal(trust, hub.ca))
+    async with _target(session, given) as client:
+        result = await join(client, hub, options, session.progress)
+    if given["output_file"]:
+        write_resources(given["output_file"], session.journal)
+    return result
+
+
+def _trust(given: dict[str, Any]) -> HubTrust:
+    from muster.administration.hub_trust import HubTrust
+
+    return HubTrust(
+        given["server"].rstrip("/"),
+        _content(given["ca_file"], "--ca-file"),
+        flat(given["hashes"]),
+        given["unverified"],
+        given["proxy_url"],
+        _content(given["proxy_ca_file"], "--proxy-ca-file"),
+    )
+
+
+async def _internal(trust: HubTrust, ca: bytes) -> str:
+    from muster.administration.hub_trust import connect_by_http, told_server
+    from muster.runtime.kubeconfig import ClientConfig
+
+    client = connect_by_http(ClientConfig(trust.server, ca or None, proxy_url=trust.proxy_url))
+    try:
+        return await told_server(client, "--force-internal-endpoint-lookup")
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def _target(session: Session, given: dict[str, Any]) -> AsyncIterator[KubeClient]:
+    """The cluster that runs the agents: the one at hand, or one that Cluster API has made."""
+    if not given["capi_import"]:
+        yield session.client
+        return
+    from muster.administration.capi import find_workload_cluster
+    from muster.administration.dryrun import JournalingClient
+    from muster.administration.hub_trust import connect_by_http
+
+    config = await find_workload_cluster(session.client, given["capi_name"] or given["cluster"])
+    client = JournalingClient(connect_by_http(config), session.journal, dry_run=session.dry_run)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _options(given: dict[str, Any]) -> JoinOptions:
+    from muster.administration.chartvalues import KLUSTERLET_CHART, with_values
+    from muster.administration.images import read_mapping
+    from muster.administration.joining import JoinOptions
+
+    options = JoinOptions(
+        given["cluster"],
+        given["token"],
+        hosted=given["mode"] == "hosted",
+        singleton=given["singleton"],
+        managed=_managed(given["managed"]),
+        managed_lookup=given["managed_lookup"],
+        proxy_url=given["proxy_url"],
+        certificate_seconds=given["seconds"],
+        auth=given["auth"],
+        hub_cluster_arn=given["hub_arn"],
+        managed_cluster_arn=given["managed_arn"],
+        grpc_server=given["grpc_server"],
+        grpc_ca=_content(given["grpc_ca_file"], "--grpc-ca-file"),
+        addon_auth=given["addon_auth"],
+        addon_token_seconds=given["addon_seconds"],
+        annotations=dict(flat(given["annotations"])),
+        feature_gates=gates_of(given),
+        resources=resources_of(given),
+        bundle=bundle_of(given),
+        keep_operator=given["registry"] == REGISTRY and version_of(given) == "default" and not given["credential"],
+        force=given["force"],
+        wait=given["wait"],
+    )
+    if given["values"]:
+        values = read_mapping(Path(given["values"]), KLUSTERLET_CHART.flag)
+        options = with_values(options, values, given["registry"], version_of(given), KLUSTERLET_CHART)
+    return options
+
+
+def _content(path: str | None, flag: str) -> bytes:
+    if not path:
+        return b""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"{flag} {path}: {error.strerror}") from None
+
+
+def _managed(path: str | None) -> ClientConfig | None:
+    from muster.runtime.kubeconfig import KubeconfigError, load_kubeconfig
+
+    if not path:
+        return None
+    try:
+        return load_kubeconfig(path)
+    except KubeconfigError as error:
+        raise click.ClickException(f"--managed-cluster-kubeconfig: {error}") from None
+
+
+def _report(joined: Joined) -> None:
+    if Globals.current().dry_run:
+        return
+    how = "" if joined.driver == "csr" else f" by {joined.driver}"
+    state = "is known to the hub" if joined.introduced else "introduces itself to the hub"
+    click.echo(
+        f"Cluster {joined.cluster} {state}{how}; its Klusterlet is {joined.klusterlet}, its agents are in {joined.namespace}.\n"
+    )
+    click.echo("Please log onto the hub cluster and run the following command:\n")
+    click.echo(f"    {program()} accept --clusters {joined.cluster}\n")
+    click.echo("This is not needed when the ManagedClusterAutoApproval feature is enabled")
