@@ -9,7 +9,7 @@ export PEERS_CACHE
 PYTEST := $(BIN)/python -m pytest
 XDIST ?= -n 2 --dist loadfile
 
-.PHONY: help setup lock up test test-kube test-interop bench lint format peers clean
+.PHONY: help setup lock up down test test-kube test-interop bench lint format peers clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -33,8 +33,11 @@ lock: setup ## resolve dependencies anew into requirements/*.lock
 	    --no-emit-index-url --no-emit-find-links pyproject.toml --extra postgres $$group -o requirements/$$target.lock; \
 	done
 
-up: setup ## start a control plane with a hub and two managed clusters on this machine
-	$(BIN)/muster apiserver --data-dir .muster --cluster hub --cluster cluster1 --cluster cluster2
+up: setup ## start a hub and two managed clusters on this machine
+	@$(BIN)/muster up
+
+down: setup ## stop them; their state is kept
+	@$(BIN)/muster down
 
 test: setup lint ## unit, end-to-end and differential tests on the embedded control plane
 	$(PYTEST) $(XDIST) tests/unit tests/e2e tests/differential
@@ -63,4 +66,5 @@ format: setup ## apply ruff's fixes and formatting
 	$(BIN)/ruff format src tests bench tools
 
 clean: ## remove the environment and local state
+	@[ ! -f .muster/fleet.json ] || [ ! -x $(BIN)/muster ] || $(BIN)/muster down
 	rm -rf $(VENV) .muster .mypy_cache .ruff_cache .pytest_cache
