@@ -17,8 +17,8 @@ from muster.administration.hubs import CLUSTERADM, HubAddress
 from muster.administration.probe import WITHIN as PROBE_WITHIN
 from muster.administration.progress import SILENT, Progress
 from muster.administration.waiting import await_hub
-from muster.api import Document
-from muster.api.operator.v1 import ResourceRequirement
+from muster.api import Document, MalformedObject
+from muster.api.operator.v1 import ClusterManager, ResourceRequirement
 from muster.api.resource import known_fields
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.operator.applying import Applier, checked
@@ -29,6 +29,7 @@ from muster.operator.spec import DRIVERS
 from muster.registration.installing import await_definitions
 from muster.registration.names import HUB_GATES, HUB_UNSUPPORTED_GATES
 from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.errors import Forbidden, NotFound
 from muster.runtime.resource import DEFINITIONS
 from muster.runtime.verbs import KubeClient
 
@@ -181,6 +182,29 @@ async def initialize(
         await await_hub(client, within=options.timeout, progress=progress, clock=clock)
     token = await tokens.issue(client, use_bootstrap_token=options.use_bootstrap_token)
     return Initialized(address, token, options.driver_names, options.hub_cluster_arn, options.grpc_server, checks=tuple(checks))
+
+
+async def access(client: KubeClient, address: HubAddress, *, use_bootstrap_token: bool = False) -> Initialized:
+    """What a cluster needs to join a hub that is there. What the ClusterManager says of drivers is told where it may be read."""
+    token = await tokens.issue(client, use_bootstrap_token=use_bootstrap_token)
+    try:
+        manager = ClusterManager.decode(await client.get(CLUSTER_MANAGERS, CLUSTER_MANAGER))
+    except (NotFound, Forbidden, MalformedObject):
+        return Initialized(address, token)
+    configured = manager.spec.registration_configuration
+    drivers = configured.registration_drivers if configured else ()
+    arn = next((one.awsirsa.hub_cluster_arn for one in drivers if one.awsirsa is not None), "")
+    return Initialized(address, token, tuple(DRIVERS[one.auth_type] for one in drivers), arn, _grpc_server(manager))
+
+
+def _grpc_server(manager: ClusterManager) -> str:
+    server = manager.spec.server_configuration
+    for endpoint in server.endpoints_exposure if server else ():
+        exposure = endpoint.grpc
+        found = (exposure.hostname or exposure.load_balancer or exposure.route) if exposure else None
+        if found is not None and found.host:
+            return found.host
+    return ""
 
 
 async def install_operator(client: KubeClient, options: BundleOptions, clock: Clock = SYSTEM) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 TIMEOUT = 300.0
+PREFIX = "session_"
+"""Before the names of our parameters, so that a verb may have a `context` of its own."""
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Globals:
 
 def _note(context: click.Context, parameter: click.Parameter, value: object) -> None:
     if value is not None and parameter.name is not None:
-        setattr(context.ensure_object(Globals), parameter.name, value)
+        setattr(context.ensure_object(Globals), parameter.name.removeprefix(PREFIX), value)
 
 
 def _verbosity(context: click.Context, parameter: click.Parameter, value: int | None) -> None:
@@ -58,19 +60,33 @@ def _verbosity(context: click.Context, parameter: click.Parameter, value: int | 
 _OPTIONS = (
     click.option(
         "--kubeconfig",
+        PREFIX + "kubeconfig",
         type=click.Path(dir_okay=False),
         callback=_note,
         expose_value=False,
         help="Of the cluster.  [default: kubectl's]",
     ),
-    click.option("--context", callback=_note, expose_value=False, help="Of the kubeconfig.  [default: the current one]"),
     click.option(
-        "--timeout", type=Duration(), callback=_note, expose_value=False, help="How long to wait for something.  [default: 300s]"
+        "--context", PREFIX + "context", callback=_note, expose_value=False, help="Of the kubeconfig.  [default: the current one]"
     ),
     click.option(
-        "--dry-run", is_flag=True, default=None, callback=_note, expose_value=False, help="Say what would be done; write nothing."
+        "--timeout",
+        PREFIX + "timeout",
+        type=Duration(),
+        callback=_note,
+        expose_value=False,
+        help="How long to wait for something.  [default: 300s]",
     ),
-    click.option("-v", "--v", type=int, callback=_verbosity, expose_value=False, hidden=True),
+    click.option(
+        "--dry-run",
+        PREFIX + "dry_run",
+        is_flag=True,
+        default=None,
+        callback=_note,
+        expose_value=False,
+        help="Say what would be done; write nothing.",
+    ),
+    click.option("-v", "--v", PREFIX + "verbosity", type=int, callback=_verbosity, expose_value=False, hidden=True),
 )
 
 

@@ -14,8 +14,23 @@ from muster.cli.lazy import Entry, LazyGroup
 HERE = "muster.cli.clusteradm"
 VERBS = {
     "accept": Entry(f"{HERE}.accept", "Let clusters in that have asked."),
+    "clean": Entry(f"{HERE}.clean", "Make a hub an ordinary cluster again."),
+    "clusterset": Entry(f"{HERE}.clusterset", "Manage cluster sets."),
+    "completion": Entry(f"{HERE}.completion", "Print a script for your shell."),
+    "create": Entry(HERE, "Create cluster sets.", "create"),
+    "delete": Entry(HERE, "Delete tokens and cluster sets.", "delete"),
+    "doctor": Entry(f"{HERE}.doctor", "Explain why clusters are not available."),
+    "get": Entry(f"{HERE}.get", "Show what the hub has."),
     "init": Entry(f"{HERE}.init", "Make a cluster a hub."),
+    "upgrade": Entry(f"{HERE}.upgrade", "Upgrade a hub or a managed cluster."),
     "version": Entry(f"{HERE}.version", "Show the versions of this tool and of the hub."),
+}
+CREATED = {
+    "clusterset": Entry(f"{HERE}.clusterset", "A cluster set.", "create"),
+}
+DELETED = {
+    "clusterset": Entry(f"{HERE}.clusterset", "A cluster set.", "delete"),
+    "token": Entry(f"{HERE}.delete_token", "All that clusters join with."),
 }
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
@@ -25,3 +40,15 @@ SETTINGS = {"help_option_names": ["-h", "--help"]}
 @connected
 def main() -> None:
     """Administer a hub and its managed clusters."""
+
+
+@click.group("create", cls=LazyGroup, entries=CREATED)
+@connected
+def create() -> None:
+    """Create things on the hub."""
+
+
+@click.group("delete", cls=LazyGroup, entries=DELETED)
+@connected
+def delete() -> None:
+    """Delete things of the hub."""

@@ -18,11 +18,12 @@ from muster.cli.apiserver import write_kubeconfig
 from muster.cli.clusteradm import main
 from muster.registration.drivers.csr.requests import new_key, request_object
 from muster.registration.hub.install import BOOTSTRAP_GROUP, install
+from muster.registration.installing import SERVICE_ACCOUNTS
 from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
 from muster.registration.names import AgentIdentity
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import NotFound
-from muster.runtime.resource import CONFIG_MAPS, Object, Resource
+from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object, Resource
 
 HUB, PLAIN, FRESH = "hub", "plain", "fresh"
 TOKENS = {"mallory-token": User("mallory", groups=("system:authenticated",))}
@@ -60,8 +61,18 @@ class Fleet:
         return result.stderr
 
     async def revision(self, cluster: str = HUB) -> str:
-        """Of the whole store."""
-        return (await self.admin(cluster).list(CONFIG_MAPS)).resource_version
+        """Of the whole store, once the server has made what every namespace has."""
+        admin = self.admin(cluster)
+
+        async def settled() -> bool:
+            namespaces = {one["metadata"]["name"] for one in (await admin.list(NAMESPACES)).items}
+            accounts = [one["metadata"] for one in (await admin.list(SERVICE_ACCOUNTS)).items]
+            maps = [one["metadata"] for one in (await admin.list(CONFIG_MAPS)).items]
+            served = {one["namespace"] for one in accounts if one["name"] == "default"}
+            return namespaces == served == {one["namespace"] for one in maps if one["name"] == "kube-root-ca.crt"}
+
+        await self.until(settled)
+        return (await admin.list(CONFIG_MAPS)).resource_version
 
     async def find(self, resource: Resource, name: str, namespace: str = "", cluster: str = HUB) -> Object | None:
         try:

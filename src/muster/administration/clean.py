@@ -1,0 +1,197 @@
+"""Make a hub an ordinary cluster again: everything that `init` and the operator made is taken away, and what is left is told.
+
+Refused as long as clusters are alive there: their agents would be left without a hub. The operator goes last because it takes
+away what the ClusterManager stands for. Doing it again, also after an interruption, goes on where it stopped. Namespaces of
+clusters stay: users may have things there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from muster.administration.dryrun import is_dry_run
+from muster.administration.errors import Refused, TookTooLong
+from muster.administration.hubs import CLUSTER_INFO, CLUSTER_INFO_ROLE, CLUSTERADM, MADE_BY, PUBLIC_NAMESPACE
+from muster.administration.progress import SILENT, Progress, wait
+from muster.administration.tokens import HUB_LABEL, TOKEN_NAMESPACE, bootstrap_places
+from muster.administration.waiting import deployment_problem
+from muster.api import MalformedObject, condition_of
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.operator.v1 import ClusterManager
+from muster.operator.applying import Place, places, remove, remove_and_wait
+from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, bundle
+from muster.operator.names import (
+    CLUSTER_MANAGER,
+    CLUSTER_MANAGERS,
+    DEPLOYMENTS,
+    KLUSTERLET,
+    OPERATOR_NAMESPACE,
+    PULL_SECRET,
+)
+from muster.operator.reporting import DELETING
+from muster.registration.drivers.csr.approval import is_in_use
+from muster.registration.installing import ROLES, SERVICE_ACCOUNTS
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, ROLE_BINDINGS
+from muster.registration.names import CLUSTER_LABEL
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, SECRETS
+from muster.runtime.verbs import KubeClient
+
+OLD_NAMES: Final = (
+    Place(CLUSTER_ROLES, "system:open-cluster-management:bootstrap"),
+    Place(CLUSTER_ROLE_BINDINGS, "cluster-bootstrap"),
+    Place(CLUSTER_ROLE_BINDINGS, "cluster-bootstrap-sa"),
+    Place(SERVICE_ACCOUNTS, "cluster-bootstrap", OPERATOR_NAMESPACE),
+)
+"""What let newcomers in on hubs of old."""
+
+
+@dataclass(frozen=True)
+class CleanOptions:
+    name: str = CLUSTER_MANAGER
+    purge_operator: bool = True
+    force: bool = False
+    """Also while clusters are alive."""
+    timeout: float = 300.0
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    removed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    """What is meant to stay, and why."""
+
+
+async def clean(client: KubeClient, options: CleanOptions, progress: Progress = SILENT, clock: Clock = SYSTEM) -> Cleaned:
+    """Raises Refused, TookTooLong, and what the client raises."""
+    await _refuse_while_in_use(client, options, progress)
+    removed = []
+    if await _remove_manager(client, options, progress, clock):
+        removed.append(f"ClusterManager {options.name}")
+    wanted = [*await bootstrap_places(client), *OLD_NAMES, *await _left_in_kube_system(client), *await _cluster_info(client)]
+    kept = await _namespaces_of_clusters(client)
+    if options.purge_operator:
+        places_of_operator, reasons = await _operator(client, options)
+        wanted += places_of_operator
+        kept += reasons
+    removed += await _remove(client, wanted, options, clock)
+    return Cleaned(tuple(removed), tuple(kept))
+
+
+async def _refuse_while_in_use(client: KubeClient, options: CleanOptions, progress: Progress) -> None:
+    try:
+        found = (await client.list(MANAGED_CLUSTERS)).items
+    except NotFound:
+        return
+    alive = []
+    for document in found:
+        try:
+            cluster = ManagedCluster.decode(document)
+        except MalformedObject:
+            continue
+        if is_in_use(cluster):
+            alive.append(cluster.metadata.name)
+    if alive and not options.force:
+        raise Refused(
+            f"Please detach all managed clusters from the hub control plane: {', '.join(alive)} have joined and are alive",
+            "run unjoin on each of them, or use --force to leave their agents without a hub",
+        )
+    names = [document["metadata"]["name"] for document in found]
+    if names:
+        progress.warn(f"ManagedClusters are deleted with the hub: {', '.join(names)}; agents that are still on them are not")
+
+
+async def _remove_manager(client: KubeClient, options: CleanOptions, progress: Progress, clock: Clock) -> bool:
+    """Whether there was one."""
+    place = Place(CLUSTER_MANAGERS, options.name)
+    try:
+        await client.get(CLUSTER_MANAGERS, options.name)
+    except NotFound:
+        return False
+    await remove(client, [place])
+    if is_dry_run(client):
+        return True
+
+    async def look() -> str:
+        try:
+            manager = ClusterManager.decode(await client.get(CLUSTER_MANAGERS, options.name))
+        except NotFound:
+            return ""
+        return await _holding_up(client, manager)
+
+    await wait(f"{place} to be gone", look, within=options.timeout, progress=progress, clock=clock)
+    return True
+
+
+async def _holding_up(client: KubeClient, manager: ClusterManager) -> str:
+    told = condition_of(manager.status.conditions, DELETING)
+    if told is not None:
+        return told.message
+    try:
+        problem = deployment_problem(await client.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE))
+    except NotFound:
+        problem = "there is no operator that would clean up"
+    return problem or "the operator is cleaning up"
+
+
+async def _left_in_kube_system(client: KubeClient) -> list[Place]:
+    found = await client.list(SECRETS, TOKEN_NAMESPACE, label_selector=HUB_LABEL)
+    return [Place(SECRETS, one["metadata"]["name"], TOKEN_NAMESPACE) for one in found.items]
+
+
+async def _cluster_info(client: KubeClient) -> list[Place]:
+    """As far as `init` made it."""
+    mine = []
+    for resource, name in ((CONFIG_MAPS, CLUSTER_INFO), (ROLE_BINDINGS, CLUSTER_INFO_ROLE), (ROLES, CLUSTER_INFO_ROLE)):
+        try:
+            found = await client.get(resource, name, PUBLIC_NAMESPACE)
+        except NotFound:
+            continue
+        if (found["metadata"].get("labels") or {}).get(MADE_BY) == CLUSTERADM:
+            mine.append(Place(resource, name, PUBLIC_NAMESPACE))
+    return mine
+
+
+async def _namespaces_of_clusters(client: KubeClient) -> list[str]:
+    found = await client.list(NAMESPACES, label_selector=CLUSTER_LABEL)
+    return [f"Namespace {one['metadata']['name']}: it may hold objects of users" for one in found.items]
+
+
+async def _operator(client: KubeClient, options: CleanOptions) -> tuple[list[Place], list[str]]:
+    """What belongs to the operator, the last first; and what stays because somebody else needs it."""
+    own = list(reversed(places(bundle(CLUSTER_MANAGER_OPERATOR))))
+    try:
+        others = [one["metadata"]["name"] for one in (await client.list(CLUSTER_MANAGERS)).items]
+    except NotFound:
+        others = []
+    others = [name for name in others if name != options.name]
+    if others:
+        return [], [f"the operator: there is still ClusterManager {', '.join(others)}"]
+    pull_secret = Place(SECRETS, PULL_SECRET, OPERATOR_NAMESPACE)
+    try:
+        await client.get(DEPLOYMENTS, KLUSTERLET, OPERATOR_NAMESPACE)
+    except NotFound:
+        return [pull_secret, *own], []
+    shared = [place for place in own if place.resource is not NAMESPACES]
+    return shared, [f"Namespace {OPERATOR_NAMESPACE}: the operator of klusterlets is there"]
+
+
+async def _remove(client: KubeClient, wanted: list[Place], options: CleanOptions, clock: Clock) -> list[str]:
+    there = [place for place in dict.fromkeys(wanted) if await _exists(client, place)]
+    if is_dry_run(client):
+        await remove(client, there)
+        return [str(place) for place in there]
+    left = await remove_and_wait(client, there, within=options.timeout, clock=clock)
+    if left:
+        raise TookTooLong("clean", f"still there: {', '.join(map(str, left))}", options.timeout)
+    return [str(place) for place in there]
+
+
+async def _exists(client: KubeClient, place: Place) -> bool:
+    try:
+        await client.get(place.resource, place.name, place.namespace)
+    except NotFound:
+        return False
+    return True

@@ -1,0 +1,348 @@
+"""Why is a cluster not available? A walk along everything that has to hold, from the hub's own parts to the agent's.
+
+Each step looks at one thing and gives findings: what is well, what is wrong and what to do about it. A step that lacks a permission
+says so and stops nobody. Steps are in the order in which things come about, so the first problem is usually the cause of the rest.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.administration.accept import by_certificate, judge
+from muster.administration.waiting import deployment_problem, hub_problem
+from muster.api import MalformedObject, condition_of, is_true
+from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, CLOCK_SYNCED, JOINED, ManagedCluster
+from muster.api.operator.v1 import ClusterManager, Klusterlet
+from muster.kube.duration import human_duration, parse_time
+from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, KLUSTERLETS, OPERATOR_NAMESPACE
+from muster.registration.drivers.csr.requests import issued_certificate, validity_of, verdict_of
+from muster.registration.hub.install import HOOKS
+from muster.registration.kinds import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    MANAGED_CLUSTERS,
+    ROLE_BINDINGS,
+    SIGNING_REQUESTS,
+)
+from muster.registration.names import (
+    AGENT_NAMESPACE,
+    BOOTSTRAP_SECRET,
+    CLUSTER_LABEL,
+    DEFAULT_LEASE_SECONDS,
+    HUB_SECRET,
+    LEASE,
+    LEASE_PERIODS,
+    cluster_role,
+    registration_binding,
+)
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.errors import Forbidden, KubeError, NotFound
+from muster.runtime.resource import LEASES, SECRETS
+from muster.runtime.verbs import KubeClient
+
+OK: Final = "ok"
+NOTE: Final = "note"
+PROBLEM: Final = "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    verdict: str
+    subject: str
+    text: str
+    remedy: str = ""
+
+
+@dataclass
+class Patient:
+    """What the steps look at. `cluster` is there once it was found."""
+
+    name: str
+    hub: KubeClient
+    managed: KubeClient | None = None
+    clock: Clock = SYSTEM
+    cluster: ManagedCluster | None = field(default=None)
+
+
+Findings = AsyncIterator[Finding]
+Step = Callable[[Patient], Findings]
+
+
+async def diagnose(patient: Patient) -> list[Finding]:
+    findings: list[Finding] = []
+    for subject, step in STEPS:
+        try:
+            findings += [one async for one in step(patient)]
+        except Forbidden as error:
+            findings.append(Finding(NOTE, subject, f"could not look: {error}", "ask somebody who may"))
+        except MalformedObject as error:
+            findings.append(Finding(PROBLEM, subject, f"cannot be read: {error}"))
+        except KubeError as error:
+            findings.append(Finding(PROBLEM, subject, str(error)))
+    return findings
+
+
+async def _controllers(patient: Patient) -> Findings:
+    subject = "hub"
+    try:
+        operator = await patient.hub.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)
+        manager = ClusterManager.decode(await patient.hub.get(CLUSTER_MANAGERS, CLUSTER_MANAGER))
+    except NotFound:
+        yield Finding(NOTE, subject, "it has no operator and ClusterManager; are its controllers run in another way?", "run init")
+        return
+    if problem := deployment_problem(operator):
+        remedy = f"see kubectl -n {OPERATOR_NAMESPACE} describe deployment {CLUSTER_MANAGER}"
+        yield Finding(PROBLEM, subject, f"the operator does not run: {problem}", remedy)
+    elif problem := hub_problem(manager):
+        yield Finding(PROBLEM, subject, f"not all of it works: {problem}", "see get hub-info")
+    else:
+        yield Finding(OK, subject, "operator and components run")
+
+
+async def _webhooks(patient: Patient) -> Findings:
+    """Asked by a write that changes nothing and is not carried out: that is what every write to a cluster meets."""
+    subject = "webhooks"
+    missing = []
+    for hook in HOOKS:
+        try:
+            await patient.hub.get(hook.resource, hook.name)
+        except NotFound:
+            missing.append(hook.name)
+    if missing:
+        yield Finding(
+            NOTE, subject, f"not configured: {', '.join(missing)}", "without them nobody checks who accepts clusters: run init"
+        )
+        return
+    try:
+        await patient.hub.patch(MANAGED_CLUSTERS, patient.name, {"metadata": {}}, dry_run=True)
+    except NotFound:
+        return
+    except Forbidden:
+        raise
+    except KubeError as error:
+        yield Finding(
+            PROBLEM, subject, f"a write to the cluster is not answered: {error}", "see get hub-info: does the webhook run?"
+        )
+        return
+    yield Finding(OK, subject, "they answer")
+
+
+async def _existence(patient: Patient) -> Findings:
+    subject = "ManagedCluster"
+    try:
+        patient.cluster = ManagedCluster.decode(await patient.hub.get(MANAGED_CLUSTERS, patient.name))
+    except NotFound:
+        yield Finding(
+            PROBLEM,
+            subject,
+            "there is none of this name: the agent has not introduced the cluster",
+            "run join on the cluster; if that was done, look there with --managed-cluster-kubeconfig: its token may have expired",
+        )
+        return
+    if patient.cluster.metadata.deletion_timestamp:
+        told = condition_of(patient.cluster.status.conditions, "Deleting")
+        why = f": {told.message}" if told else ""
+        yield Finding(PROBLEM, subject, f"it is being deleted{why}", "let it go, then join again")
+
+
+async def _acceptance(patient: Patient) -> Findings:
+    cluster = patient.cluster
+    if cluster is None:
+        return
+    subject = "acceptance"
+    if not cluster.spec.hub_accepts_client:
+        yield Finding(PROBLEM, subject, "the cluster is not accepted", f"run accept --clusters {patient.name}")
+        return
+    told = condition_of(cluster.status.conditions, ACCEPTED)
+    if told is None:
+        yield Finding(PROBLEM, subject, "accepted, and the hub's controller has not acted on it", "does it run? see get hub-info")
+    elif told.status != "True":
+        yield Finding(
+            PROBLEM, subject, f"the hub could not grant access: {told.reason}: {told.message}", "mend this; it is retried"
+        )
+    else:
+        yield Finding(OK, subject, "accepted")
+
+
+async def _requests(patient: Patient) -> Findings:
+    """What the agent asked for, as long as it has not joined."""
+    cluster = patient.cluster
+    if cluster is not None and (not by_certificate(cluster) or is_true(cluster.status.conditions, JOINED)):
+        return
+    subject = "certificate requests"
+    found = (await patient.hub.list(SIGNING_REQUESTS, label_selector=f"{CLUSTER_LABEL}={patient.name}")).items
+    if not found:
+        yield Finding(
+            PROBLEM, subject, "the agent has asked for no certificate", "look at the agent with --managed-cluster-kubeconfig"
+        )
+    for csr in found:
+        name = csr["metadata"]["name"]
+        judgement = judge(csr)
+        if judgement.objection:
+            remedy = f"if you know who asked, run accept --clusters {patient.name} --requesters {judgement.agent or 'AGENT'}"
+            yield Finding(PROBLEM, subject, f"CSR {name}: {judgement.objection}", remedy if judgement.agent else "")
+        elif judgement.good:
+            yield Finding(PROBLEM, subject, f"CSR {name} waits for approval", f"run accept --clusters {patient.name}")
+        elif failed := verdict_of(csr, "Denied", "Failed"):
+            text = f"CSR {name} is {failed['type'].lower()}: {failed.get('message') or failed.get('reason')}"
+            yield Finding(PROBLEM, subject, text, f"delete it (kubectl delete csr {name}), and the agent asks again")
+        elif issued_certificate(csr):
+            yield Finding(OK, subject, f"CSR {name} is approved and signed")
+        else:
+            text = f"CSR {name} is approved and not signed"
+            yield Finding(PROBLEM, subject, text, "does this cluster sign at all? some services do not: use another driver")
+
+
+async def _permissions(patient: Patient) -> Findings:
+    cluster = patient.cluster
+    if cluster is None or not cluster.spec.hub_accepts_client:
+        return
+    role, binding = cluster_role(patient.name), registration_binding(patient.name)
+    wanted = ((CLUSTER_ROLES, role, ""), (CLUSTER_ROLE_BINDINGS, role, ""), (ROLE_BINDINGS, binding, patient.name))
+    missing = []
+    for resource, name, namespace in wanted:
+        try:
+            await patient.hub.get(resource, name, namespace)
+        except NotFound:
+            missing.append(f"{resource.kind} {namespace + '/' if namespace else ''}{name}")
+    if missing:
+        yield Finding(PROBLEM, "permissions", f"missing: {', '.join(missing)}", "the hub's controller makes them: does it run?")
+    else:
+        yield Finding(OK, "permissions", "granted")
+
+
+async def _lease(patient: Patient) -> Findings:
+    cluster = patient.cluster
+    if cluster is None or not cluster.spec.hub_accepts_client:
+        return
+    subject = "lease"
+    try:
+        found = await patient.hub.get(LEASES, LEASE, patient.name)
+    except NotFound:
+        yield Finding(PROBLEM, subject, f"there is no Lease {patient.name}/{LEASE}", "the hub's controller makes it: does it run?")
+        return
+    renewed = (found.get("spec") or {}).get("renewTime")
+    if not renewed or not is_true(cluster.status.conditions, JOINED):
+        yield Finding(PROBLEM, subject, "the agent has never renewed it", "look at the agent with --managed-cluster-kubeconfig")
+        return
+    age = (patient.clock.now() - parse_time(renewed)).total_seconds()
+    bound = (cluster.spec.lease_duration_seconds or DEFAULT_LEASE_SECONDS) * LEASE_PERIODS
+    text = f"last renewed {human_duration(max(age, 0))} ago"
+    if age > bound:
+        yield Finding(
+            PROBLEM, subject, f"{text}: the agent is down or cannot reach the hub", "look at the agent and at its network"
+        )
+    else:
+        yield Finding(OK, subject, text)
+
+
+async def _availability(patient: Patient) -> Findings:
+    cluster = patient.cluster
+    if cluster is None:
+        return
+    if cluster.spec.hub_accepts_client and not is_true(cluster.status.conditions, JOINED):
+        text = "the agent has not come back with its certificate"
+        yield Finding(PROBLEM, "joining", text, "look at the agent with --managed-cluster-kubeconfig")
+    told = condition_of(cluster.status.conditions, AVAILABLE)
+    if told is not None and told.status == "True":
+        yield Finding(OK, "availability", "the cluster is available")
+    elif told is not None:
+        remedy = {
+            "ManagedClusterKubeAPIServerUnavailable": "look at the cluster's own API server",
+            "ManagedClusterLeaseUpdateStopped": "look at the agent, and whether it reaches the hub",
+        }.get(told.reason, "")
+        yield Finding(PROBLEM, "availability", f"{told.status}: {told.reason}: {told.message}", remedy)
+    clock = condition_of(cluster.status.conditions, CLOCK_SYNCED)
+    if clock is not None and clock.status == "False":
+        yield Finding(PROBLEM, "clock", clock.message, "set the clocks of hub and cluster right (NTP)")
+
+
+async def _agent(patient: Patient) -> Findings:
+    """The other side, where there is a way to it."""
+    if patient.managed is None:
+        if patient.cluster is None or not is_true(patient.cluster.status.conditions, AVAILABLE):
+            yield Finding(NOTE, "agent", "not looked at", "give --managed-cluster-kubeconfig to look at the managed side too")
+        return
+    try:
+        found = [Klusterlet.decode(one) for one in (await patient.managed.list(KLUSTERLETS)).items]
+    except NotFound:
+        yield Finding(PROBLEM, "agent", "no klusterlet is installed on the cluster", "run join there")
+        return
+    mine = [one for one in found if one.spec.cluster_name in (patient.name, "")]
+    if not mine:
+        named = ", ".join(one.spec.cluster_name for one in found)
+        text = f"no klusterlet has this cluster's name; there is {named or 'none'}"
+        yield Finding(PROBLEM, "agent", text, "run join there under this name")
+        return
+    for klusterlet in mine:
+        async for finding in _klusterlet(patient, patient.managed, klusterlet):
+            yield finding
+
+
+_WELL: Final = {"Applied": "True", "Available": "True", "RegistrationDesiredDegraded": "False", "HubConnectionDegraded": "False"}
+
+
+async def _klusterlet(patient: Patient, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
+    subject = f"klusterlet {klusterlet.metadata.name}"
+    bad = [one for one in klusterlet.status.conditions if _WELL.get(one.type, one.status) != one.status]
+    for one in bad:
+        yield Finding(PROBLEM, subject, f"{one.type} is {one.status}: {one.reason}: {one.message}", _REMEDIES.get(one.type, ""))
+    if not klusterlet.status.conditions:
+        yield Finding(PROBLEM, subject, "its operator has not acted on it", f"does {OPERATOR_NAMESPACE}/klusterlet run?")
+    elif not bad:
+        yield Finding(OK, subject, "its operator finds nothing wrong")
+    namespace = klusterlet.spec.namespace or AGENT_NAMESPACE
+    yield await _credential(patient, managed, namespace)
+
+
+_REMEDIES: Final = {
+    "HubConnectionDegraded": "is the hub reachable from there? has the bootstrap token expired? run join again with a new one",
+    "Available": "see the pods of the agent: kubectl get pods -A",
+    "RegistrationDesiredDegraded": "see the pods of the agent: kubectl get pods -A",
+    "Applied": "mend what the message says; it is retried",
+}
+
+
+async def _credential(patient: Patient, managed: KubeClient, namespace: str) -> Finding:
+    subject = "agent's credential"
+    try:
+        secret = await managed.get(SECRETS, HUB_SECRET, namespace)
+    except NotFound:
+        try:
+            await managed.get(SECRETS, BOOTSTRAP_SECRET, namespace)
+        except NotFound:
+            return Finding(
+                PROBLEM, subject, f"there is no Secret {namespace}/{BOOTSTRAP_SECRET} to introduce itself with", "run join"
+            )
+        return Finding(
+            PROBLEM, subject, f"there is no Secret {namespace}/{HUB_SECRET} yet: it has not been let in", "run accept on the hub"
+        )
+    certificate = base64.b64decode((secret.get("data") or {}).get("tls.crt") or "")
+    if not certificate:
+        return Finding(NOTE, subject, "it has no certificate")
+    try:
+        until = validity_of(certificate).until
+    except ValueError:
+        return Finding(
+            PROBLEM, subject, "its certificate cannot be read", f"delete Secret {namespace}/{HUB_SECRET}: the agent asks anew"
+        )
+    if until <= patient.clock.now():
+        text = f"its certificate expired at {until:%Y-%m-%dT%H:%M:%SZ}"
+        return Finding(PROBLEM, subject, text, "run get token on the hub and join again")
+    return Finding(OK, subject, f"its certificate is good until {until:%Y-%m-%dT%H:%M:%SZ}")
+
+
+STEPS: Final[tuple[tuple[str, Step], ...]] = (
+    ("hub", _controllers),
+    ("ManagedCluster", _existence),
+    ("webhooks", _webhooks),
+    ("certificate requests", _requests),
+    ("acceptance", _acceptance),
+    ("permissions", _permissions),
+    ("lease", _lease),
+    ("availability", _availability),
+    ("agent", _agent),
+)

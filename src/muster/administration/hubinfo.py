@@ -1,0 +1,77 @@
+"""What a hub consists of, as it is now: the operator, the components the ClusterManager tells of, and the definitions served."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.administration.waiting import hub_problem
+from muster.api.operator.v1 import ClusterManager, RelatedResource
+from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import DEFINITIONS, Object
+from muster.runtime.verbs import KubeClient
+
+PARTS: Final[Mapping[str, str]] = {
+    "registration": "Registration",
+    "work": "Work",
+    "placement": "Placement",
+    "addon": "AddOn Manager",
+}
+"""Of a component, by how its Deployment's name goes on after the ClusterManager's."""
+
+
+@dataclass(frozen=True)
+class Running:
+    name: str
+    pods: str
+    """Wanted and available, as OCM has it."""
+    image: str
+
+
+@dataclass(frozen=True)
+class HubInfo:
+    operator: tuple[Running, ...] = ()
+    components: Mapping[str, tuple[Running, ...]] = field(default_factory=dict)
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """Name to versions, the stored one with a star; `absent` where it is missing."""
+    problem: str = ""
+
+
+async def hub_info(client: KubeClient, name: str = CLUSTER_MANAGER) -> HubInfo:
+    operator = await _running(client, CLUSTER_MANAGER, OPERATOR_NAMESPACE)
+    try:
+        manager = ClusterManager.decode(await client.get(CLUSTER_MANAGERS, name))
+    except NotFound:
+        return HubInfo(operator, problem="there is no ClusterManager")
+    related = manager.status.related_resources
+    components: dict[str, tuple[Running, ...]] = {}
+    for one in related:
+        if one.resource == DEPLOYMENTS.plural:
+            part = PARTS.get(one.name.removeprefix(f"{name}-").partition("-")[0], "Other")
+            components[part] = components.get(part, ()) + await _running(client, one.name, one.namespace)
+    return HubInfo(operator, components, await _definitions(client, related), hub_problem(manager))
+
+
+async def _running(client: KubeClient, name: str, namespace: str) -> tuple[Running, ...]:
+    try:
+        found = await client.get(DEPLOYMENTS, name, namespace)
+    except NotFound:
+        return ()
+    available = (found.get("status") or {}).get("availableReplicas", 0)
+    image = found["spec"]["template"]["spec"]["containers"][0].get("image") or "<none>"
+    return (Running(name, f"{found['spec'].get('replicas', 1)}/{available}", image),)
+
+
+async def _definitions(client: KubeClient, related: tuple[RelatedResource, ...]) -> dict[str, str]:
+    wanted = sorted(one.name for one in related if one.resource == DEFINITIONS.plural)
+    if not wanted:
+        return {}
+    found = {one["metadata"]["name"]: one for one in (await client.list(DEFINITIONS)).items}
+    return {name: _versions(found[name]) if name in found else "absent" for name in wanted}
+
+
+def _versions(definition: Object) -> str:
+    served = [one for one in definition["spec"]["versions"] if one.get("served")]
+    return "|".join(("*" if one.get("storage") else "") + one["name"] for one in served)

@@ -1,0 +1,68 @@
+"""Bring an operator, and with it what it deploys, to another version.
+
+The operator's objects are applied as that version has them. What was chosen when it was installed (replicas, resources, flags) is
+taken from the Deployment that is there, so an upgrade changes nothing else.
+"""
+
+from __future__ import annotations
+
+from muster.administration.dryrun import is_dry_run
+from muster.administration.errors import AdministrationError
+from muster.administration.hubs import CLUSTERADM
+from muster.administration.progress import SILENT, Progress
+from muster.administration.waiting import await_hub, await_operator
+from muster.api.meta import ResourceRequirements
+from muster.api.operator.v1 import ResourceRequirement
+from muster.operator.applying import Applier, checked
+from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, Operator, bundle
+from muster.operator.names import DEPLOYMENTS, OPERATOR_NAMESPACE
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import Object
+from muster.runtime.verbs import KubeClient
+
+
+async def upgrade(
+    client: KubeClient,
+    operator: Operator,
+    image: str,
+    *,
+    wait: bool = False,
+    timeout: float = 300.0,
+    progress: Progress = SILENT,
+    clock: Clock = SYSTEM,
+) -> str:
+    """Gives the image it had before. Raises AdministrationError when it is not installed, and what the client raises."""
+    try:
+        found = await client.get(DEPLOYMENTS, operator.name, OPERATOR_NAMESPACE)
+    except NotFound:
+        installed = operator.plural.removesuffix("s")
+        remedy = "run init" if operator is CLUSTER_MANAGER_OPERATOR else "run join"
+        raise AdministrationError(f"{installed} is not installed", remedy) from None
+    checked(await Applier(client, CLUSTERADM).apply(bundle(operator, kept_options(operator, found, image))))
+    if wait and not is_dry_run(client):
+        await await_operator(client, operator, within=timeout, progress=progress, clock=clock)
+        if operator is CLUSTER_MANAGER_OPERATOR:
+            await await_hub(client, within=timeout, progress=progress, clock=clock)
+    return str(_container(found).get("image") or "")
+
+
+def _container(deployment: Object) -> Object:
+    container: Object = deployment["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def kept_options(operator: Operator, deployment: Object, image: str) -> BundleOptions:
+    """As the Deployment has it, but for the image."""
+    container = _container(deployment)
+    own = ("operator", operator.name)
+    args = tuple(container.get("args") or ())
+    resources = container.get("resources") or {}
+    chosen = ResourceRequirements(limits=resources.get("limits") or {}, requests=resources.get("requests") or {})
+    return BundleOptions(
+        image=image,
+        replicas=deployment["spec"].get("replicas", 1),
+        resources=ResourceRequirement(type="ResourceRequirement" if resources else "BestEffort", resource_requirements=chosen),
+        labels={key: value for key, value in (deployment["metadata"].get("labels") or {}).items() if key != "app"},
+        args=args[len(own) :] if args[: len(own)] == own else (),
+    )

@@ -1,0 +1,101 @@
+"""`clusteradm clusterset`: make sets of clusters, fill them, bind them to namespaces, and delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.cli.connection import Session, administer, connected
+from muster.cli.values import Names
+
+if TYPE_CHECKING:
+    from muster.runtime.verbs import KubeClient
+
+
+@click.group("clusterset")
+@connected
+def command() -> None:
+    """Manage cluster sets."""
+
+
+def _do(work: Callable[[KubeClient], Awaitable[str | list[str]]]) -> None:
+    async def in_session(session: Session) -> None:
+        from muster.administration.hubs import require_hub
+
+        await require_hub(session.client)
+        said = await work(session.client)
+        for line in [said] if isinstance(said, str) else said:
+            session.progress.say(line)
+
+    administer(in_session)
+
+
+@command.command("create")
+@click.argument("name")
+@connected
+def create(name: str) -> None:
+    """Create a cluster set."""
+    from muster.administration import clustersets
+
+    _do(lambda client: clustersets.create(client, name))
+
+
+@command.command("delete")
+@click.argument("name")
+@connected
+def delete(name: str) -> None:
+    """Delete a cluster set that is bound nowhere."""
+    from muster.administration import clustersets
+
+    _do(lambda client: clustersets.delete(client, name))
+
+
+@command.command("bind")
+@click.argument("name")
+@click.option("--namespace", default="default", show_default=True, help="Whose placements may choose from the set.")
+@connected
+def bind(name: str, namespace: str) -> None:
+    """Bind a cluster set to a namespace."""
+    from muster.administration import clustersets
+
+    _do(lambda client: clustersets.bind(client, name, _named(namespace)))
+
+
+@command.command("unbind")
+@click.argument("name")
+@click.option("--namespace", default="default", show_default=True, help="Whose placements shall no more choose from the set.")
+@connected
+def unbind(name: str, namespace: str) -> None:
+    """Unbind a cluster set from a namespace."""
+    from muster.administration import clustersets
+
+    _do(lambda client: clustersets.unbind(client, name, _named(namespace)))
+
+
+def _named(namespace: str) -> str:
+    if not namespace:
+        raise click.UsageError("--namespace: namespace name must be specified in --namespace")
+    return namespace
+
+
+@command.command("set")
+@click.argument("name")
+@click.option("--clusters", type=Names(), multiple=True, help="Clusters to put into the set.")
+@click.option("--namespaces", type=Names(), multiple=True, help="Namespaces that every cluster of the set shall have.")
+@connected
+def set_(name: str, clusters: tuple[tuple[str, ...], ...], namespaces: tuple[tuple[str, ...], ...]) -> None:
+    """Put clusters into a set, or give its clusters namespaces."""
+    from muster.administration import clustersets
+
+    members = [one for group in clusters for one in group]
+    managed = [one for group in namespaces for one in group]
+    if not members and not managed:
+        raise click.UsageError("at least one cluster (--clusters) or namespace (--namespaces) must be specified")
+
+    async def both(client: KubeClient) -> list[str]:
+        said = await clustersets.set_clusters(client, name, members) if members else []
+        return said + (await clustersets.add_namespaces(client, name, managed) if managed else [])
+
+    _do(both)

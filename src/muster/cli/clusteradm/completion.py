@@ -1,0 +1,21 @@
+"""`clusteradm completion`: a script that makes a shell complete our commands and options."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> None:
+    """Print the completion script for SHELL; e.g. source <(clusteradm completion bash)."""
+    from click.shell_completion import get_completion_class
+
+    from muster.cli.connection import program
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    root = click.get_current_context().find_root().command
+    name = program()
+    variable = f"_{name}_COMPLETE".replace("-", "_").replace(" ", "_").upper()
+    click.echo(kind(root, {}, name, variable).source())

@@ -1,0 +1,66 @@
+"""`clusteradm doctor`: explain why clusters are not available, and what to do. Ends with 1 when something is wrong."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.cli.connection import Session, administer, connected
+from muster.cli.output import document, format_option
+from muster.cli.process import find_cluster
+
+if TYPE_CHECKING:
+    from muster.administration.doctor import Finding
+
+MARKS = {"ok": "✓", "note": "·", "problem": "✗"}
+
+
+@click.command("doctor")
+@click.argument("clusters", nargs=-1)
+@click.option(
+    "--managed-cluster-kubeconfig", "kubeconfig", type=click.Path(dir_okay=False), help="To look at the agent's side too."
+)
+@click.option("--managed-cluster-context", "context", default="", help="Of that kubeconfig, or of --kubeconfig.")
+@format_option("text", "json", "yaml", default="text")
+@connected
+def command(clusters: tuple[str, ...], kubeconfig: str | None, context: str, output: str) -> None:
+    """Explain why CLUSTERS (all, if none is named) are not available."""
+    if (kubeconfig or context) and len(clusters) != 1:
+        raise click.UsageError("--managed-cluster-kubeconfig and --managed-cluster-context: name the one cluster that it is")
+    found = administer(lambda session: _examine(session, clusters, kubeconfig, context), machine=True)
+    if output == "text":
+        _tell(found)
+    else:
+        click.echo(document({name: [asdict(one) for one in ones] for name, ones in found.items()}, output))
+    if any(one.verdict == "problem" for ones in found.values() for one in ones):
+        raise SystemExit(1)
+
+
+async def _examine(session: Session, clusters: tuple[str, ...], kubeconfig: str | None, context: str) -> dict[str, list[Finding]]:
+    from muster.administration.doctor import Patient, diagnose
+    from muster.administration.hubs import require_hub
+    from muster.registration.kinds import MANAGED_CLUSTERS
+
+    await require_hub(session.client)
+    async with AsyncExitStack() as stack:
+        managed = None
+        if kubeconfig or context:
+            managed = find_cluster(kubeconfig or session.options.kubeconfig, context).connect("clusteradm")
+            stack.push_async_callback(managed.close)
+        names = clusters or tuple(sorted(one["metadata"]["name"] for one in (await session.client.list(MANAGED_CLUSTERS)).items))
+        return {name: await diagnose(Patient(name, session.client, managed)) for name in names}
+
+
+def _tell(found: dict[str, list[Finding]]) -> None:
+    if not found:
+        click.echo("There are no managed clusters.")
+    for name, findings in found.items():
+        problems = sum(one.verdict == "problem" for one in findings)
+        click.echo(f"{name}: {f'{problems} problem(s)' if problems else 'nothing wrong'}")
+        for one in findings:
+            click.echo(f"  {MARKS[one.verdict]} {one.subject}: {one.text}")
+            if one.remedy:
+                click.echo(f"      → {one.remedy}")

@@ -1,0 +1,180 @@
+"""`clusteradm get`: tokens to join with, what the hub consists of, and what it knows.
+
+Lists are OCM's, as tree, table, JSON or YAML. With `--watch` a table goes on: whenever something changes, the rows that
+changed follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muster.cli.connection import Session, administer, connected, write_file
+from muster.cli.lazy import Entry, LazyGroup
+from muster.cli.output import Listing, format_option, show, table
+from muster.cli.values import Names
+
+if TYPE_CHECKING:
+    from muster.administration.initialize import Initialized
+    from muster.cli.clusteradm.listings import Collect, Question
+
+F = TypeVar("F", bound=Callable[..., Any])
+HERE = "muster.cli.clusteradm.get"
+KINDS = {
+    "addons": Entry(HERE, "Addons, and on which clusters they are.", "addons"),
+    "clusters": Entry(HERE, "Managed clusters.", "clusters"),
+    "clustersets": Entry(HERE, "Cluster sets, their clusters and where they are bound.", "cluster_sets"),
+    "hub-info": Entry("muster.cli.clusteradm.hubinfo", "What the hub consists of, and whether it runs."),
+    "placements": Entry(HERE, "Placements and what they chose.", "placements"),
+    "token": Entry(HERE, "A token with which clusters join.", "token"),
+    "works": Entry(HERE, "Works and whether they are applied.", "works"),
+}
+OTHERS = {"addon": "addons", "cluster": "clusters", "clusterset": "clustersets", "placement": "placements", "work": "works"}
+
+
+@click.group("get", cls=LazyGroup, entries=KINDS, others=OTHERS)
+@connected
+def command() -> None:
+    """Show what the hub has."""
+
+
+def _listed(command: F) -> F:
+    watching = click.option("-w", "--watch", is_flag=True, help="Go on with what changes (as a table).")
+    return watching(format_option()(command))
+
+
+@click.command("clusters")
+@click.argument("names", nargs=-1)
+@click.option("--clusterset", "cluster_set", default="", help="Only those of this set.")
+@click.option("-l", "--selector", default="", help="Only those with these labels.")
+@_listed
+@connected
+def clusters(names: tuple[str, ...], cluster_set: str, selector: str, output: str, watch: bool) -> None:
+    """Show managed clusters."""
+    from muster.cli.clusteradm.listings import Question
+
+    _show("clusters", Question(names, cluster_set=cluster_set, selector=selector), output, watch)
+
+
+@click.command("works")
+@click.argument("name", required=False)
+@click.option("-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Only on these clusters.")
+@_listed
+@connected
+def works(name: str | None, on: tuple[tuple[str, ...], ...], output: str, watch: bool) -> None:
+    """Show works."""
+    from muster.cli.clusteradm.listings import Question
+
+    _show("works", Question((name,) if name else (), clusters=_flat(on)), output, watch)
+
+
+@click.command("addons")
+@click.argument("names", nargs=-1)
+@click.option("-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Only on these clusters.")
+@_listed
+@connected
+def addons(names: tuple[str, ...], on: tuple[tuple[str, ...], ...], output: str, watch: bool) -> None:
+    """Show addons."""
+    from muster.cli.clusteradm.listings import Question
+
+    _show("addons", Question(names, clusters=_flat(on)), output, watch)
+
+
+@click.command("placements")
+@click.argument("name", required=False)
+@click.option("-n", "--namespace", default="", help="Only in this one.  [default: all]")
+@_listed
+@connected
+def placements(name: str | None, namespace: str, output: str, watch: bool) -> None:
+    """Show placements."""
+    from muster.cli.clusteradm.listings import Question
+
+    _show("placements", Question((name,) if name else (), namespace=namespace), output, watch)
+
+
+@click.command("clustersets")
+@click.argument("names", nargs=-1)
+@_listed
+@connected
+def cluster_sets(names: tuple[str, ...], output: str, watch: bool) -> None:
+    """Show cluster sets."""
+    from muster.cli.clusteradm.listings import Question
+
+    _show("clustersets", Question(names), output, watch)
+
+
+def _flat(given: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    return tuple(name for group in given for name in group)
+
+
+def _show(kind: str, question: Question, output: str, watch: bool) -> None:
+    if watch and output not in ("tree", "table"):
+        raise click.UsageError(f"--watch: shows a table; it cannot be combined with -o {output}")
+    administer(lambda session: _ask(session, kind, question, "table" if watch else output, watch), machine=True)
+
+
+async def _ask(session: Session, kind: str, question: Question, output: str, watch: bool) -> None:
+    from muster.administration.errors import AdministrationError
+    from muster.administration.hubs import require_hub
+    from muster.cli.clusteradm import listings
+
+    await require_hub(session.client)
+    collect = listings.COLLECTORS[kind]
+    found = await collect(session.client, question)
+    known = {str(item.cells[0]) for item in found.items}
+    missing = [name for name in question.names if name not in known]
+    if missing and not watch:
+        raise AdministrationError(f"there is no {found.kind} {', '.join(missing)}", f"see get {kind}")
+    show(found, output)
+    if watch:
+        await _follow(session, kind, question, collect, found)
+
+
+async def _follow(session: Session, kind: str, question: Question, collect: Collect, shown: Listing) -> None:
+    """Rows that changed, until interrupted."""
+    from muster.cli.clusteradm import listings
+    from muster.runtime.errors import Expired
+
+    resource = listings.WATCHED[kind]
+    known = {item.name: item.cells for item in shown.items}
+    while True:
+        try:
+            async for event in session.client.watch(resource, initial_events=False):
+                if event.type == "BOOKMARK":
+                    continue
+                now = {item.name: item.cells for item in (await collect(session.client, question)).items}
+                changed = [cells for name, cells in now.items() if known.get(name) != cells]
+                gone = [[f"{name} (deleted)"] + [""] * (len(shown.columns) - 1) for name in known if name not in now]
+                if changed or gone:
+                    click.echo("\n".join(table(shown.columns, [*changed, *gone]).splitlines()[1:]))
+                known = now
+        except Expired:
+            continue
+
+
+@click.command("token")
+@click.option("--use-bootstrap-token", is_flag=True, help="The one that does not expire, as init made it.")
+@click.option("--output-file", type=click.Path(dir_okay=False), help="Also write the token to this file.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to report.")
+@connected
+def token(use_bootstrap_token: bool, output_file: str | None, output: str) -> None:
+    """Show a token with which clusters join, and how they do."""
+    from muster.cli.clusteradm.init import access_json, join_command
+
+    hub = administer(lambda session: _token(session, use_bootstrap_token), machine=output == "json")
+    if output_file:
+        write_file(output_file, f"{hub.token}\n", "--output-file")
+    if output == "json":
+        click.echo(access_json(hub))
+        return
+    click.echo(f"token={hub.token}")
+    click.echo(f"please log on spoke and run:\n{join_command(hub)} --cluster-name <cluster_name>")
+
+
+async def _token(session: Session, use_bootstrap_token: bool) -> Initialized:
+    from muster.administration.hubs import HubAddress
+    from muster.administration.initialize import access
+
+    return await access(session.client, HubAddress.of(session.config), use_bootstrap_token=use_bootstrap_token)

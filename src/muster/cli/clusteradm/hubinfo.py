@@ -1,0 +1,57 @@
+"""`clusteradm get hub-info`: the operator, its definitions and the hub's components, with how many of their pods run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.connection import Session, administer, connected
+from muster.cli.output import document, format_option, tree
+
+if TYPE_CHECKING:
+    from muster.administration.hubinfo import HubInfo
+
+
+@click.command("hub-info")
+@format_option()
+@connected
+def command(output: str) -> None:
+    """Show what the hub consists of."""
+    found = administer(_ask, machine=True)
+    if output in ("json", "yaml"):
+        from dataclasses import asdict
+
+        click.echo(document(asdict(found), output))
+    elif output == "table":
+        from muster.cli.output import table
+
+        click.echo(table(("Part", "Component", "Pods", "Image"), _rows(found)))
+    else:
+        click.echo(tree("Hub", _branches(found)))
+
+
+async def _ask(session: Session) -> HubInfo:
+    from muster.administration.hubinfo import hub_info
+
+    return await hub_info(session.client)
+
+
+def _rows(found: HubInfo) -> list[tuple[str, str, str, str]]:
+    operator = [("Registration Operator", one.name, one.pods, one.image) for one in found.operator]
+    return operator + [(part, one.name, one.pods, one.image) for part, ones in found.components.items() for one in ones]
+
+
+def _branches(found: HubInfo) -> dict[str, Any]:
+    parts: dict[str, Any] = {
+        part: {one.name: f"({one.pods}) {one.image}" for one in ones} for part, ones in found.components.items()
+    }
+    if found.definitions:
+        parts["CustomResourceDefinition"] = dict(found.definitions)
+    branches: dict[str, Any] = {
+        "Registration Operator": {one.name: f"({one.pods}) {one.image}" for one in found.operator} or "<none>",
+        "Components": parts or "<uninstalled>",
+    }
+    if found.problem:
+        branches["Problem"] = found.problem
+    return branches

@@ -1,0 +1,283 @@
+"""What `clusteradm get` shows: for each kind one function that asks the hub and gives a `Listing`, with OCM's columns and branches.
+
+An object that cannot be read (somebody else's version of a kind) is shown by its name only; it hides no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from muster.api import Condition, Document, MalformedObject, condition_of
+from muster.api.addon.v1beta1 import ClusterManagementAddOn, ManagedClusterAddOn
+from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
+from muster.api.cluster.v1beta1 import MISCONFIGURED, PLACEMENT_LABEL, SATISFIED, Placement, PlacementDecision
+from muster.api.cluster.v1beta2 import EMPTY, ManagedClusterSet, ManagedClusterSetBinding
+from muster.api.resource import Resource as ApiResource
+from muster.api.work.v1 import ManifestWork
+from muster.cli.output import Item, Listing
+from muster.registration.hub.set_members import selector_of
+from muster.registration.kinds import (
+    ADDONS,
+    CLUSTER_SET_BINDINGS,
+    CLUSTER_SETS,
+    MANAGED_CLUSTERS,
+    MANIFEST_WORKS,
+    served,
+)
+from muster.registration.names import ADDON_LABEL, CLUSTER_SET_LABEL
+from muster.runtime.resource import Object, Resource
+from muster.runtime.verbs import KubeClient
+
+PLACEMENTS: Final = served(Placement)
+DECISIONS: Final = served(PlacementDecision)
+CLUSTER_ADDONS: Final = served(ClusterManagementAddOn)
+R = TypeVar("R", bound=ApiResource)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked for. Empty means all."""
+
+    names: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    namespace: str = ""
+    cluster_set: str = ""
+    selector: str = ""
+
+
+Collect = Callable[[KubeClient, Question], Awaitable[Listing]]
+
+
+def _read(kind: type[R], documents: Iterable[Object]) -> list[tuple[R | None, Object]]:
+    found: list[tuple[R | None, Object]] = []
+    for document in documents:
+        try:
+            found.append((kind.decode(document), document))
+        except MalformedObject:
+            found.append((None, document))
+    return found
+
+
+def _status(conditions: tuple[Condition, ...], kind: str) -> str:
+    found = condition_of(conditions, kind)
+    return found.status if found else ""
+
+
+def _said(conditions: tuple[Condition, ...], kind: str) -> str:
+    return (_status(conditions, kind) or "unknown").lower()
+
+
+def _unreadable(document: Object, width: int) -> Item:
+    name = document["metadata"]["name"]
+    return Item(name, [name, "<unreadable>", *[""] * (width - 2)], {"Problem": "cannot be read"}, document)
+
+
+def _chosen(document: Object, question: Question) -> bool:
+    return not question.names or document["metadata"]["name"] in question.names
+
+
+def _by_name(documents: Iterable[Object]) -> list[Object]:
+    return sorted(documents, key=lambda one: (one["metadata"].get("namespace") or "", one["metadata"]["name"]))
+
+
+async def clusters(client: KubeClient, question: Question) -> Listing:
+    columns = ("Name", "Accepted", "Available", "ClusterSet", "CPU", "Memory", "Kubernetes Version")
+    selector = question.selector
+    if question.cluster_set:
+        await client.get(CLUSTER_SETS, question.cluster_set)
+        selector = ",".join(filter(None, (selector, f"{CLUSTER_SET_LABEL}={question.cluster_set}")))
+    found = await client.list(MANAGED_CLUSTERS, label_selector=selector)
+    chosen = [one for one in _by_name(found.items) if _chosen(one, question)]
+    items = [
+        _cluster(cluster, document) if cluster is not None else _unreadable(document, len(columns))
+        for cluster, document in _read(ManagedCluster, chosen)
+    ]
+    return Listing("ManagedCluster", columns, items)
+
+
+def _cluster(cluster: ManagedCluster, document: Object) -> Item:
+    status, name = cluster.status, cluster.metadata.name
+    accepted, available = cluster.spec.hub_accepts_client, _status(status.conditions, AVAILABLE)
+    cluster_set = cluster.metadata.labels.get(CLUSTER_SET_LABEL, "")
+    cpu, memory = str(status.capacity.get("cpu", "")), str(status.capacity.get("memory", ""))
+    version = status.version.kubernetes
+    fields = {
+        "Accepted": accepted,
+        "Available": available,
+        "ClusterSet": cluster_set,
+        "KubernetesVersion": version,
+        "Capacity.Cpu": cpu,
+        "Capacity.Memory": memory,
+    }
+    return Item(name, (name, accepted, available, cluster_set, cpu, memory, version), fields, document)
+
+
+async def works(client: KubeClient, question: Question) -> Listing:
+    columns = ("Name", "Cluster", "Number Of Manifests", "Applied", "Available")
+    found = await client.list(MANIFEST_WORKS)
+    chosen = [
+        one
+        for one in _by_name(found.items)
+        if _chosen(one, question) and (not question.clusters or one["metadata"]["namespace"] in question.clusters)
+    ]
+    items = [
+        _work(work, document) if work is not None else _unreadable(document, len(columns))
+        for work, document in _read(ManifestWork, chosen)
+    ]
+    return Listing("ManifestWork", columns, items)
+
+
+def _work(work: ManifestWork, document: Object) -> Item:
+    name, cluster = work.metadata.name, work.metadata.namespace
+    number = len(work.spec.workload.manifests)
+    applied, available = (_status(work.status.conditions, kind) for kind in ("Applied", "Available"))
+    fields: dict[str, object] = {
+        "Cluster": cluster,
+        "Number of Manifests": number,
+        "Applied": applied,
+        "Available": available,
+        "Resources": work_details(work),
+    }
+    return Item(f"{cluster}/{name}", (name, cluster, number, applied, available), fields, document)
+
+
+def work_details(work: ManifestWork) -> dict[str, dict[str, str]]:
+    """Of each resource whether it was applied, by what it is of."""
+    found: dict[str, dict[str, str]] = {}
+    for manifest in work.status.resource_status.manifests:
+        meta = manifest.resource_meta
+        place = meta.resource + (f".{meta.group}" if meta.group else "")
+        name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+        state = {"True": "applied", "": "unknown"}.get(_status(manifest.conditions, "Applied"), "not-applied")
+        found.setdefault(place, {})[name] = state
+    return found
+
+
+async def addons(client: KubeClient, question: Question) -> Listing:
+    columns = ("Name", "InstalledClusters", "Available")
+    offered = (await client.list(CLUSTER_ADDONS)).items
+    installed = (await client.list(ADDONS)).items
+    spread: dict[str, list[Object]] = {one["metadata"]["name"]: [] for one in _by_name(offered)}
+    for addon in _by_name(installed):
+        if not question.clusters or addon["metadata"]["namespace"] in question.clusters:
+            spread.setdefault(addon["metadata"]["name"], []).append(addon)
+    works = (await client.list(MANIFEST_WORKS, label_selector=ADDON_LABEL)).items
+    documents = {one["metadata"]["name"]: one for one in offered}
+    items = [
+        _addon(name, on_clusters, works, documents.get(name) or {"items": on_clusters})
+        for name, on_clusters in spread.items()
+        if not question.names or name in question.names
+    ]
+    return Listing("ClusterManagementAddOn", columns, items)
+
+
+def _addon(name: str, installed: Sequence[Object], works: Sequence[Object], document: Document) -> Item:
+    fields: dict[str, Any] = {}
+    available = 0
+    for addon, raw in _read(ManagedClusterAddOn, installed):
+        cluster = raw["metadata"]["namespace"]
+        if addon is None:
+            fields[cluster] = {"Problem": "cannot be read"}
+            continue
+        said = {kind: _said(addon.status.conditions, kind) for kind in ("Available", "ManifestApplied", "RegistrationApplied")}
+        available += said["Available"] == "true"
+        branch: dict[str, Any] = {"Status": said}
+        mine = [
+            one
+            for one in works
+            if one["metadata"]["namespace"] == cluster and (one["metadata"].get("labels") or {}).get(ADDON_LABEL) == name
+        ]
+        if mine:
+            branch["ManifestWork"] = {
+                one["metadata"]["name"]: work_details(work) for work, one in _read(ManifestWork, mine) if work is not None
+            }
+        fields[cluster] = branch
+    return Item(name, (name, len(installed), available), fields, document)
+
+
+async def placements(client: KubeClient, question: Question) -> Listing:
+    columns = ("Name", "Namespace", "Status", "Reason", "SelectedClusters")
+    found = await client.list(PLACEMENTS, question.namespace)
+    decided: dict[tuple[str, str], list[str]] = {}
+    for decision, raw in _read(PlacementDecision, (await client.list(DECISIONS, question.namespace)).items):
+        placement = (raw["metadata"].get("labels") or {}).get(PLACEMENT_LABEL, "")
+        if decision is not None:
+            names = [one.cluster_name for one in decision.status.decisions]
+            decided.setdefault((raw["metadata"]["namespace"], placement), []).extend(names)
+    items = [
+        _placement(placement, document, decided) if placement is not None else _unreadable(document, len(columns))
+        for placement, document in _read(Placement, [one for one in _by_name(found.items) if _chosen(one, question)])
+    ]
+    return Listing("Placement", columns, items)
+
+
+def _placement(placement: Placement, document: Object, decided: Mapping[tuple[str, str], list[str]]) -> Item:
+    metadata, status = placement.metadata, placement.status
+    chosen = decided.get((metadata.namespace, metadata.name)) or []
+    satisfied = condition_of(status.conditions, SATISFIED)
+    fields = {
+        "Namespace": metadata.namespace,
+        "ClusterSet": list(placement.spec.cluster_sets),
+        "Status.NumberOfSelectedClusters": status.number_of_selected_clusters,
+        "Status.Conditions.PlacementConditionSatisfied": _said(status.conditions, SATISFIED),
+        "Status.Conditions.PlacementConditionMisconfigured": _said(status.conditions, MISCONFIGURED),
+        "PlacementDecision": chosen or "NoClusterSelected",
+    }
+    cells = (
+        metadata.name,
+        metadata.namespace,
+        satisfied.status if satisfied else "",
+        satisfied.reason if satisfied else "",
+        chosen,
+    )
+    return Item(f"{metadata.namespace}/{metadata.name}", cells, fields, document)
+
+
+async def cluster_sets(client: KubeClient, question: Question) -> Listing:
+    columns = ("Name", "Bound Namespaces", "Status", "Managed Namespaces")
+    found = (await client.list(CLUSTER_SETS)).items
+    bindings = _read(ManagedClusterSetBinding, (await client.list(CLUSTER_SET_BINDINGS)).items)
+    members = [one for one, _ in _read(ManagedCluster, (await client.list(MANAGED_CLUSTERS)).items) if one is not None]
+    bound: dict[str, list[str]] = {}
+    for one, raw in bindings:
+        if one is not None:
+            bound.setdefault(one.spec.cluster_set, []).append(raw["metadata"]["namespace"])
+    items = [
+        _cluster_set(one, document, sorted(bound.get(document["metadata"]["name"], ())), members)
+        if one is not None
+        else _unreadable(document, len(columns))
+        for one, document in _read(ManagedClusterSet, [one for one in _by_name(found) if _chosen(one, question)])
+    ]
+    return Listing("ManagedClusterSet", columns, items)
+
+
+def _cluster_set(one: ManagedClusterSet, document: Object, bound: list[str], clusters: Sequence[ManagedCluster]) -> Item:
+    name, selector = one.metadata.name, selector_of(one)
+    empty = condition_of(one.status.conditions, EMPTY)
+    status = empty.message if empty else ""
+    namespaces = [namespace.name for namespace in one.spec.managed_namespaces]
+    fields = {
+        "BoundNamespace": bound,
+        "Status": status,
+        "Clusters": [cluster.metadata.name for cluster in clusters if selector.matches(cluster.metadata.labels)],
+        "ManagedNamespaces": namespaces,
+    }
+    return Item(name, (name, bound, status, namespaces), fields, document)
+
+
+COLLECTORS: Final[Mapping[str, Collect]] = {
+    "clusters": clusters,
+    "works": works,
+    "addons": addons,
+    "placements": placements,
+    "clustersets": cluster_sets,
+}
+WATCHED: Final[Mapping[str, Resource]] = {
+    "clusters": MANAGED_CLUSTERS,
+    "works": MANIFEST_WORKS,
+    "addons": ADDONS,
+    "placements": PLACEMENTS,
+    "clustersets": CLUSTER_SETS,
+}

@@ -1,0 +1,49 @@
+"""`clusteradm upgrade`: bring a hub or a managed cluster to another version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from muster.cli.clusteradm.bundling import image_of, versioned
+from muster.cli.connection import Session, administer, connected
+
+
+@click.group("upgrade")
+@connected
+def command() -> None:
+    """Upgrade a hub or a managed cluster."""
+
+
+@command.command("clustermanager")
+@click.option("--wait", is_flag=True, help="Until the new version runs.")
+@versioned
+@connected
+def cluster_manager(**given: Any) -> None:
+    """Upgrade the hub."""
+    administer(lambda session: _upgrade(session, "cluster-manager", given))
+
+
+@command.command("klusterlet")
+@click.option("--wait", is_flag=True, help="Until the new version runs.")
+@versioned
+@connected
+def klusterlet(**given: Any) -> None:
+    """Upgrade the agent of a managed cluster."""
+    administer(lambda session: _upgrade(session, "klusterlet", given))
+
+
+async def _upgrade(session: Session, name: str, given: dict[str, Any]) -> None:
+    from muster.administration.upgrade import upgrade
+    from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR
+
+    operator = next(one for one in (CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR) if one.name == name)
+    image = image_of(given)
+    before = await upgrade(session.client, operator, image, wait=given["wait"], timeout=session.timeout, progress=session.progress)
+    if session.dry_run:
+        session.progress.say(f"{name} would go from {before} to {image}")
+    elif before == image:
+        session.progress.say(f"{name} is at {image} already; its objects were applied again")
+    else:
+        session.progress.say(f"{name} goes from {before} to {image}")
