@@ -14,15 +14,15 @@ from __future__ import annotations
 import asyncio
 import random as chance
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 
 import msgspec
 
 from muster.api import Condition
 from muster.api.operator.v1 import Klusterlet
-from muster.kube.duration import format_time, parse_time
+from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.operator.applying import generations, related
 from muster.operator.deployments import CONTROL_PLANE_LABEL, replicas_for
@@ -32,14 +32,13 @@ from muster.operator.klusterlet import status as said
 from muster.operator.klusterlet.connection import Open, open_secret
 from muster.operator.klusterlet.connections import Connections
 from muster.operator.klusterlet.installation import KINDS, Installed, Site, install, rollouts
+from muster.operator.klusterlet.leaving import PATIENCE, Leaving
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED
-from muster.operator.klusterlet.plan import LONGEST_NAME, Plan, agent_namespace_of, check, invalid_gates_of, is_hosted
-from muster.operator.klusterlet.removal import Removal
+from muster.operator.klusterlet.plan import Plan, agent_namespace_of, check, invalid_gates_of, is_hosted
 from muster.operator.klusterlet.status import APPLY_FAILED
 from muster.operator.launch import Launch
 from muster.operator.names import (
     DEPLOYMENTS,
-    EVICTION_ANNOTATION,
     EXTERNAL_MANAGED_SECRET,
     KLUSTERLET_FIELDS,
     KLUSTERLET_FINALIZER,
@@ -51,7 +50,7 @@ from muster.operator.names import (
     PULL_SECRET,
     image,
 )
-from muster.operator.reporting import StepFailed, Waiting, deleting, gates, not_applied, with_status
+from muster.operator.reporting import StepFailed, Waiting, gates, not_applied, with_status
 from muster.operator.spec import BadSpec
 from muster.registration.hub.writes import patch_read
 from muster.registration.kinds import NODES
@@ -59,20 +58,14 @@ from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.cache import Snapshot
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.controller import Controller
-from muster.runtime.errors import Forbidden, KubeError, Unauthorized, Unreachable
 from muster.runtime.kubeconfig import ClientConfig, KubeconfigError
 from muster.runtime.metrics import Metrics
-from muster.runtime.resource import NAMESPACES, Key
+from muster.runtime.resource import Key
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.operator.klusterlet")
 
 LONGEST_NAP: Final = 86_400.0
-WHILE_LEAVING: Final = 2.0
-"""Seconds between two looks at what is being removed; what is watched is looked at earlier."""
-WHILE_AWAY: Final = 10.0
-PATIENCE: Final = timedelta(minutes=5)
-"""How long a managed cluster may be away before it is left as it is."""
 FINALIZERS: Final = (KLUSTERLET_FINALIZER, KLUSTERLET_HOSTED_FINALIZER)
 
 
@@ -84,6 +77,7 @@ class OperatorOptions:
     sync_labels: bool = False
     """Whether labels of the Klusterlet go to all that is made for it."""
     patience: timedelta = PATIENCE
+    """How long a managed cluster may be away before it is left as it is."""
     connect: Callable[[bytes], KubeClient] = connect_by_kubeconfig
     """To a managed cluster elsewhere."""
     open: Open = open_secret
@@ -249,56 +243,18 @@ class KlusterletOperator:
         await patch_read(self._client, klusterlet, with_status(klusterlet, conditions, format_time(self._clock.now())), status=True)
 
     async def _remove(self, plan: Plan) -> float | None:
-        klusterlet = plan.klusterlet
-        if not set(FINALIZERS) & set(klusterlet.metadata.finalizers):
+        if not set(FINALIZERS) & set(plan.klusterlet.metadata.finalizers):
             return None
-        try:
-            found = await self._removed(plan)
-        except KubeError as error:
-            await self._say(klusterlet, [deleting([str(error)])])
-            raise
-        if found is None:
-            return None
-        left, again = found
-        if left:
-            await self._say(klusterlet, [deleting(left)])
-            return again
-        await self._grounds.leave(plan.name)
-        finalizers = tuple(one for one in klusterlet.metadata.finalizers if one not in FINALIZERS)
-        metadata = msgspec.structs.replace(klusterlet.metadata, finalizers=finalizers)
-        await patch_read(self._client, klusterlet, msgspec.structs.replace(klusterlet, metadata=metadata))
-        log.info("klusterlet removed", klusterlet=plan.name)
-        return None
 
-    async def _removed(self, plan: Plan) -> tuple[list[str], float] | None:
-        """What is left, and when to look again; None when the Klusterlet was written, and will be seen again. Raises KubeError."""
-        if len(plan.name) > LONGEST_NAME:
-            # Refused from the start: nothing was made, and nothing could carry its label.
-            return [], 0.0
-        removal = Removal(plan, self._here, None if plan.hosted else self._here, self._last(plan))
-        if not plan.hosted or KLUSTERLET_HOSTED_FINALIZER not in plan.klusterlet.metadata.finalizers:
-            return await removal.run(), WHILE_LEAVING
-        if left := await removal.agents():
-            return list(map(str, left)), WHILE_LEAVING
-        try:
-            removal = replace(removal, managed=await self._reached(plan))
-        except (Unreachable, Unauthorized, Forbidden, KubeconfigError) as error:
-            if not self._patience_over(plan.klusterlet):
-                if await self._note_away(plan.klusterlet, format_time(self._clock.now())):
-                    return None
-                return [f"managed cluster: {error}"], WHILE_AWAY
-            log.warning("managed cluster is away: its part is left there", klusterlet=plan.name, error=str(error))
-        else:
-            if await self._note_away(plan.klusterlet, ""):
-                return None
-        return await removal.run(), WHILE_LEAVING
+        async def managed() -> Ground:
+            way, _ = await self._way(plan)
+            return await self._grounds.at(plan.name, way, self._options.connect)
 
-    async def _reached(self, plan: Plan) -> Ground:
-        """The managed cluster, if it answers. Raises KubeError and KubeconfigError."""
-        way, _ = await self._way(plan)
-        managed = await self._grounds.at(plan.name, way, self._options.connect)
-        await managed.client.list(NAMESPACES, label_selector=f"{KLUSTERLET_LABEL}={plan.name}")
-        return managed
+        leaving = Leaving(plan, self._here, managed, self._last(plan), self._clock, self._options.patience)
+        again = await leaving.run()
+        if again is None:
+            await self._grounds.leave(plan.name)
+        return again
 
     def _last(self, plan: Plan) -> bool:
         """Whether no other Klusterlet stays on the managed cluster, as far as that can be known here."""
@@ -306,29 +262,6 @@ class KlusterletOperator:
             return True
         others = (one for one in self._klusterlets.cache if one.metadata.name != plan.name and not is_hosted(one))
         return not any(not one.metadata.deletion_timestamp for one in others)
-
-    def _patience_over(self, klusterlet: Klusterlet) -> bool:
-        since = _away_since(klusterlet)
-        return since is not None and self._clock.now() - since >= self._options.patience
-
-    async def _note_away(self, klusterlet: Klusterlet, now: str) -> bool:
-        """Since when the managed cluster has been away is kept where a restart does not lose it; forgotten when it is back.
-
-        Whether that is news."""
-        if bool(now) == (_away_since(klusterlet) is not None):
-            return False
-        others = {key: value for key, value in klusterlet.metadata.annotations.items() if key != EVICTION_ANNOTATION}
-        annotations = {**others, EVICTION_ANNOTATION: now} if now else others
-        metadata = msgspec.structs.replace(klusterlet.metadata, annotations=annotations)
-        await patch_read(self._client, klusterlet, msgspec.structs.replace(klusterlet, metadata=metadata))
-        return True
-
-
-def _away_since(klusterlet: Klusterlet) -> datetime | None:
-    try:
-        return parse_time(klusterlet.metadata.annotations.get(EVICTION_ANNOTATION, ""))
-    except ValueError:
-        return None
 
 
 def launch(client: KubeClient, launch: Launch, metrics: Metrics) -> KlusterletOperator:

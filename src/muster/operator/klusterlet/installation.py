@@ -28,6 +28,7 @@ from muster.operator.reporting import Waiting
 from muster.registration.installing import ROLES, SERVICE_ACCOUNTS, await_definitions
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from muster.runtime.clock import Clock
+from muster.runtime.errors import NotFound
 from muster.runtime.kubeconfig import ClientConfig
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Key, Object, Resource
 
@@ -103,7 +104,7 @@ async def _definitions(site: Site, made: Installed) -> None:
 
 
 async def _managed_namespaces(site: Site, made: Installed) -> None:
-    if site.plan.hosted and (other := _owner(site)):
+    if site.plan.hosted and (other := await _owner(site)):
         namespace = site.plan.klusterlet_namespace
         text = f"spec.namespace: {namespace} on the managed cluster belongs to Klusterlet {other}; choose another one"
         raise Waiting(APPLY_FAILED, text)
@@ -111,10 +112,16 @@ async def _managed_namespaces(site: Site, made: Installed) -> None:
     await _pull_secret(site, site.managed, ADDON_NAMESPACE, SHARED)
 
 
-def _owner(site: Site) -> str:
+async def _owner(site: Site) -> str:
     """The other Klusterlet that has the namespace on the managed cluster already; empty when none has."""
-    found = site.managed.find(NAMESPACES, Key("", site.plan.klusterlet_namespace))
-    owner = ((found or {}).get("metadata", {}).get("labels") or {}).get(KLUSTERLET_LABEL, "")
+    name = site.plan.klusterlet_namespace
+    found = site.managed.find(NAMESPACES, Key("", name))
+    try:
+        # What is not labelled is not cached, and the caches of a cluster that has just been reached are empty.
+        found = found or await site.managed.client.get(NAMESPACES, name)
+    except NotFound:
+        return ""
+    owner = str((found["metadata"].get("labels") or {}).get(KLUSTERLET_LABEL, ""))
     return "" if owner == site.plan.name else owner
 
 

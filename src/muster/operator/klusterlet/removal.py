@@ -30,32 +30,25 @@ APPLIED_WORK_FINALIZER: Final = "cluster.open-cluster-management.io/applied-mani
 
 @dataclass(frozen=True)
 class Removal:
-    """`managed` is None when nothing was made there, or that has to be left; `last` says that no other Klusterlet stays here."""
+    """`last` says that no other Klusterlet stays here."""
 
     plan: Plan
     here: Ground
-    managed: Ground | None
     last: bool
 
-    async def run(self) -> list[str]:
-        """What is left; nothing when all is gone. Raises KubeError."""
-        for part in (self.agents, self._secrets, self._managed, self._here):
-            if left := await part():
-                return list(map(str, left))
-        return []
-
     async def agents(self) -> list[Place]:
+        """Take away the agents and what only they used; gives what is left. Raises KubeError."""
         agents = await self._labelled(self.here, DEPLOYMENTS)
-        return await remove(self.here.client, agents, propagation="Foreground")
+        return await remove(self.here.client, agents, propagation="Foreground") or await self._secrets()
 
-    async def _managed(self) -> list[Place]:
-        if self.managed is None:
-            return []
-        await self._let_works_go(self.managed)
-        return await self._own(self.managed) or await self._shared(self.managed)
+    async def rights(self, managed: Ground) -> list[Place]:
+        """Take away what is on the managed cluster; gives what is left. Raises KubeError."""
+        await self._let_works_go(managed)
+        return await self._own(managed) or await self._shared(managed)
 
-    async def _here(self) -> list[Place]:
-        return [] if self.managed is self.here else await self._own(self.here)
+    async def rest(self) -> list[Place]:
+        """Take away what is left here; gives what is left of that. Raises KubeError."""
+        return await self._own(self.here)
 
     async def _labelled(self, ground: Ground, resource: Resource) -> list[Place]:
         found = await ground.client.list(resource, label_selector=f"{KLUSTERLET_LABEL}={self.plan.name}")

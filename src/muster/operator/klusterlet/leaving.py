@@ -1,0 +1,128 @@
+"""A Klusterlet that is being deleted: what is taken away when, what holds it, and what it says meanwhile.
+
+Its finalizer stands for what is here, the hosted one for what is on a managed cluster elsewhere; each goes when that is gone. A
+managed cluster that cannot be reached is waited for; since when is written on the Klusterlet, where a restart does not lose it.
+When patience is over its part is left there, and the rest goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from muster.api.operator.v1 import Klusterlet
+from muster.api.resource import ObjectMeta
+from muster.kube.duration import format_time, parse_time
+from muster.logs import get_logger
+from muster.operator.ground import Ground
+from muster.operator.klusterlet.plan import LONGEST_NAME, Plan
+from muster.operator.klusterlet.removal import Removal
+from muster.operator.names import EVICTION_ANNOTATION, KLUSTERLET_FINALIZER, KLUSTERLET_HOSTED_FINALIZER
+from muster.operator.reporting import deleting, with_status
+from muster.registration.hub.writes import patch_read
+from muster.runtime.clock import Clock
+from muster.runtime.errors import Forbidden, KubeError, Unauthorized, Unreachable
+from muster.runtime.kubeconfig import KubeconfigError
+
+log = get_logger("muster.operator.klusterlet")
+
+SOON: Final = 2.0
+"""Seconds between two looks at what is being removed; what is watched is looked at earlier."""
+WHILE_AWAY: Final = 10.0
+PATIENCE: Final = timedelta(minutes=5)
+
+
+@dataclass
+class Leaving:
+    """One pass. `managed` gives the managed cluster of a hosted Klusterlet and raises KubeconfigError; `last`: see Removal."""
+
+    plan: Plan
+    here: Ground
+    managed: Callable[[], Awaitable[Ground]]
+    last: bool
+    clock: Clock
+    patience: timedelta
+
+    def __post_init__(self) -> None:
+        self._klusterlet = self.plan.klusterlet
+        self._removal = Removal(self.plan, self.here, self.last)
+
+    async def run(self) -> float | None:
+        """Seconds after which to go on; None when the Klusterlet is let go."""
+        try:
+            left, again = await self._remove()
+        except KubeError as error:
+            await self._say([str(error)])
+            raise
+        if left:
+            await self._say(left)
+            return again
+        await self._let_go(KLUSTERLET_FINALIZER)
+        log.info("klusterlet removed", klusterlet=self.plan.name)
+        return None
+
+    async def _remove(self) -> tuple[list[str], float]:
+        """What is left, and when to look again. Raises KubeError."""
+        if len(self.plan.name) > LONGEST_NAME:
+            # Refused from the start: nothing was made, and nothing could carry its label.
+            return [], SOON
+        if left := await self._removal.agents():
+            return list(map(str, left)), SOON
+        if not self.plan.hosted:
+            left = await self._removal.rights(self.here)
+        elif KLUSTERLET_HOSTED_FINALIZER in self._klusterlet.metadata.finalizers and (held := await self._elsewhere()):
+            return held
+        return list(map(str, left or await self._removal.rest())), SOON
+
+    async def _elsewhere(self) -> tuple[list[str], float] | None:
+        """What is left on the managed cluster; None when nothing is, or when it has to be left there."""
+        try:
+            left = await self._removal.rights(await self.managed())
+        except (Unreachable, Unauthorized, Forbidden, KubeconfigError) as error:
+            if not await self._lost():
+                return [f"managed cluster: {error}"], WHILE_AWAY
+            log.warning("managed cluster is away: its part is left there", klusterlet=self.plan.name, error=str(error))
+        else:
+            await self._annotate("")
+            if left:
+                return list(map(str, left)), SOON
+        await self._let_go(KLUSTERLET_HOSTED_FINALIZER)
+        return None
+
+    async def _lost(self) -> bool:
+        """Whether the managed cluster has been away for too long."""
+        since = _away_since(self._klusterlet)
+        if since is None:
+            await self._annotate(format_time(self.clock.now()))
+            return False
+        return self.clock.now() - since >= self.patience
+
+    async def _annotate(self, since: str) -> None:
+        others = {key: value for key, value in self._klusterlet.metadata.annotations.items() if key != EVICTION_ANNOTATION}
+        annotations = {**others, EVICTION_ANNOTATION: since} if since else others
+        await self._write(msgspec.structs.replace(self._klusterlet.metadata, annotations=annotations))
+
+    async def _let_go(self, finalizer: str) -> None:
+        kept = tuple(one for one in self._klusterlet.metadata.finalizers if one != finalizer)
+        await self._write(msgspec.structs.replace(self._klusterlet.metadata, finalizers=kept))
+
+    async def _write(self, metadata: ObjectMeta) -> None:
+        after = msgspec.structs.replace(self._klusterlet, metadata=metadata)
+        answer = await patch_read(self.here.client, self._klusterlet, after)
+        if answer is not None:
+            self._klusterlet = Klusterlet.decode(answer)
+
+    async def _say(self, left: Sequence[str]) -> None:
+        after = with_status(self._klusterlet, [deleting(left)], format_time(self.clock.now()))
+        await patch_read(self.here.client, self._klusterlet, after, status=True)
+
+
+def _away_since(klusterlet: Klusterlet) -> datetime | None:
+    try:
+        return parse_time(klusterlet.metadata.annotations.get(EVICTION_ANNOTATION, ""))
+    except ValueError:
+        return None
