@@ -20,11 +20,13 @@ from muster.api.meta import LabelSelector
 from muster.logs import get_logger
 from muster.registration.hub.set_members import selector_of, sets_of
 from muster.registration.hub.world import HubWorld
-from muster.registration.hub.writes import patch_read, say
+from muster.registration.hub.writes import patch_read, with_said
 from muster.registration.kinds import CLUSTER_SETS
 from muster.registration.names import AUTO_UPDATE
 from muster.runtime.controller import Controller
 from muster.runtime.errors import AlreadyExists
+from muster.runtime.latest import Latest
+from muster.runtime.resource import Key
 
 log = get_logger("muster.registration.hub.cluster_sets")
 
@@ -56,6 +58,8 @@ class ClusterSets:
         self._world = world
         self._clusters = world.clusters
         self._sets = world.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
+        # While a fleet joins, the next count is often due before the watch has shown the last.
+        self._latest = Latest(self._sets, clock=world.clock)
         self._kept = WELL_KNOWN if world.options.default_cluster_set else {}
         self._controller: Controller[str] = Controller(
             "cluster-sets", self.reconcile, workers=2, metrics=world.metrics, clock=world.clock, random=world.random
@@ -81,7 +85,7 @@ class ClusterSets:
             self._controller.queue.add_after(name, SETTLING)
 
     async def reconcile(self, name: str) -> None:
-        cluster_set = self._sets.cache.named(name)
+        cluster_set = self._latest.get(Key("", name))
         if cluster_set is None:
             if name in self._kept:
                 await self._create(name)
@@ -89,12 +93,19 @@ class ClusterSets:
         if cluster_set.metadata.deletion_timestamp:
             return
         wanted = rolled_back(cluster_set) if name in self._kept else cluster_set
-        if await patch_read(self._world.client, cluster_set, wanted) is not None:
+        if await self._write(cluster_set, wanted):
             log.info("put back the selector of a well-known cluster set", set=name)
             # The change comes back as an event, and then the clusters are counted.
             return
         count = len(self._clusters.cache.select_keys(selector_of(cluster_set)))
-        await say(self._world.client, cluster_set, emptiness(count), self._world.clock.now())
+        said = with_said(cluster_set, emptiness(count), self._world.clock.now())
+        await self._write(cluster_set, said, status=True)
+
+    async def _write(self, before: ManagedClusterSet, after: ManagedClusterSet, *, status: bool = False) -> bool:
+        answer = await patch_read(self._world.client, before, after, status=status)
+        if answer is not None:
+            self._latest.wrote(answer)
+        return answer is not None
 
     async def _create(self, name: str) -> None:
         spec = ManagedClusterSetSpec(cluster_selector=self._kept[name])

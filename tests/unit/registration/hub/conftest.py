@@ -1,7 +1,7 @@
 """A hub's world on an API server in this process: real definitions, real RBAC, a clock that the test moves, drivers it scripts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -45,6 +45,29 @@ class CountingClient(InProcessClient):
         found = [(method, path) for method, path in self.__dict__.get("requests", ()) if method != "GET" and "/events" not in path]
         self.__dict__["requests"] = []
         return found
+
+
+class DeafClient(CountingClient):
+    """Does not hear of changes in some collection for a while, as over a connection that is slow or broken."""
+
+    _deaf_to = ""
+    _hearing: asyncio.Event
+
+    def deaf_to(self, part: str = "") -> None:
+        """From now on, to watches with this in their path; to none when it is empty."""
+        if not part:
+            self._hearing.set()
+        else:
+            self._hearing = asyncio.Event()
+        self._deaf_to = part
+
+    async def lines(
+        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
+    ) -> AsyncGenerator[bytes, None]:
+        async for line in super().lines(path, query, timeout, opened):
+            if self._deaf_to and self._deaf_to in path:
+                await self._hearing.wait()
+            yield line
 
 
 @dataclass

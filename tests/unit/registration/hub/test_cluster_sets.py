@@ -11,7 +11,7 @@ from muster.registration.hub.set_members import selector_of
 from muster.registration.kinds import CLUSTER_SET_BINDINGS, CLUSTER_SETS, MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_SET_LABEL
 from muster.runtime.resource import Object
-from tests.unit.registration.hub.conftest import Play
+from tests.unit.registration.hub.conftest import DeafClient, Play
 
 
 async def create_set(play: Play, name: str, **spec: Any) -> None:
@@ -106,6 +106,18 @@ async def test_sets_count_their_clusters_and_a_crowd_costs_few_writes(play: Play
         await until_said(play, "default", "False", "19 ManagedClusters selected")
         await play.admin.delete(MANAGED_CLUSTERS, "c1")
         await until_said(play, "blue", "True", "No ManagedCluster selected")
+
+
+async def test_counting_goes_on_while_the_watch_has_not_shown_the_last_count(play: Play) -> None:
+    client = play.hub_client = play.as_hub(DeafClient)
+    async with play.running(ClusterSets):
+        await until_said(play, "global", "True", "No ManagedCluster selected")
+        await play.at_rest()
+        client.deaf_to("/managedclustersets")
+        for count in (1, 2, 3):
+            await play.create_cluster(f"c{count}")
+            await until_said(play, "global", "False", f"{count} ManagedClusters selected")
+        client.deaf_to()
 
 
 async def test_a_binding_says_whether_its_set_is_there(play: Play) -> None:

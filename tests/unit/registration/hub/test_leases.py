@@ -1,7 +1,5 @@
 """The hub says Unknown at the moment a lease runs out, never earlier, and renewals cost it nothing."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,8 +10,7 @@ from muster.registration.hub.leases import Leases, alive_until, grace
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL, LEASE
 from muster.runtime.resource import EVENTS, LEASES
-from muster.runtime.verbs import Query
-from tests.unit.registration.hub.conftest import CountingClient, Play
+from tests.unit.registration.hub.conftest import DeafClient, Play
 from tests.unit.registration.hub.watched import Watched
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -133,35 +130,19 @@ async def test_after_an_outage_the_next_one_is_noticed_too(play: Play, cluster: 
             assert await cluster.available() == "True"
 
 
-class DeafClient(CountingClient):
-    """Its watch of leases says nothing while `hearing` is not set."""
-
-    hearing: asyncio.Event
-
-    async def lines(
-        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
-    ) -> AsyncGenerator[bytes, None]:
-        async for line in super().lines(path, query, timeout, opened):
-            if "/leases" in path:
-                await self.hearing.wait()
-            yield line
-
-
 async def test_a_hub_that_was_cut_off_takes_nobody_for_dead_who_renewed_meanwhile(play: Play, cluster: Watched) -> None:
     client = play.hub_client = play.as_hub(DeafClient)
-    client.hearing = asyncio.Event()
-    client.hearing.set()
     await cluster.join()
     async with play.running(Leases):
         await play.until(cluster.lease)
         await play.at_rest()
-        client.hearing.clear()
+        client.deaf_to("/leases")
         await play.clock.advance(200)
         await cluster.renew()
         await play.clock.advance(110)
         await play.at_rest()
         assert await cluster.available() == "True"
-        client.hearing.set()
+        client.deaf_to()
         await play.at_rest()
         assert await cluster.available() == "True"
         await play.clock.advance(200)
