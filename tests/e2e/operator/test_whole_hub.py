@@ -48,13 +48,7 @@ class WholeHub(Observed):
 
     async def cluster(self, name: str) -> Object:
         """Accepted, and looked after by the controllers."""
-        document = {
-            "apiVersion": MANAGED_CLUSTERS.api_version,
-            "kind": MANAGED_CLUSTERS.kind,
-            "metadata": {"name": name},
-            "spec": {"hubAcceptsClient": True},
-        }
-        await self.admin.create(MANAGED_CLUSTERS, document)
+        await self.admin.create(MANAGED_CLUSTERS, cluster_document(name))
 
         async def held() -> Object | None:
             found = await self.find(MANAGED_CLUSTERS, name)
@@ -75,6 +69,15 @@ class WholeHub(Observed):
             return len(ready) == len(pods) and not killed & {pod["metadata"]["uid"] for pod in ready}
 
         await self.until(replaced, f"other pods are ready in {namespace}", SECONDS)
+
+
+def cluster_document(name: str) -> Object:
+    return {
+        "apiVersion": MANAGED_CLUSTERS.api_version,
+        "kind": MANAGED_CLUSTERS.kind,
+        "metadata": {"name": name},
+        "spec": {"hubAcceptsClient": True},
+    }
 
 
 @pytest.fixture
@@ -103,7 +106,7 @@ async def test_gates_reach_the_webhooks(hub: WholeHub) -> None:
     assert CLUSTER_SET_LABEL not in (cluster["metadata"].get("labels") or {})
 
 
-async def test_another_image_rolls_out_and_the_hub_goes_on(hub: WholeHub) -> None:
+async def test_another_image_rolls_out_and_webhooks_answer_on(hub: WholeHub) -> None:
     await hub.up()
     await hub.admin.patch(CLUSTER_MANAGERS, CM, {"spec": {"registrationImagePullSpec": IMAGE}})
 
@@ -113,7 +116,8 @@ async def test_another_image_rolls_out_and_the_hub_goes_on(hub: WholeHub) -> Non
 
     await hub.until(rolled, "only pods of the new image are left", SECONDS)
     await hub.at_rest()
-    await hub.cluster("c1")
+    made = await hub.admin.create(MANAGED_CLUSTERS, cluster_document("c1"))
+    assert made["metadata"]["labels"][CLUSTER_SET_LABEL] == "default", "the new webhook put it there"
 
 
 async def test_an_operator_of_another_image_brings_new_components(hub: WholeHub) -> None:
