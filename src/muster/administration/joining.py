@@ -19,7 +19,7 @@ from typing import Any, Final
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError, Refused
 from muster.administration.hub_trust import Connect, connect_by_http, told_server
-from muster.administration.hubs import CLUSTERADM, HubAddress
+from muster.administration.hubs import CLUSTERADM, MADE_BY, HubAddress
 from muster.administration.klusterlets import await_agents, cluster_name_of, list_klusterlets, operator_problem
 from muster.administration.newcomers import Introduction, check_hub
 from muster.administration.preflight import settle
@@ -283,7 +283,8 @@ async def _prepare(
     else:
         await install_operator(client, options.bundle, clock)
     if options.bundle.create_namespace and not await _exists(client, namespace):
-        checked(await Applier(client, CLUSTERADM).apply([(NAMESPACES, {"metadata": named(namespace)})]))
+        metadata = {**named(namespace), "labels": {MADE_BY: CLUSTERADM}}
+        checked(await Applier(client, CLUSTERADM).apply([(NAMESPACES, {"metadata": metadata})]))
     checked(await Applier(client, CLUSTERADM).apply(_secrets(namespace, hub, options)))
 
 

@@ -1,0 +1,347 @@
+"""Let a managed cluster leave its hub, from its own side.
+
+Order: nothing that the hub has applied may be left running unseen → the hub is told, for as long as there is a credential to
+tell it with → the Klusterlet goes, and with it all that its operator made → the operator goes with the last Klusterlet.
+
+With an administrator's way to the hub the ManagedCluster is deleted there. The agents' own credential may only take back the
+cluster's acceptance: the hub withdraws every permission, and an administrator has to delete the rest. A hub that is away does
+not keep a cluster from leaving; what is left there is told. Everything may be done again at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.administration.dryrun import JournalingClient, is_dry_run
+from muster.administration.errors import AdministrationError, Refused, TookTooLong
+from muster.administration.hub_trust import Connect, connect_by_http
+from muster.administration.hubs import CLUSTERADM
+from muster.administration.klusterlets import cluster_name_of, hub_secret, list_klusterlets, operator_problem
+from muster.administration.progress import SILENT, Look, Progress, wait
+from muster.api import condition_of
+from muster.api.operator.v1 import Klusterlet
+from muster.operator.applying import Place, places, remove
+from muster.operator.bundle import KLUSTERLET_OPERATOR, bundle
+from muster.operator.elsewhere import read_way
+from muster.operator.klusterlet.connection import ForeignCredential, Open, open_secret
+from muster.operator.klusterlet.plan import agent_namespace_of, is_hosted
+from muster.operator.klusterlet.removal import APPLIED_WORKS
+from muster.operator.names import DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLETS, KUBECONFIG_KEY, OPERATOR_NAMESPACE
+from muster.operator.reporting import DELETING
+from muster.registration.access import missing_rights, rights
+from muster.registration.installing import SERVICE_ACCOUNTS
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.names import HUB_SECRET
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.errors import Conflict, KubeError, NotFound
+from muster.runtime.kubeconfig import ClientConfig, KubeconfigError
+from muster.runtime.resource import NAMESPACES, Object
+from muster.runtime.verbs import KubeClient
+
+HUB_WITHIN: Final = 30.0
+"""Seconds that a hub has to answer."""
+
+
+@dataclass(frozen=True)
+class UnjoinOptions:
+    cluster_name: str
+    purge_operator: bool = True
+    force: bool = False
+    """Leave what the hub has applied, and do not wait for the hub."""
+    hub: ClientConfig | None = None
+    """An administrator's way to the hub."""
+    timeout: float = 300.0
+
+
+@dataclass(frozen=True)
+class Unjoined:
+    cluster: str
+    klusterlets: tuple[str, ...] = ()
+    """That were removed."""
+    left: tuple[str, ...] = ()
+    """What remains on the hub, and what to do about it."""
+    purged: bool = False
+    """Whether the operator is gone too."""
+
+
+@dataclass
+class _Leave:
+    client: KubeClient
+    options: UnjoinOptions
+    progress: Progress
+    clock: Clock
+    connect: Connect
+    open: Open
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def cluster(self) -> str:
+        return self.options.cluster_name
+
+    @property
+    def dry_run(self) -> bool:
+        return is_dry_run(self.client)
+
+
+async def unjoin(
+    client: KubeClient,
+    options: UnjoinOptions,
+    progress: Progress = SILENT,
+    clock: Clock = SYSTEM,
+    connect: Connect = connect_by_http,
+    open_hub: Open = open_secret,
+) -> Unjoined:
+    """`client` is for the cluster that runs the agents. Raises AdministrationError, and what the client raises."""
+    if not options.cluster_name:
+        raise AdministrationError("--cluster-name: name is missing")
+    run = _Leave(client, options, progress, clock, connect, open_hub)
+    there = await list_klusterlets(client)
+    names = {one.metadata.name: await cluster_name_of(client, one) for one in there}
+    mine = [one for one in there if names[one.metadata.name] == options.cluster_name]
+    others = [one for one in there if one not in mine]
+    if others and not mine:
+        known = ", ".join(sorted(name or f"(Klusterlet {klusterlet})" for klusterlet, name in names.items()))
+        raise AdministrationError(f"--cluster-name: no Klusterlet here is of {options.cluster_name}; there are those of {known}")
+    await _refuse_works(run, mine, others)
+    for one in mine:
+        await _tell_hub(run, one)
+    for one in mine:
+        await _remove_klusterlet(run, one, others)
+    purged = options.purge_operator and not others and await _purge(run)
+    return Unjoined(options.cluster_name, tuple(one.metadata.name for one in mine), tuple(run.left), purged)
+
+
+# What was applied
+
+
+async def _refuse_works(run: _Leave, mine: Sequence[Klusterlet], others: Sequence[Klusterlet]) -> None:
+    for one in mine:
+        if one.metadata.deletion_timestamp:
+            continue
+        try:
+            async with _managed(run, one) as managed:
+                works = await _applied(managed, {other.metadata.uid for other in others})
+        except (KubeError, KubeconfigError) as error:
+            _refuse(run, f"cannot see what the hub has applied to {run.cluster}: {error}")
+            continue
+        if works:
+            _refuse(
+                run,
+                f"there are resources on {run.cluster} that the hub has applied, by AppliedManifestWorks {', '.join(works)}",
+                "delete the works on the hub first",
+            )
+
+
+def _refuse(run: _Leave, problem: str, remedy: str = "") -> None:
+    if not run.options.force:
+        also = "go on and leave them where they are with --force"
+        raise Refused(problem, f"{remedy}, or {also}" if remedy else also)
+    run.progress.warn(f"{problem}; they are left where they are")
+
+
+async def _applied(managed: KubeClient, others: set[str]) -> list[str]:
+    """What was applied for this Klusterlet, or for nobody who is there."""
+    try:
+        found = (await managed.list(APPLIED_WORKS)).items
+    except NotFound:
+        return []
+    return [work["metadata"]["name"] for work in found if (work.get("spec") or {}).get("agentID") not in others]
+
+
+@asynccontextmanager
+async def _managed(run: _Leave, klusterlet: Klusterlet) -> AsyncIterator[KubeClient]:
+    """The managed cluster, wherever it is. Raises KubeconfigError where there is no way to it."""
+    if not is_hosted(klusterlet):
+        yield run.client
+        return
+    namespace = agent_namespace_of(klusterlet)
+    way = await read_way(run.client, EXTERNAL_MANAGED_SECRET, namespace)
+    if way is None:
+        raise KubeconfigError(f"Secret {namespace}/{EXTERNAL_MANAGED_SECRET}", "", KUBECONFIG_KEY, "missing")
+    client = run.connect(way[1])
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+# The hub
+
+
+async def _tell_hub(run: _Leave, klusterlet: Klusterlet) -> None:
+    """What could not be done is noted."""
+    by_hand = f"an administrator of the hub removes it with kubectl delete managedcluster {run.cluster}"
+    if run.options.hub is None and not (await hub_secret(run.client, klusterlet)).get(KUBECONFIG_KEY):
+        run.left.append(f"the agents have no credential for the hub; if ManagedCluster {run.cluster} is on the hub, {by_hand}")
+        return
+    try:
+        async with await _way_to_hub(run, klusterlet) as opened:
+            hub = _like(run.client, opened)
+            async with asyncio.timeout(HUB_WITHIN):
+                deleting = await _leave_hub(run, hub, by_hand)
+            if deleting and not run.dry_run:
+                await _await_deleted(run, hub)
+    except ForeignCredential:
+        run.left.append(
+            f"the agents' credential is of use to them alone, so ManagedCluster {run.cluster} stays on the hub; {by_hand}"
+        )
+    except (KubeError, KubeconfigError, TimeoutError, OSError) as error:
+        why = str(error) or f"no answer within {HUB_WITHIN:g} s"
+        run.left.append(f"the hub could not be told: {why}; ManagedCluster {run.cluster} stays there; {by_hand}")
+
+
+async def _way_to_hub(run: _Leave, klusterlet: Klusterlet) -> AbstractAsyncContextManager[KubeClient]:
+    if run.options.hub is not None:
+        return _closing(run.connect(run.options.hub))
+    source = f"Secret {agent_namespace_of(klusterlet)}/{HUB_SECRET}"
+    return run.open(await hub_secret(run.client, klusterlet), source)
+
+
+@asynccontextmanager
+async def _closing(client: KubeClient) -> AsyncIterator[KubeClient]:
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _like(client: KubeClient, hub: KubeClient) -> KubeClient:
+    """What is written there is noted, or only pretended, as here."""
+    return JournalingClient(hub, client.journal, dry_run=client.dry_run) if isinstance(client, JournalingClient) else hub
+
+
+async def _leave_hub(run: _Leave, hub: KubeClient, by_hand: str) -> bool:
+    """Whether the ManagedCluster is being deleted; if that is not permitted, its acceptance is taken back."""
+    name = run.cluster
+    try:
+        found = await hub.get(MANAGED_CLUSTERS, name)
+        if not await missing_rights(hub, rights(MANAGED_CLUSTERS.group, MANAGED_CLUSTERS.plural, "delete", name=name)):
+            if not found["metadata"].get("deletionTimestamp"):
+                await hub.delete(MANAGED_CLUSTERS, name, uid=found["metadata"]["uid"])
+            return True
+        await _deny(hub, found)
+    except NotFound:
+        run.progress.say(f"The hub has no ManagedCluster {name} any more")
+        return False
+    run.progress.say(f"The hub was told that {name} leaves: it is denied from now on")
+    run.left.append(f"ManagedCluster {name} stays on the hub, denied; {by_hand}")
+    return False
+
+
+async def _deny(hub: KubeClient, found: Object) -> None:
+    while (found.get("spec") or {}).get("hubAcceptsClient"):
+        found["spec"]["hubAcceptsClient"] = False
+        try:
+            await hub.update(MANAGED_CLUSTERS, found)
+        except Conflict:
+            found = await hub.get(MANAGED_CLUSTERS, found["metadata"]["name"])
+
+
+async def _await_deleted(run: _Leave, hub: KubeClient) -> None:
+    """While the agents are still there to take away what they have applied."""
+
+    async def look() -> str:
+        try:
+            found = await hub.get(MANAGED_CLUSTERS, run.cluster)
+        except NotFound:
+            return ""
+        said = [one for one in (found.get("status") or {}).get("conditions") or () if one["type"] == DELETING]
+        return str(said[0].get("message")) if said else "the hub's controller has not begun to remove it"
+
+    try:
+        await wait(
+            f"ManagedCluster {run.cluster} on the hub", look, within=run.options.timeout, progress=run.progress, clock=run.clock
+        )
+    except TookTooLong as error:
+        if not run.options.force:
+            raise
+        run.left.append(f"ManagedCluster {run.cluster} is still being deleted on the hub: {error.reason}")
+    else:
+        run.progress.say(f"ManagedCluster {run.cluster} is deleted on the hub")
+
+
+# This cluster
+
+
+async def _remove_klusterlet(run: _Leave, klusterlet: Klusterlet, others: Sequence[Klusterlet]) -> None:
+    name, uid = klusterlet.metadata.name, klusterlet.metadata.uid
+    try:
+        await run.client.delete(KLUSTERLETS, name, uid=uid)
+    except (NotFound, Conflict):
+        run.progress.note(f"Klusterlet {name} is gone already")
+    if not run.dry_run:
+        await _until(run, f"Klusterlet {name}", lambda: _remains(run.client, name, uid))
+    namespace = agent_namespace_of(klusterlet)
+    if namespace not in {agent_namespace_of(other) for other in others}:
+        await _take_away(run, [Place(NAMESPACES, namespace)], keep=lambda found: not _made_here(found))
+    run.progress.say(f"Klusterlet {name} {'would be' if run.dry_run else 'is'} removed")
+
+
+async def _remains(client: KubeClient, name: str, uid: str) -> str:
+    """Why a Klusterlet is still there; empty when it is not."""
+    try:
+        found = Klusterlet.decode(await client.get(KLUSTERLETS, name))
+    except NotFound:
+        return ""
+    if found.metadata.uid != uid:
+        return ""
+    if problem := await operator_problem(client):
+        return f"its operator does not work: {problem}"
+    said = condition_of(found.status.conditions, DELETING)
+    return said.message if said is not None else "its operator has not begun to remove it"
+
+
+def _made_here(namespace: Object) -> bool:
+    """Whether `join` made it; one that was there before is not ours to delete."""
+    fields = namespace["metadata"].get("managedFields") or ()
+    return any(one.get("manager") == CLUSTERADM for one in fields)
+
+
+async def _purge(run: _Leave) -> bool:
+    """The operator and what is around it; whether there was one."""
+    around = [place for place in reversed(places(bundle(KLUSTERLET_OPERATOR))) if place.resource is not NAMESPACES]
+    found = [place for place in around if await _is_there(run.client, place)]
+    if found:
+        await _take_away(run, found)
+    if await _is_free(run.client, OPERATOR_NAMESPACE):
+        await _take_away(run, [Place(NAMESPACES, OPERATOR_NAMESPACE)], keep=lambda one: not _made_here(one))
+    if found:
+        run.progress.say(f"The klusterlet operator {'would be' if run.dry_run else 'is'} removed")
+    return bool(found)
+
+
+async def _is_there(client: KubeClient, place: Place) -> bool:
+    try:
+        await client.get(place.resource, place.name, place.namespace)
+    except NotFound:
+        return False
+    return True
+
+
+async def _is_free(client: KubeClient, namespace: str) -> bool:
+    """Whether nothing but ours is in it: a hub that manages itself has its own operator there."""
+    own = {KLUSTERLET_OPERATOR.name, "default"}
+    for resource in (DEPLOYMENTS, SERVICE_ACCOUNTS):
+        found = (await client.list(resource, namespace)).items
+        if {one["metadata"]["name"] for one in found} - own:
+            return False
+    return True
+
+
+async def _take_away(run: _Leave, objects: Sequence[Place], keep: Callable[[Object], bool] | None = None) -> None:
+    if run.dry_run:
+        await remove(run.client, objects, keep=keep)
+        return
+
+    async def look() -> str:
+        return ", ".join(map(str, await remove(run.client, objects, keep=keep)))
+
+    await _until(run, "what is being removed", look)
+
+
+async def _until(run: _Leave, what: str, look: Look) -> None:
+    await wait(what, look, within=run.options.timeout, progress=run.progress, clock=run.clock)

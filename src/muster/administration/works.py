@@ -1,0 +1,240 @@
+"""Works by hand: a ManifestWork for each of some clusters, for each that a Placement has chosen, or a ManifestWorkReplicaSet.
+
+Works made for a Placement say so in an annotation, so that, when it is done again after the Placement chose other clusters, those
+are found that have to go; a work that somebody else gave the same name is left alone. Each cluster is dealt with by itself, and
+what went wrong with one is told and stops no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from muster.administration.dryrun import is_dry_run
+from muster.administration.errors import AdministrationError
+from muster.administration.hubs import CLUSTERADM, MADE_BY
+from muster.administration.progress import SILENT, Progress, wait
+from muster.api import Document
+from muster.api.cluster.v1beta1 import Placement, PlacementDecision
+from muster.api.work.v1 import APPLIED, AVAILABLE
+from muster.api.work.v1alpha1 import ManifestWorkReplicaSet
+from muster.kube.names import dns1123_subdomain
+from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS, served
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.errors import KubeError, NotFound, Unreachable
+from muster.runtime.resource import Key, Object, Resource
+from muster.runtime.verbs import KubeClient
+
+PLACEMENTS: Final = served(Placement)
+DECISIONS: Final = served(PlacementDecision)
+REPLICA_SETS: Final = served(ManifestWorkReplicaSet)
+PLACEMENT_LABEL: Final = "cluster.open-cluster-management.io/placement"
+PLACED_BY: Final = "open-cluster-management.io/placement"
+"""Annotation of a work: the Placement it was made for."""
+
+
+class Done(Enum):
+    CREATED = "create"
+    UPDATED = "update"
+    DELETED = "delete"
+    UNCHANGED = "keep"
+    MISSING = "miss"
+    FAILED = "fail"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a work in one place: a cluster, or for a ManifestWorkReplicaSet a namespace."""
+
+    place: str
+    done: Done
+    problem: str = ""
+
+
+def check_name(name: str) -> None:
+    if problems := dns1123_subdomain(name):
+        raise AdministrationError(f"work {name!r}: {problems[0]}")
+
+
+def parse_placement(text: str) -> Key:
+    namespace, separator, name = text.partition("/")
+    if not separator or not namespace or not name or "/" in name:
+        raise AdministrationError(f"--placement: {text!r} is not <namespace>/<name>")
+    return Key(namespace, name)
+
+
+async def chosen_clusters(client: KubeClient, placement: Key) -> list[str]:
+    """What a Placement has decided for. Raises AdministrationError when there is none of this name."""
+    try:
+        await client.get(PLACEMENTS, placement.name, placement.namespace)
+    except NotFound:
+        raise AdministrationError(f"--placement: there is no Placement {placement}") from None
+    found = await client.list(DECISIONS, placement.namespace, label_selector=f"{PLACEMENT_LABEL}={placement.name}")
+    decided = [one for item in found.items for one in (item.get("status") or {}).get("decisions") or ()]
+    return sorted({str(one["clusterName"]) for one in decided})
+
+
+async def create_works(
+    client: KubeClient,
+    name: str,
+    manifests: Sequence[Document],
+    clusters: Sequence[str],
+    *,
+    placement: Key | None = None,
+    overwrite: bool = False,
+) -> list[Outcome]:
+    """One in each cluster; and with a Placement and `overwrite`, none where it was made for that Placement before."""
+    check_name(name)
+    outcomes = [await _guarded(cluster, _create(client, name, manifests, cluster, placement, overwrite)) for cluster in clusters]
+    if placement is not None and overwrite:
+        for cluster in await _elsewhere(client, name, clusters, placement):
+            outcomes.append(await _guarded(cluster, _delete(client, MANIFEST_WORKS, name, cluster)))
+    return outcomes
+
+
+async def _guarded(place: str, act: Awaitable[Done]) -> Outcome:
+    try:
+        return Outcome(place, await act)
+    except Unreachable:
+        raise
+    except (KubeError, AdministrationError) as error:
+        return Outcome(place, Done.FAILED, str(error))
+
+
+async def _create(
+    client: KubeClient, name: str, manifests: Sequence[Document], cluster: str, placement: Key | None, overwrite: bool
+) -> Done:
+    workload = {"workload": {"manifests": list(manifests)}}
+    try:
+        found = await client.get(MANIFEST_WORKS, name, cluster)
+    except NotFound:
+        await _require_cluster(client, cluster)
+        marks: Document = {"labels": {MADE_BY: CLUSTERADM}}
+        if placement is not None:
+            marks["annotations"] = {PLACED_BY: str(placement)}
+        body = {"metadata": {"name": name, "namespace": cluster, **marks}, "spec": workload}
+        await client.create(MANIFEST_WORKS, _whole(MANIFEST_WORKS, body), cluster)
+        return Done.CREATED
+    if not overwrite:
+        raise AdministrationError(f"work {name} in cluster {cluster} already exists", "replace its manifests with --overwrite")
+    return await _overwrite(client, MANIFEST_WORKS, found, workload)
+
+
+async def _overwrite(client: KubeClient, resource: Resource, found: Object, spec: Document) -> Done:
+    """Other parts of the spec stay as they are."""
+    if {key: (found.get("spec") or {}).get(key) for key in spec} == spec:
+        return Done.UNCHANGED
+    metadata = found["metadata"]
+    patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": spec}
+    await client.patch(resource, metadata["name"], patch, metadata["namespace"])
+    return Done.UPDATED
+
+
+async def _require_cluster(client: KubeClient, cluster: str) -> None:
+    try:
+        await client.get(MANAGED_CLUSTERS, cluster)
+    except NotFound:
+        raise AdministrationError(f"there is no ManagedCluster {cluster}", "see get clusters") from None
+
+
+def _whole(resource: Resource, body: Document) -> Document:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+
+
+async def _elsewhere(client: KubeClient, name: str, clusters: Iterable[str], placement: Key) -> list[str]:
+    found = await client.list(MANIFEST_WORKS, label_selector=f"{MADE_BY}={CLUSTERADM}")
+    placed = [
+        one["metadata"]["namespace"]
+        for one in found.items
+        if one["metadata"]["name"] == name and (one["metadata"].get("annotations") or {}).get(PLACED_BY) == str(placement)
+    ]
+    return sorted(set(placed) - set(clusters))
+
+
+async def create_replica_set(
+    client: KubeClient, name: str, manifests: Sequence[Document], placement: Key, *, overwrite: bool = False
+) -> Outcome:
+    """The hub's controller makes and removes the works by itself. Raises AdministrationError, and what the client raises."""
+    check_name(name)
+    try:
+        await client.get(PLACEMENTS, placement.name, placement.namespace)
+    except NotFound:
+        raise AdministrationError(f"--placement: there is no Placement {placement}") from None
+    template = {"workload": {"manifests": list(manifests)}}
+    try:
+        found = await client.get(REPLICA_SETS, name, placement.namespace)
+    except NotFound:
+        spec = {"manifestWorkTemplate": template, "placementRefs": [{"name": placement.name}]}
+        body = {"metadata": {"name": name, "namespace": placement.namespace, "labels": {MADE_BY: CLUSTERADM}}, "spec": spec}
+        await client.create(REPLICA_SETS, _whole(REPLICA_SETS, body), placement.namespace)
+        return Outcome(placement.namespace, Done.CREATED)
+    if not overwrite:
+        where = f"ManifestWorkReplicaSet {placement.namespace}/{name}"
+        raise AdministrationError(f"{where} already exists", "replace its manifests with --overwrite")
+    old = (found.get("spec") or {}).get("manifestWorkTemplate") or {}
+    return Outcome(
+        placement.namespace, await _overwrite(client, REPLICA_SETS, found, {"manifestWorkTemplate": {**old, **template}})
+    )
+
+
+async def delete_works(client: KubeClient, name: str, clusters: Sequence[str], *, force: bool = False) -> list[Outcome]:
+    """`force`: do not wait for the agents to take away what was applied, and leave it where it is."""
+    return [await _guarded(cluster, _delete(client, MANIFEST_WORKS, name, cluster, force)) for cluster in clusters]
+
+
+async def delete_replica_set(client: KubeClient, name: str, namespace: str) -> Outcome:
+    return await _guarded(namespace, _delete(client, REPLICA_SETS, name, namespace))
+
+
+async def _delete(client: KubeClient, resource: Resource, name: str, namespace: str, force: bool = False) -> Done:
+    try:
+        found = await client.get(resource, name, namespace)
+        await client.delete(resource, name, namespace, uid=found["metadata"]["uid"])
+        if force and found["metadata"].get("finalizers"):
+            await client.patch(resource, name, {"metadata": {"finalizers": None}}, namespace)
+    except NotFound:
+        return Done.MISSING
+    return Done.DELETED
+
+
+def work_problem(work: Object) -> str:
+    """Why a work is not applied and available; empty when it is."""
+    generation = work["metadata"].get("generation", 0)
+    conditions = {one["type"]: one for one in (work.get("status") or {}).get("conditions") or ()}
+    for kind in (APPLIED, AVAILABLE):
+        found = conditions.get(kind)
+        if found is None or found.get("observedGeneration", generation) < generation:
+            return "the cluster's agent has not dealt with it yet"
+        if found["status"] != "True":
+            return f"{kind} is {found['status']}: {found.get('reason')}: {found.get('message')}"
+    return ""
+
+
+async def await_works(
+    client: KubeClient, name: str, clusters: Sequence[str], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
+) -> None:
+    """Until they are applied and available everywhere."""
+    if is_dry_run(client):
+        return
+
+    async def look() -> str:
+        problems = [(cluster, work_problem(await client.get(MANIFEST_WORKS, name, cluster))) for cluster in clusters]
+        return "; ".join(f"{cluster}: {problem}" for cluster, problem in problems if problem)
+
+    await wait(f"work {name}", look, within=within, progress=progress, clock=clock)
+
+
+async def await_works_gone(
+    client: KubeClient, name: str, clusters: Sequence[str], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
+) -> None:
+    if is_dry_run(client):
+        return
+
+    async def look() -> str:
+        left = [one["metadata"] for one in (await client.list(MANIFEST_WORKS)).items if one["metadata"]["name"] == name]
+        held = [one["namespace"] for one in left if one["namespace"] in clusters]
+        return f"what was applied is still there in {', '.join(held)}" if held else ""
+
+    await wait(f"work {name}", look, within=within, progress=progress, clock=clock)

@@ -1,0 +1,51 @@
+"""`clusteradm unjoin`: let a managed cluster leave its hub."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.connection import Globals, Session, administer, connected, write_file
+
+if TYPE_CHECKING:
+    from muster.administration.unjoining import Unjoined
+
+
+@click.command("unjoin")
+@click.option("--cluster-name", "cluster", default="", help="What the hub calls this cluster.")
+@click.option(
+    "--purge-operator", type=bool, default=True, show_default=True, help="Also remove the operator, with the last cluster."
+)
+@click.option("--force", is_flag=True, help="Even if resources that the hub has applied are left where they are.")
+@click.option("--hub-kubeconfig", type=click.Path(dir_okay=False), help="An administrator's, to clean up on the hub too.")
+@click.option("--hub-context", default="", help="Of that kubeconfig.  [default: the current one]")
+@click.option("--output-file", type=click.Path(dir_okay=False), help="Also write what is changed and deleted to this file.")
+@connected
+def command(**given: Any) -> None:
+    """Unjoin from a hub: tell the hub, and remove the agent and its operator from this cluster."""
+    result = administer(lambda session: _unjoin(session, given))
+    _report(result)
+
+
+async def _unjoin(session: Session, given: dict[str, Any]) -> Unjoined:
+    from muster.administration.unjoining import UnjoinOptions, unjoin
+    from muster.cli.process import find_cluster
+
+    administrator = given["hub_kubeconfig"] or given["hub_context"]
+    kubeconfig = given["hub_kubeconfig"] or session.options.kubeconfig
+    hub = find_cluster(kubeconfig, given["hub_context"]).config if administrator else None
+    options = UnjoinOptions(given["cluster"], given["purge_operator"], given["force"], hub, session.timeout)
+    result = await unjoin(session.client, options, session.progress)
+    if given["output_file"]:
+        write_file(given["output_file"], "".join(f"{write}\n" for write in session.journal.writes), "--output-file")
+    return result
+
+
+def _report(result: Unjoined) -> None:
+    if not result.klusterlets and not result.purged:
+        click.echo(f"Nothing here belongs to cluster {result.cluster}; nothing was changed.")
+    elif not Globals.current().dry_run:
+        click.echo(f"Cluster {result.cluster} has left its hub.")
+    for left in result.left:
+        click.echo(f"left: {left}")

@@ -1,0 +1,121 @@
+"""`clusteradm create work` and `clusteradm delete work`: bring manifests to clusters, and take them away again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.clusteradm.bundling import flat
+from muster.cli.connection import Session, administer, connected
+from muster.cli.values import Names
+
+if TYPE_CHECKING:
+    from muster.administration.works import Outcome
+
+_CLUSTERS = click.option("-c", "--cluster", "--clusters", "clusters", type=Names(), multiple=True, help="Names of the clusters.")
+
+
+@click.command("work")
+@click.argument("name")
+@click.option("-f", "--filename", "files", type=Names(), multiple=True, help="File, directory, or - (repeatable).")
+@click.option("-R", "--recursive", is_flag=True, help="Directories below directories too.")
+@_CLUSTERS
+@click.option("--placement", default="", help="namespace/name of a Placement: the clusters that it has chosen.")
+@click.option("--overwrite", is_flag=True, help="Replace the manifests of a work that is there.")
+@click.option("-r", "--replicaset", is_flag=True, help="Have the hub follow the Placement (ManifestWorkReplicaSet).")
+@click.option("--wait", is_flag=True, help="Until all is applied and available.")
+@connected
+def create(name: str, **given: Any) -> None:
+    """Create work NAME from files with manifests."""
+    names = list(dict.fromkeys(flat(given["clusters"])))
+    if not given["files"]:
+        raise click.UsageError("--filename: name at least one file")
+    if bool(names) == bool(given["placement"]):
+        raise click.UsageError("give either --clusters or --placement")
+    if given["replicaset"] and not given["placement"]:
+        raise click.UsageError("--replicaset: needs --placement")
+    if given["replicaset"] and given["wait"]:
+        raise click.UsageError("--wait: not with --replicaset, whose works the hub makes")
+    _end(administer(lambda session: _create(session, name, names, given)))
+
+
+async def _create(session: Session, name: str, clusters: list[str], given: dict[str, Any]) -> list[Outcome]:
+    from muster.administration.hubs import require_hub
+    from muster.administration.manifests import read_manifests
+    from muster.administration.works import Done, await_works, chosen_clusters, create_replica_set, create_works, parse_placement
+
+    manifests = read_manifests(flat(given["files"]), recursive=given["recursive"])
+    placement, overwrite = given["placement"], given["overwrite"]
+    key = parse_placement(placement) if placement else None
+    client = session.client
+    await require_hub(client)
+    if key is not None and given["replicaset"]:
+        outcomes = [await create_replica_set(client, name, manifests, key, overwrite=overwrite)]
+        _tell(session, name, outcomes, "namespace")
+        return outcomes
+    if key is not None:
+        clusters = await chosen_clusters(client, key)
+        if not clusters:
+            session.progress.warn(f"Placement {placement} has chosen no cluster")
+    outcomes = await create_works(client, name, manifests, clusters, placement=key, overwrite=overwrite)
+    _tell(session, name, outcomes)
+    placed = [one.place for one in outcomes if one.done in (Done.CREATED, Done.UPDATED, Done.UNCHANGED)]
+    if given["wait"] and placed:
+        await await_works(client, name, placed, within=session.timeout, progress=session.progress)
+        session.progress.say(f"work {name} is applied and available")
+    return outcomes
+
+
+@click.command("work")
+@click.argument("name")
+@_CLUSTERS
+@click.option("-r", "--replicaset", default="", metavar="NAMESPACE", help="Delete the ManifestWorkReplicaSet of this namespace.")
+@click.option("--force", is_flag=True, help="Leave what was applied where it is, and do not wait for agents to remove it.")
+@click.option("--wait", is_flag=True, help="Until all is gone.")
+@connected
+def delete(name: str, clusters: tuple[tuple[str, ...], ...], replicaset: str, force: bool, wait: bool) -> None:
+    """Delete work NAME, and with it what it has applied."""
+    names = list(dict.fromkeys(flat(clusters)))
+    if bool(names) == bool(replicaset):
+        raise click.UsageError("give either --clusters or --replicaset")
+    if replicaset and (force or wait):
+        raise click.UsageError("--force and --wait: not with --replicaset")
+    _end(administer(lambda session: _delete(session, name, names, replicaset, force, wait)))
+
+
+async def _delete(session: Session, name: str, clusters: list[str], namespace: str, force: bool, wait: bool) -> list[Outcome]:
+    from muster.administration.hubs import require_hub
+    from muster.administration.works import await_works_gone, delete_replica_set, delete_works
+
+    await require_hub(session.client)
+    if namespace:
+        outcomes = [await delete_replica_set(session.client, name, namespace)]
+        _tell(session, name, outcomes, "namespace")
+        return outcomes
+    outcomes = await delete_works(session.client, name, clusters, force=force)
+    _tell(session, name, outcomes)
+    if wait:
+        await await_works_gone(session.client, name, clusters, within=session.timeout, progress=session.progress)
+    return outcomes
+
+
+def _tell(session: Session, name: str, outcomes: list[Outcome], kind: str = "cluster") -> None:
+    from muster.administration.works import Done
+
+    for one in outcomes:
+        if one.done is Done.FAILED:
+            click.echo(f"Error: {kind} {one.place}: {one.problem}", err=True)
+        elif one.done is Done.MISSING:
+            session.progress.say(f"work {name} not found in {kind} {one.place}")
+        elif one.done is Done.UNCHANGED:
+            session.progress.say(f"work {name} in {kind} {one.place} is as it should be")
+        else:
+            session.progress.say(f"{one.done.value} work {name} in {kind} {one.place}")
+
+
+def _end(outcomes: list[Outcome]) -> None:
+    from muster.administration.works import Done
+
+    if any(one.done is Done.FAILED for one in outcomes):
+        raise SystemExit(1)
