@@ -14,23 +14,28 @@ from muster.cli.lazy import Entry, LazyGroup
 HERE = "muster.cli.clusteradm"
 VERBS = {
     "accept": Entry(f"{HERE}.accept", "Let clusters in that have asked."),
+    "addon": Entry(f"{HERE}.addon", "Switch addons of clusters on and off."),
     "clean": Entry(f"{HERE}.clean", "Make a hub an ordinary cluster again."),
     "clusterset": Entry(f"{HERE}.clusterset", "Manage cluster sets."),
     "completion": Entry(f"{HERE}.completion", "Print a script for your shell."),
-    "create": Entry(HERE, "Create cluster sets.", "create"),
-    "delete": Entry(HERE, "Delete tokens and cluster sets.", "delete"),
+    "create": Entry(HERE, "Create works and cluster sets.", "create"),
+    "delete": Entry(HERE, "Delete works, tokens and cluster sets.", "delete"),
     "doctor": Entry(f"{HERE}.doctor", "Explain why clusters are not available."),
     "get": Entry(f"{HERE}.get", "Show what the hub has."),
     "init": Entry(f"{HERE}.init", "Make a cluster a hub."),
+    "join": Entry(f"{HERE}.join", "Make a cluster a managed one of a hub."),
+    "unjoin": Entry(f"{HERE}.unjoin", "Let a managed cluster leave its hub."),
     "upgrade": Entry(f"{HERE}.upgrade", "Upgrade a hub or a managed cluster."),
     "version": Entry(f"{HERE}.version", "Show the versions of this tool and of the hub."),
 }
 CREATED = {
     "clusterset": Entry(f"{HERE}.clusterset", "A cluster set.", "create"),
+    "work": Entry(f"{HERE}.work", "Manifests for clusters.", "create"),
 }
 DELETED = {
     "clusterset": Entry(f"{HERE}.clusterset", "A cluster set.", "delete"),
     "token": Entry(f"{HERE}.delete_token", "All that clusters join with."),
+    "work": Entry(f"{HERE}.work", "Manifests for clusters.", "delete"),
 }
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
