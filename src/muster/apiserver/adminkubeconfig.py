@@ -23,7 +23,7 @@ async def write_kubeconfig(server: ApiServer, path: Path) -> None:
     clusters: list[object] = []
     contexts: list[object] = []
     users: list[object] = []
-    for name, cluster in server.clusters.items():
+    for name, cluster in list(server.clusters.items()):
         admin = await server.admin_credentials(cluster)
         clusters.append(
             {"name": name, "cluster": {"server": server.cluster_url(name), "certificate-authority-data": _b64(server.ca_pem)}}

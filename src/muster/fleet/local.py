@@ -25,9 +25,9 @@ from muster.administration.errors import AdministrationError
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet import membership
-from muster.fleet.membership import Site
+from muster.fleet.membership import Membership, Site
 from muster.fleet.node import NodeRuntime, Programs
-from muster.fleet.state import HUB, ClusterRecord, FleetDirectory
+from muster.fleet.state import HUB, FleetDirectory, FleetError
 from muster.logs import get_logger
 from muster.operator.applying import ApplyFailed
 from muster.registration.installing import InstallError
@@ -79,12 +79,14 @@ class LocalFleet:
         programs: Programs,
         report: Callable[[FleetStatus], None],
         *,
+        steps: Membership = membership,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
         fleet = directory.existing()
         self._directory = directory
         self._report = report
+        self._steps = steps
         self._clock = clock
         self._random = random
         self._server = ApiServer(
@@ -101,8 +103,10 @@ class LocalFleet:
         self._runtime = NodeRuntime(self._server, programs, directory.nodes, grace=GRACE, clock=clock, random=random)
         self._changed = asyncio.Event()
         self._hub_ready = asyncio.Event()
+        self._writing = asyncio.Lock()
         self._since = clock.now()
-        self._keepers: dict[str, tuple[ClusterRecord, asyncio.Task[None]]] = {}
+        self._version = version("muster")
+        self._keepers: dict[str, tuple[bool, asyncio.Task[None]]] = {}
         self._members: dict[str, MemberStatus] = {}
         self._hub = MemberStatus("Waiting")
 
@@ -117,7 +121,7 @@ class LocalFleet:
             stack.push_async_callback(self._server.stop, 1.0)
             for cluster in self._server.clusters:
                 self._runtime.attach(cluster)
-            await write_kubeconfig(self._server, self._directory.kubeconfig)
+            await self._write_kubeconfig()
             running = asyncio.create_task(self._runtime.run(), name="node runtime")
             stack.push_async_callback(_ended, running)
             async with asyncio.TaskGroup() as tasks:
@@ -125,7 +129,10 @@ class LocalFleet:
                 tasks.create_task(_watch_over(running), name="node runtime's fate")
                 while True:
                     self._changed.clear()
-                    await self._assign(tasks)
+                    try:
+                        await self._assign(tasks)
+                    except FleetError as error:
+                        log.error("the fleet's record is of no use; it stays as it was", error=str(error))
                     await self._changed.wait()
 
     @property
@@ -142,14 +149,14 @@ class LocalFleet:
     async def _assign(self, tasks: asyncio.TaskGroup) -> None:
         """A keeper for every cluster of the record, working towards what the record says."""
         for record in self._directory.existing().clusters:
-            known, keeper = self._keepers.get(record.name, (None, None))
-            if known == record:
+            leaving, keeper = self._keepers.get(record.name, (None, None))
+            if leaving == record.leaving:
                 continue
             if keeper is not None:
                 await _ended(keeper)
             work = self._keep(record.name, self._take_leave if record.leaving else self._take_in)
             self._members[record.name] = MemberStatus("Waiting")
-            self._keepers[record.name] = (record, tasks.create_task(work, name=f"keeper of {record.name}"))
+            self._keepers[record.name] = (record.leaving, tasks.create_task(work, name=f"keeper of {record.name}"))
         self._tell()
 
     async def _keep_hub(self) -> None:
@@ -185,40 +192,49 @@ class LocalFleet:
             self._members[name] = status
         self._tell()
 
+    async def _write_kubeconfig(self) -> None:
+        async with self._writing:
+            await write_kubeconfig(self._server, self._directory.kubeconfig)
+
     def _site(self, name: str) -> Site:
         client = InProcessClient(self._server.client(self._server.clusters[name], agent="clusteradm"), name)
         return Site(name, client, self._server.cluster_url(name), self._server.ca_pem)
 
     async def _initialize(self) -> None:
-        own, fleet, hub, progress = version("muster"), self._directory.existing(), self._site(HUB), _Steps(self, HUB, "Starting")
-        if fleet.installed != own or not await membership.is_initialized(hub):
-            await membership.initialize(hub, fleet.auth, progress)
-            self._directory.edit(lambda fleet: msgspec.structs.replace(fleet, installed=own))
+        fleet, hub, progress = self._directory.existing(), self._site(HUB), _Steps(self, HUB, "Starting")
+        if fleet.installed != self._version or not await self._steps.is_initialized(hub):
+            await self._steps.initialize(hub, fleet.auth, progress)
+            self._directory.edit(lambda fleet: msgspec.structs.replace(fleet, installed=self._version))
         else:
-            await membership.await_initialized(hub, progress)
+            await self._steps.await_initialized(hub, progress)
         self.note(HUB, "Available")
 
     async def _take_in(self, name: str) -> None:
         progress = _Steps(self, name, "Joining")
         if name not in self._server.clusters:
             await self._server.add_cluster(name)
-            await write_kubeconfig(self._server, self._directory.kubeconfig)
+            await self._write_kubeconfig()
         self._runtime.attach(name)
         hub, cluster = self._site(HUB), self._site(name)
-        if not await membership.has_joined(hub, name):
-            await membership.join(hub, cluster, progress)
-            await membership.accept(hub, name, progress)
-        await membership.await_available(hub, name, self._since, progress)
+        fleet = self._directory.existing()
+        if fleet.version_of(name) != self._version or not await self._steps.has_joined(hub, cluster):
+            await self._steps.join(hub, cluster, fleet.auth, progress)
+            await self._steps.accept(hub, name, progress)
+            self._directory.edit(lambda fleet: fleet.joined(name, self._version))
+        await self._steps.await_available(hub, name, self._since, progress)
         self.note(name, "Available")
 
     async def _take_leave(self, name: str) -> None:
         progress = _Steps(self, name, "Leaving")
+        hub = self._site(HUB)
         if name in self._server.clusters:
-            await membership.leave(self._site(HUB), self._site(name), progress)
+            await self._steps.leave(hub, self._site(name), progress)
             await self._runtime.detach(name)
             await self._server.remove_cluster(name)
             await asyncio.to_thread(shutil.rmtree, self._directory.nodes / name, ignore_errors=True)
-            await write_kubeconfig(self._server, self._directory.kubeconfig)
+            await self._write_kubeconfig()
+        # Its agent may have introduced it once more before it ended.
+        await self._steps.forget(hub, name)
         self._directory.edit(lambda fleet: fleet.without_cluster(name))
         del self._members[name], self._keepers[name]
         self._tell()

@@ -5,32 +5,27 @@ Each step may be repeated at any time and only does what is missing.
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 from muster.administration import accept as accepting
 from muster.administration import initialize as initializing
+from muster.administration import joining, tokens
 from muster.administration.errors import TookTooLong
 from muster.administration.hubs import HubAddress, is_hub
+from muster.administration.klusterlets import find_klusterlets
 from muster.administration.progress import Progress, wait
 from muster.administration.waiting import await_available as await_all
 from muster.administration.waiting import await_hub
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
-from muster.fleet.bootstrap import bootstrap_user
 from muster.kube.duration import parse_time
-from muster.kube.yaml import dump
-from muster.operator.applying import Applier, Place, checked, remove_and_wait
-from muster.operator.deployments import Workload, deployment
-from muster.operator.names import DEPLOYMENTS, image
-from muster.registration.agent.install import ACCOUNT, install
-from muster.registration.agent.options import AgentOptions
+from muster.operator.applying import Place, remove_and_wait
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, LEASE
+from muster.registration.names import LEASE
 from muster.runtime.errors import NotFound
-from muster.runtime.resource import LEASES, NAMESPACES, SECRETS
+from muster.runtime.resource import LEASES, NAMESPACES
 from muster.runtime.verbs import KubeClient
 
 PATIENCE: Final = 120.0
@@ -47,6 +42,28 @@ class Site:
     ca: bytes = field(repr=False)
 
 
+class Membership(Protocol):
+    """The steps, as this module has them."""
+
+    async def is_initialized(self, hub: Site) -> bool: ...
+
+    async def initialize(self, hub: Site, auth: str, progress: Progress) -> None: ...
+
+    async def await_initialized(self, hub: Site, progress: Progress) -> None: ...
+
+    async def has_joined(self, hub: Site, cluster: Site) -> bool: ...
+
+    async def join(self, hub: Site, cluster: Site, auth: str, progress: Progress) -> None: ...
+
+    async def accept(self, hub: Site, name: str, progress: Progress) -> None: ...
+
+    async def await_available(self, hub: Site, name: str, since: datetime, progress: Progress) -> None: ...
+
+    async def leave(self, hub: Site, cluster: Site, progress: Progress) -> None: ...
+
+    async def forget(self, hub: Site, name: str) -> None: ...
+
+
 async def initialize(hub: Site, auth: str, progress: Progress) -> None:
     options = initializing.InitOptions(drivers=(auth,), wait=True, timeout=PATIENCE)
     await initializing.initialize(hub.client, HubAddress(hub.url, hub.ca), options, progress)
@@ -60,47 +77,24 @@ async def is_initialized(hub: Site) -> bool:
     return await is_hub(hub.client)
 
 
-async def join(hub: Site, cluster: Site, progress: Progress) -> None:
-    await install(cluster.client, AgentOptions(cluster_name=cluster.name))
-    kubeconfig = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {
-                "name": "hub",
-                "cluster": {"server": hub.url, "certificate-authority-data": base64.b64encode(hub.ca).decode()},
-            }
-        ],
-        "users": [{"name": "user", "user": await bootstrap_user(hub.client)}],
-        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "user"}}],
-        "current-context": "hub",
-    }
-    secret = {
-        "metadata": {"name": BOOTSTRAP_SECRET, "namespace": AGENT_NAMESPACE},
-        "data": {"kubeconfig": base64.b64encode(dump(kubeconfig).encode()).decode()},
-    }
-    workload = Workload(
-        "klusterlet-registration-agent",
-        AGENT_NAMESPACE,
-        ACCOUNT,
-        image(),
-        ("agent", "--cluster-name", cluster.name, "--hub-kubeconfig-dir", "/spoke/hub-kubeconfig", "--health-port", "8081"),
-        scratch={"hub": "/spoke/hub-kubeconfig"},
-    )
-    applier = Applier(cluster.client, "clusteradm")
-    checked(await applier.apply([(SECRETS, secret), (DEPLOYMENTS, deployment(workload))]))
+async def join(hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
+    """As often as wanted; an operator of another version is replaced."""
+    token = await tokens.issue(hub.client)
+    options = joining.JoinOptions(cluster.name, token, auth=auth, keep_operator=False)
+    await joining.join(cluster.client, HubAddress(hub.url, hub.ca), options, progress)
 
 
 async def accept(hub: Site, name: str, progress: Progress) -> None:
     await accepting.accept(hub.client, name, accepting.AcceptOptions(wait=True, timeout=PATIENCE), progress)
 
 
-async def has_joined(hub: Site, name: str) -> bool:
+async def has_joined(hub: Site, cluster: Site) -> bool:
+    """Whether both sides say so."""
     try:
-        found = ManagedCluster.decode(await hub.client.get(MANAGED_CLUSTERS, name))
+        found = ManagedCluster.decode(await hub.client.get(MANAGED_CLUSTERS, cluster.name))
     except NotFound:
         return False
-    return is_true(found.status.conditions, JOINED)
+    return is_true(found.status.conditions, JOINED) and bool(await find_klusterlets(cluster.client, cluster.name))
 
 
 async def await_available(hub: Site, name: str, since: datetime, progress: Progress) -> None:
@@ -119,8 +113,13 @@ async def await_available(hub: Site, name: str, since: datetime, progress: Progr
 
 
 async def leave(hub: Site, cluster: Site, progress: Progress) -> None:
-    """The ManagedCluster goes first, while its agent is there to clean up, then the namespace that the hub keeps for it."""
-    own = [Place(MANAGED_CLUSTERS, cluster.name), Place(NAMESPACES, cluster.name)]
+    """The hub lets go of it while its agent is there to clean up."""
+    await forget(hub, cluster.name)
+
+
+async def forget(hub: Site, name: str) -> None:
+    """Take away what the hub has of a cluster: the ManagedCluster first, then the namespace that the hub keeps for it."""
+    own = [Place(MANAGED_CLUSTERS, name), Place(NAMESPACES, name)]
     left = await remove_and_wait(hub.client, own, in_order=True, within=PATIENCE)
     if left:
-        raise TookTooLong(f"removal of {cluster.name}", f"{left[0]} is still being deleted", PATIENCE)
+        raise TookTooLong(f"removal of {name}", f"{left[0]} is still being deleted", PATIENCE)

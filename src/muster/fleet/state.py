@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ import msgspec
 
 FORMAT: Final = 1
 HUB: Final = "hub"
+GLANCE: Final = 0.4
+"""Seconds after which a lock that is held is not only being looked at."""
 
 
 class FleetError(Exception):
@@ -52,6 +55,8 @@ class AlreadyRunning(FleetError):
 class ClusterRecord(msgspec.Struct, frozen=True):
     name: str
     leaving: bool = False
+    installed: str = ""
+    """The version of Muster with which it has joined."""
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,11 +66,14 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     auth: str = "csr"
     ephemeral: bool = False
     installed: str = ""
-    """The version of Muster that was last installed on hub and clusters."""
+    """The version of Muster with which the hub was initialized."""
     clusters: tuple[ClusterRecord, ...] = ()
 
     def has(self, name: str) -> bool:
         return any(record.name == name for record in self.clusters)
+
+    def version_of(self, name: str) -> str:
+        return next((record.installed for record in self.clusters if record.name == name), "")
 
     def with_cluster(self, name: str) -> Fleet:
         return self if self.has(name) else msgspec.structs.replace(self, clusters=(*self.clusters, ClusterRecord(name)))
@@ -74,8 +82,14 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, clusters=tuple(record for record in self.clusters if record.name != name))
 
     def leaving(self, name: str) -> Fleet:
-        marked = (ClusterRecord(record.name, leaving=record.leaving or record.name == name) for record in self.clusters)
-        return msgspec.structs.replace(self, clusters=tuple(marked))
+        return self._with(name, leaving=True)
+
+    def joined(self, name: str, version: str) -> Fleet:
+        return self._with(name, installed=version)
+
+    def _with(self, name: str, **fields: object) -> Fleet:
+        changed = (msgspec.structs.replace(one, **fields) if one.name == name else one for one in self.clusters)
+        return msgspec.structs.replace(self, clusters=tuple(changed))
 
 
 class _Version(msgspec.Struct):
@@ -137,35 +151,56 @@ class FleetDirectory:
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise AlreadyRunning(self.path, self._pid(descriptor)) from None
+            self._lock(descriptor)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
             yield
         finally:
             os.close(descriptor)
 
-    def holder(self) -> int | None:
-        """The process that runs the fleet; None if there is none."""
-        try:
-            descriptor = os.open(self.lock, os.O_RDWR)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return None
-        except BlockingIOError:
-            return self._pid(descriptor)
-        finally:
-            os.close(descriptor)
+    def _lock(self, descriptor: int) -> None:
+        deadline = time.monotonic() + GLANCE
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                # Or somebody only looks whether it is held, which takes no time.
+                if time.monotonic() > deadline:
+                    raise AlreadyRunning(self.path, _pid(descriptor)) from None
+            time.sleep(GLANCE / 20)
 
-    @staticmethod
-    def _pid(descriptor: int) -> int:
-        """0 while the holder has not written it yet."""
-        content = os.pread(descriptor, 32, 0)
-        return int(content) if content.isdigit() else 0
+    def holder(self) -> int | None:
+        """The process that runs the fleet; None if there is none. Raises FleetError when it cannot be known for sure."""
+        deadline = time.monotonic() + GLANCE
+        while True:
+            try:
+                descriptor = os.open(self.lock, os.O_RDWR)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+            except BlockingIOError:
+                pid = _pid(descriptor)
+            finally:
+                os.close(descriptor)
+            if self._is_open_in(pid):
+                return pid
+            # A process that has just begun has not written its id yet; what is there may be that of one long gone.
+            if time.monotonic() > deadline:
+                raise FleetError(f"the fleet in {self.path} is running, but not as a process of yours: ask whoever started it")
+            time.sleep(GLANCE / 20)
+
+    def _is_open_in(self, pid: int) -> bool:
+        """Whether the process has the lock's file open; where the system does not tell, its word must do."""
+        if not Path("/proc/self/fd").exists():
+            return pid > 0
+        lock = str(self.lock.resolve())
+        try:
+            return pid > 0 and any(_target(entry) == lock for entry in Path(f"/proc/{pid}/fd").iterdir())
+        except OSError:
+            return False
 
     def edit(self, change: Callable[[Fleet], Fleet], first: Fleet | None = None) -> Fleet:
         """Change what the fleet should be; changes come one after the other, and each is whole on disk before the next.
@@ -202,6 +237,19 @@ class FleetDirectory:
             shutil.rmtree(self.path.resolve())
         if self.path.is_symlink():
             self.path.unlink()
+
+
+def _pid(descriptor: int) -> int:
+    """0 where none is written."""
+    content = os.pread(descriptor, 32, 0)
+    return int(content) if content.isdigit() else 0
+
+
+def _target(link: Path) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
 
 
 def _private(path: str, flags: int) -> int:

@@ -1,0 +1,218 @@
+"""A local fleet follows its record: clusters join and leave by themselves, one that fails harms itself alone and is tried again."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.administration.errors import AdministrationError
+from muster.administration.progress import Progress
+from muster.fleet.local import FleetStatus, LocalFleet, read_status
+from muster.fleet.membership import Site
+from muster.fleet.state import Fleet, FleetDirectory
+from tests.support.fake_clock import FakeClock, settle
+from tests.support.processes import free_ports
+
+
+class FakeSteps:
+    """Notes the steps; `trouble` is what befalls a cluster's (or the hub's) next attempts."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+        self.trouble: dict[str, list[Exception]] = {}
+        self.held: dict[str, asyncio.Event] = {}
+        self.initialized = False
+        self.joined: set[str] = set()
+
+    def _step(self, step: str, name: str) -> None:
+        self.taken.append(f"{step} {name}")
+        if self.trouble.get(name):
+            raise self.trouble[name].pop(0)
+
+    async def is_initialized(self, hub: Site) -> bool:
+        return self.initialized
+
+    async def initialize(self, hub: Site, auth: str, progress: Progress) -> None:
+        self._step("initialize", hub.name)
+        self.initialized = True
+
+    async def await_initialized(self, hub: Site, progress: Progress) -> None:
+        self._step("await", hub.name)
+
+    async def has_joined(self, hub: Site, cluster: Site) -> bool:
+        return cluster.name in self.joined
+
+    async def join(self, hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
+        self._step("join", cluster.name)
+        if cluster.name in self.held:
+            progress.waiting(f"managed cluster {cluster.name}", "it is held")
+            await self.held[cluster.name].wait()
+
+    async def accept(self, hub: Site, name: str, progress: Progress) -> None:
+        self._step("accept", name)
+        self.joined.add(name)
+
+    async def await_available(self, hub: Site, name: str, since: datetime, progress: Progress) -> None:
+        self._step("await", name)
+
+    async def leave(self, hub: Site, cluster: Site, progress: Progress) -> None:
+        self._step("leave", cluster.name)
+
+    async def forget(self, hub: Site, name: str) -> None:
+        self._step("forget", name)
+        self.joined.discard(name)
+
+
+class Stage:
+    def __init__(self, directory: FleetDirectory) -> None:
+        self.directory = directory
+        self.steps = FakeSteps()
+        self.clock = FakeClock()
+        self.reports: list[FleetStatus] = []
+        self.fleet: LocalFleet
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self.fleet = LocalFleet(self.directory, {}, self.reports.append, steps=self.steps, clock=self.clock, random=lambda: 0.0)
+        self._running = asyncio.create_task(self.fleet.run())
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+            self._running = None
+
+    def change(self, **change: Any) -> None:
+        ((verb, name),) = change.items()
+        self.directory.edit(lambda fleet: getattr(fleet, verb)(name))
+        self.fleet.changed()
+
+    async def until(self, **states: str) -> None:
+        """The named clusters are so; `hub` too."""
+        async with asyncio.timeout(20):
+            while True:
+                assert self._running is not None
+                if self._running.done():
+                    self._running.result()
+                now = {name: one.state for name, one in self.reports[-1].members.items()} if self.reports else {}
+                if all(now.get(name, "gone") == state for name, state in states.items()):
+                    return
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    directory = FleetDirectory(tmp_path / "data")
+    with directory.claimed():
+        directory.edit(lambda fleet: fleet, Fleet(port=free_ports(1)[0]).with_cluster("one").with_cluster("two"))
+    made = Stage(directory)
+    yield made
+    await made.stop()
+
+
+async def test_the_hub_comes_first_and_clusters_join_it_and_are_accepted(stage: Stage) -> None:
+    await stage.start()
+    await stage.until(hub="Available", one="Available", two="Available")
+    assert stage.steps.taken[0] == "initialize hub"
+    assert [step for step in stage.steps.taken if step.endswith("one")] == ["join one", "accept one", "await one"]
+    assert not stage.reports[-1].problems
+    assert read_status(stage.directory) == stage.reports[-1]
+    text = stage.directory.kubeconfig.read_text()
+    assert all(f"name: {name}\n" in text for name in ("hub", "one", "two"))
+
+
+async def test_what_is_done_is_not_done_again_after_a_restart(stage: Stage) -> None:
+    await stage.start()
+    await stage.until(hub="Available", one="Available", two="Available")
+    await stage.stop()
+    stage.steps.taken.clear()
+    stage.reports.clear()
+    await stage.start()
+    await stage.until(hub="Available", one="Available", two="Available")
+    assert sorted(stage.steps.taken) == ["await hub", "await one", "await two"]
+
+
+async def test_another_version_of_muster_is_installed_everywhere(stage: Stage) -> None:
+    await stage.start()
+    await stage.until(hub="Available", one="Available", two="Available")
+    await stage.stop()
+    stage.directory.edit(lambda fleet: msgspec.structs.replace(fleet.joined("one", "0.0.1"), installed="0.0.1"))
+    stage.steps.taken.clear()
+    stage.reports.clear()
+    await stage.start()
+    await stage.until(hub="Available", one="Available", two="Available")
+    assert "initialize hub" in stage.steps.taken
+    assert "join one" in stage.steps.taken
+    assert "join two" not in stage.steps.taken
+
+
+@pytest.mark.parametrize("problem", [AdministrationError("no such luck"), RuntimeError("a fault of ours")])
+async def test_a_cluster_that_fails_says_why_and_is_tried_again_while_others_go_on(stage: Stage, problem: Exception) -> None:
+    stage.steps.trouble["one"] = [problem, problem]
+    await stage.start()
+    await stage.until(one="Failed", two="Available")
+    assert str(problem) in stage.reports[-1].problems["one"]
+    while len(stage.steps.trouble["one"]):
+        await stage.clock.advance(1.0)
+        await asyncio.sleep(0.005)
+    assert stage.clock.monotonic() <= 10
+    while stage.reports[-1].problems:
+        await stage.clock.advance(1.0)
+        await asyncio.sleep(0.005)
+    assert stage.reports[-1].clusters["one"].state == "Available"
+
+
+async def test_clusters_wait_for_a_hub_that_fails(stage: Stage) -> None:
+    stage.steps.trouble["hub"] = [AdministrationError("no hub today")]
+    await stage.start()
+    await stage.until(hub="Failed", one="Waiting", two="Waiting")
+    assert stage.reports[-1].problems["hub"] == "no hub today"
+    await stage.clock.advance(5.0)
+    await stage.until(hub="Available", one="Available", two="Available")
+
+
+async def test_clusters_come_and_go_as_the_record_says(stage: Stage) -> None:
+    await stage.start()
+    await stage.until(hub="Available", one="Available", two="Available")
+    stage.change(with_cluster="three")
+    await stage.until(three="Available")
+    assert "name: three\n" in stage.directory.kubeconfig.read_text()
+    stage.change(leaving="one")
+    await stage.until(one="gone", three="Available")
+    assert stage.steps.taken[-2:] == ["leave one", "forget one"]
+    assert [record.name for record in stage.directory.existing().clusters] == ["two", "three"]
+    assert "name: one\n" not in stage.directory.kubeconfig.read_text()
+    assert not (stage.directory.nodes / "one").exists()
+
+
+async def test_a_cluster_may_be_told_to_leave_while_it_joins(stage: Stage) -> None:
+    stage.steps.held["one"] = asyncio.Event()
+    await stage.start()
+    await stage.until(one="Joining", two="Available")
+    assert any(status.clusters["one"].reason == "it is held" for status in stage.reports)
+    stage.change(leaving="one")
+    await stage.until(one="gone")
+    assert "accept one" not in stage.steps.taken
+
+
+async def test_one_that_was_to_leave_when_the_process_ended_leaves_after_its_restart(stage: Stage) -> None:
+    stage.directory.edit(lambda fleet: fleet.leaving("two"))
+    await stage.start()
+    await stage.until(hub="Available", one="Available", two="gone")
+    assert "join two" not in stage.steps.taken
+
+
+async def test_a_record_that_is_of_no_use_changes_nothing(stage: Stage) -> None:
+    await stage.start()
+    await stage.until(hub="Available", one="Available", two="Available")
+    good = stage.directory.record.read_bytes()
+    stage.directory.record.write_text("{")
+    stage.fleet.changed()
+    await settle()
+    stage.directory.record.write_bytes(good)
+    stage.change(with_cluster="three")
+    await stage.until(three="Available", one="Available")
