@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from muster.cli.process import run_until_stopped
 from muster.cli.values import Duration
 
 if TYPE_CHECKING:
@@ -50,20 +51,24 @@ def command(
 
 
 def _run(plan: Plan, data_dir: str | None) -> Outcome:
-    import uvloop
-
     from muster.fleet.simulation import SimulationFailed, simulate
+
+    found: list[Outcome] = []
+
+    async def work(directory: Path) -> None:
+        found.append(await simulate(plan, directory, lambda line: click.echo(line, err=True)))
 
     place: AbstractContextManager[str] = nullcontext(data_dir) if data_dir else tempfile.TemporaryDirectory(prefix="muster-sim-")
     with place as name:
         directory = Path(name)
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            return uvloop.run(simulate(plan, directory, lambda line: click.echo(line, err=True)))
+            run_until_stopped(work(directory))
         except SimulationFailed as error:
             raise click.ClickException(str(error)) from None
-        except KeyboardInterrupt:
-            raise click.Abort from None
+    if not found:
+        raise click.Abort
+    return found[0]
 
 
 def _json(outcome: Outcome) -> str:

@@ -203,7 +203,10 @@ def _phase(first: Sample, last: Sample) -> Phase:
 async def _hub(directory: Path, plan: Plan) -> AsyncIterator[int]:
     """The hub's process, ready; it ends when its standard input does, so also when this process dies."""
     command = [sys.executable, "-m", hub_process.__name__, str(directory), plan.store, *(["-v"] if plan.verbose else [])]
-    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+    # In a session of its own: Ctrl-C on the terminal is for us alone, and the hub goes when the agents are gone.
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True
+    )
     assert process.stdin is not None, "piped"
     assert process.stdout is not None, "piped"
     try:
