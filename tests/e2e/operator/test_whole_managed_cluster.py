@@ -1,0 +1,163 @@
+"""From nothing to a managed cluster whose pods a node runs: operators, hub and agents as themselves, in every mode of a Klusterlet.
+
+The hub and the cluster with the agents are two embedded servers with a node each; the hosted modes have a third one to manage.
+Embedded only: elsewhere nobody runs pods in tests.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.administration.accept import AcceptOptions, accept
+from muster.administration.tokens import account_token, ensure_bootstrap
+from muster.cli.programs import programs
+from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR
+from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLETS, OPERATOR_NAMESPACE
+from muster.registration.installing import ensure_namespace
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
+from muster.runtime.kubeconfig import ClientConfig, Identity, dump_kubeconfig
+from muster.runtime.resource import NAMESPACES, SECRETS, Object
+from tests.support.operating import Observed
+from tests.support.stage import PODS, Stage, open_stage
+
+pytestmark = pytest.mark.timeout(300)
+K = "klusterlet"
+SECONDS = 60.0
+
+
+class Managed(Observed):
+    """The cluster that agents run on, its hub, and what is managed."""
+
+    def __init__(self, stage: Stage, hub: Stage) -> None:
+        super().__init__(stage.client)
+        self.hub = Observed(hub.client)
+        self._hub = hub
+
+    async def secret(self, name: str, namespace: str, content: str) -> None:
+        await ensure_namespace(self.admin, namespace)
+        data = {"kubeconfig": base64.b64encode(content.encode()).decode()}
+        await self.admin.apply(SECRETS, {"metadata": {"name": name, "namespace": namespace}, "data": data}, manager="test")
+
+    async def join(self, namespace: str, **spec: Any) -> None:
+        token = await account_token(self.hub.admin)
+        server = self._hub.server
+        bootstrap = ClientConfig(server.cluster_url("default"), server.ca_pem, identity=Identity(token=token))
+        await self.secret(BOOTSTRAP_SECRET, namespace, dump_kubeconfig(bootstrap))
+        document = {"apiVersion": KLUSTERLETS.api_version, "kind": "Klusterlet", "metadata": {"name": K}, "spec": spec}
+        await self.admin.create(KLUSTERLETS, document)
+
+    async def says(self, kind: str, status: str, reason: str = "") -> Object:
+        return await self.until_condition(KLUSTERLETS, K, kind, status, reason, SECONDS)
+
+    async def accepted(self) -> str:
+        """The one cluster that has introduced itself, accepted."""
+
+        async def introduced() -> str:
+            found = (await self.hub.admin.list(MANAGED_CLUSTERS)).items
+            return str(found[0]["metadata"]["name"]) if found else ""
+
+        name: str = await self.hub.until(introduced, "a cluster has introduced itself", SECONDS)
+        await self.says("RegistrationDesiredDegraded", "False", "DeploymentsFunctional")
+        await accept(self.hub.admin, name, AcceptOptions(wait=True, timeout=SECONDS))
+        return name
+
+    async def works(self, name: str) -> None:
+        await self.hub.until_condition(MANAGED_CLUSTERS, name, "ManagedClusterConditionAvailable", "True", "", SECONDS)
+        await self.says("HubConnectionDegraded", "False", "HubConnectionFunctional")
+        await self.says("Available", "True", "KlusterletAvailable")
+
+    async def pods(self, namespace: str) -> set[str]:
+        return {pod["metadata"]["uid"] for pod in (await self.admin.list(PODS, namespace)).items}
+
+
+@pytest.fixture
+async def managed(tmp_path: Path) -> AsyncIterator[Managed]:
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(open_stage(programs(), tmp_path / "hub"))
+        spoke = await stack.enter_async_context(open_stage(programs(), tmp_path / "spoke"))
+        made = Managed(spoke, hub)
+        await made.hub.surround(CLUSTER_MANAGER_OPERATOR)
+        await made.surround(KLUSTERLET_OPERATOR)
+        await ensure_bootstrap(made.hub.admin)
+        document = {"apiVersion": CLUSTER_MANAGERS.api_version, "kind": "ClusterManager", "metadata": {"name": "cluster-manager"}}
+        await made.hub.admin.create(CLUSTER_MANAGERS, {**document, "spec": {}})
+        await made.hub.until_condition(CLUSTER_MANAGERS, "cluster-manager", "HubRegistrationDegraded", "False", "", SECONDS)
+        yield made
+
+
+async def test_a_cluster_joins_under_a_name_of_its_own_and_keeps_it(managed: Managed) -> None:
+    await managed.join(AGENT_NAMESPACE)
+    await managed.says("HubConnectionDegraded", "True")
+    name = await managed.accepted()
+    await managed.works(name)
+    before = await managed.pods(AGENT_NAMESPACE)
+    for pod in (await managed.admin.list(PODS, AGENT_NAMESPACE)).items:
+        await managed.admin.delete(PODS, pod["metadata"]["name"], AGENT_NAMESPACE)
+
+    async def replaced() -> bool:
+        now = await managed.pods(AGENT_NAMESPACE)
+        return bool(now) and not now & before
+
+    await managed.until(replaced, "another pod runs the agent", SECONDS)
+    await managed.works(name)
+    assert [one["metadata"]["name"] for one in (await managed.hub.admin.list(MANAGED_CLUSTERS)).items] == [name]
+
+
+async def test_an_agent_that_goes_leaves_nothing_but_its_cluster_on_the_hub(managed: Managed) -> None:
+    await managed.join(AGENT_NAMESPACE, clusterName="c1")
+    await managed.works(await managed.accepted())
+    await managed.admin.delete(KLUSTERLETS, K)
+    await managed.until_gone(KLUSTERLETS, K, seconds=SECONDS)
+    assert await managed.find(NAMESPACES, AGENT_NAMESPACE) is None
+    assert {one["metadata"]["namespace"] for one in (await managed.admin.list(PODS)).items} == {OPERATOR_NAMESPACE}
+    assert await managed.hub.find(MANAGED_CLUSTERS, "c1") is not None
+
+
+async def test_one_agent_does_all_in_the_singleton_mode(managed: Managed) -> None:
+    await managed.join(AGENT_NAMESPACE, clusterName="c1", deployOption={"mode": "Singleton"})
+    await managed.works(await managed.accepted())
+    uid = (await managed.admin.get(KLUSTERLETS, K))["metadata"]["uid"]
+    secret = await managed.admin.get(SECRETS, HUB_SECRET, AGENT_NAMESPACE)
+    assert base64.b64decode(secret["data"]["agent-name"]).decode() == uid
+
+
+@pytest.mark.parametrize("mode", ["Hosted", "SingletonHosted"])
+async def test_agents_manage_a_cluster_elsewhere(managed: Managed, tmp_path: Path, mode: str) -> None:
+    async with open_stage({}, tmp_path / "far") as far:
+        credentials = await far.server.admin_credentials(far.cluster)
+        identity = Identity(credentials.certificate, credentials.key)
+        way = ClientConfig(far.server.cluster_url("default"), far.server.ca_pem, identity=identity)
+        await managed.secret(EXTERNAL_MANAGED_SECRET, K, dump_kubeconfig(way))
+        await managed.join(K, clusterName="c1", deployOption={"mode": mode})
+        await managed.works(await managed.accepted())
+        assert await Observed(far.client).find(NAMESPACES, AGENT_NAMESPACE) is not None
+        nodes = (await managed.hub.admin.get(MANAGED_CLUSTERS, "c1"))["status"]["capacity"]
+        assert nodes, "the managed cluster's, which has a node"
+        await managed.admin.delete(KLUSTERLETS, K)
+        await managed.until_gone(KLUSTERLETS, K, seconds=SECONDS)
+        assert await Observed(far.client).find(NAMESPACES, AGENT_NAMESPACE) is None
+        assert await managed.find(NAMESPACES, K) is None
+
+
+async def test_another_image_rolls_out_and_the_cluster_stays_available(managed: Managed) -> None:
+    await managed.join(AGENT_NAMESPACE, clusterName="c1")
+    await managed.works(await managed.accepted())
+    image = "registry.example/other/muster:next"
+    await managed.admin.patch(KLUSTERLETS, K, {"spec": {"registrationImagePullSpec": image}})
+
+    async def rolled() -> bool:
+        found = (await managed.admin.list(PODS, AGENT_NAMESPACE)).items
+        return bool(found) and all(pod["spec"]["containers"][0]["image"] == image for pod in found)
+
+    await managed.until(rolled, "only pods of the new image are left", SECONDS)
+    await managed.works("c1")
+    deployment = await managed.admin.get(DEPLOYMENTS, f"{K}-registration-agent", AGENT_NAMESPACE)
+    status = (await managed.admin.get(KLUSTERLETS, K))["status"]
+    assert status["generations"][0]["lastGeneration"] == deployment["metadata"]["generation"]
