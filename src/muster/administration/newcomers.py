@@ -63,9 +63,7 @@ async def _connection(hub: KubeClient, who: Introduction) -> Check:
         await require_hub(hub)
         missing = await missing_rights(hub, needed_to_register(who.driver))
     except Untrusted as error:
-        return Check(
-            name, errors=(f"the hub's certificate is not of its authority: {error.reason}; check --ca-file, --hub-ca-hash",)
-        )
+        return Check(name, errors=(f"--ca-file, --hub-ca-hash: this authority does not vouch for the hub: {error.reason}",))
     except Unauthorized:
         return Check(name, errors=(f"--hub-token: {token_problem(who.token)}; get a fresh one with get token on the hub",))
     except (NotAHub, KubeError) as error:
