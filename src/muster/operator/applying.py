@@ -6,6 +6,9 @@ is sent. So a reconcile at rest costs no request, and drift of any field (of our
 
 `remove` goes the other way and never waits: it asks for what is still there to be deleted and says what remains, and the caller
 comes back later. `remove_and_wait` does that for callers who have time.
+
+A real API server sometimes fails to empty a definition that is deleted soon after it was made ("storage is (re)initializing"), and
+then does not try again for minutes, unless the definition changes. So `remove` touches a definition that says so.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from typing import Any, Final
 import orjson
 
 from muster.api import Document
-from muster.api.operator.v1 import GenerationStatus, RelatedResource
+from muster.api.operator.v1 import GROUP, GenerationStatus, RelatedResource
+from muster.kube.duration import format_time
 from muster.runtime.clock import SYSTEM, Clock, sleep
 from muster.runtime.errors import Conflict, KubeError, NotFound
 from muster.runtime.resource import Key, Object, Resource, key_of
@@ -29,6 +33,7 @@ Wanted = tuple[Resource, Document]
 Lookup = Callable[[Resource, Key], Object | None]
 """What a cache knows of an object."""
 
+TOUCHED: Final = f"{GROUP}/removal-touched"
 _PAUSE: Final = 0.2
 _VOLATILE: Final = frozenset(("resourceVersion", "managedFields", "generation"))
 
@@ -136,6 +141,7 @@ async def remove(
     in_order: bool = False,
     keep: Callable[[Object], bool] | None = None,
     propagation: str = "",
+    clock: Clock = SYSTEM,
 ) -> list[Place]:
     """Ask for what is still there to be deleted; gives what remains for now, because it is being finalized.
 
@@ -143,20 +149,21 @@ async def remove(
     """
     remaining = []
     for place in objects:
-        if await _remains(client, place, keep, propagation):
+        if await _remains(client, place, keep, propagation, clock):
             remaining.append(place)
             if in_order:
                 break
     return remaining
 
 
-async def _remains(client: KubeClient, place: Place, keep: Callable[[Object], bool] | None, propagation: str) -> bool:
+async def _remains(client: KubeClient, place: Place, keep: Callable[[Object], bool] | None, propagation: str, clock: Clock) -> bool:
     try:
         found = await client.get(place.resource, place.name, place.namespace)
         if keep is not None and keep(found):
             return False
         metadata = found["metadata"]
         if metadata.get("deletionTimestamp"):
+            await _touch(client, place, found, clock)
             return True
         await client.delete(place.resource, place.name, place.namespace, uid=metadata["uid"], propagation=propagation)
         await client.get(place.resource, place.name, place.namespace)
@@ -166,6 +173,17 @@ async def _remains(client: KubeClient, place: Place, keep: Callable[[Object], bo
         # Another object of the same name by now: it is looked at the next time.
         return True
     return True
+
+
+async def _touch(client: KubeClient, place: Place, found: Object, clock: Clock) -> None:
+    """Have the API server try once more to empty a definition, now and then."""
+    conditions = (found.get("status") or {}).get("conditions") or ()
+    if not any(one["type"] == "Terminating" and one.get("reason") == "InstanceDeletionFailed" for one in conditions):
+        return
+    last = (found["metadata"].get("annotations") or {}).get(TOUCHED, "")
+    now = format_time(clock.now())
+    if last != now:
+        await client.patch(place.resource, place.name, {"metadata": {"annotations": {TOUCHED: now}}}, place.namespace)
 
 
 async def remove_and_wait(
@@ -181,7 +199,7 @@ async def remove_and_wait(
     """Until all is gone, or `within` seconds are over; gives what is left then."""
     deadline = clock.monotonic() + within
     while True:
-        left = await remove(client, objects, in_order=in_order, keep=keep, propagation=propagation)
+        left = await remove(client, objects, in_order=in_order, keep=keep, propagation=propagation, clock=clock)
         if not left or clock.monotonic() >= deadline:
             return left
         await sleep(clock, _PAUSE)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from muster.operator.applying import Applier, ApplyFailed, Place, checked, labelled, remove, remove_and_wait
+from muster.api.crds import SPOKE, definitions
+from muster.operator.applying import TOUCHED, Applier, ApplyFailed, Place, checked, labelled, remove, remove_and_wait
 from muster.operator.deployments import rollout
 from muster.registration.installing import SERVICE_ACCOUNTS
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Key, Object, Resource
+from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, Key, Object, Resource
+from tests.support.fake_clock import FakeClock
 from tests.unit.operator import conftest
 
 Cluster = conftest.Place
@@ -82,6 +84,33 @@ async def test_waiting_for_removal_ends(client: conftest.CountingClient) -> None
     checked(await Applier(client, "test").apply([held]))
     place = Place(CONFIG_MAPS, "held", "default")
     assert await remove_and_wait(client, [place], within=0.1) == [place]
+
+
+async def test_a_definition_that_the_server_failed_to_empty_is_touched_once_a_second(client: conftest.CountingClient) -> None:
+    definition = definitions(SPOKE[:1])[0]
+    definition["metadata"]["finalizers"] = ["example.com/held"]
+    await client.apply(DEFINITIONS, definition, manager="test")
+    place, clock = Place(DEFINITIONS, definition["metadata"]["name"]), FakeClock()
+    assert await remove(client, [place], clock=clock) == [place]
+    assert await touched(client, place) == ""
+    condition = {"type": "Terminating", "status": "True", "reason": "InstanceDeletionFailed", "message": "m"}
+    conditions = [{**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    await client.patch(DEFINITIONS, place.name, {"status": {"conditions": conditions}}, subresource="status")
+    await remove(client, [place], clock=clock)
+    first = await touched(client, place)
+    assert first
+    client.taken()
+    await remove(client, [place], clock=clock)
+    assert [verb for verb, _ in client.taken()] == ["GET"]
+    await clock.advance(2)
+    await client.patch(DEFINITIONS, place.name, {"status": {"conditions": conditions}}, subresource="status")
+    await remove(client, [place], clock=clock)
+    assert await touched(client, place) > first
+
+
+async def touched(client: conftest.CountingClient, place: Place) -> str:
+    found = await client.get(place.resource, place.name)
+    return str((found["metadata"].get("annotations") or {}).get(TOUCHED, ""))
 
 
 async def test_what_is_claimed_is_kept(client: conftest.CountingClient) -> None:
