@@ -1,0 +1,1 @@
+"""clusteradm from end to end: every command on a hub and a managed cluster, on both control planes."""

@@ -1,0 +1,144 @@
+"""A hub and a cluster that is to be managed, of the kind MUSTER_E2E names, and `clusteradm` as people run it on them.
+
+Nobody runs pods here, so that the same holds on a real kube-apiserver: what `clusteradm` installs is applied and looked at, and what
+its Deployments would run, the tests run as processes with the tokens of the same service accounts.
+
+`World.objects` is everything a cluster has, with its versions: what a dry run leaves unchanged. Leases and events are left out,
+since control planes write them by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from muster.cli.clusteradm import main
+from tests.support.administrator import BOOTSTRAP_NAMESPACE, MANAGED_CLUSTERS, service_account_token
+from tests.support.client import Client
+from tests.support.planes import USERS, Cluster, chosen, write_kubeconfig
+from tests.support.processes import Server, free_ports
+from tests.support.registration import MUSTER, Hub
+
+HUB, MANAGED, AWAY = "hub", "managed", "away"
+RESTLESS = {"leases", "events", "apiservices", "flowschemas", "prioritylevelconfigurations", "ipaddresses"}
+"""What control planes write without being asked."""
+
+
+@dataclass
+class World:
+    hub: Hub
+    managed: Cluster
+    directory: Path
+    kubeconfig: Path
+    runner: CliRunner = field(default_factory=CliRunner)
+
+    def run(self, *words: str, context: str = HUB) -> Result:
+        return self.runner.invoke(main, ["--kubeconfig", str(self.kubeconfig), "--context", context, *words])
+
+    def ok(self, *words: str, context: str = HUB) -> str:
+        done = self.run(*words, context=context)
+        assert done.exit_code == 0, f"{words}: {done.output}"
+        return done.stdout
+
+    def fails(self, *words: str, context: str = HUB, code: int = 1) -> str:
+        """What it says; without a trace, and without a token."""
+        done = self.run(*words, context=context)
+        assert done.exit_code == code, f"{words}: {done.exit_code}: {done.output}"
+        assert "Traceback" not in done.output
+        assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
+        assert not any(user.token in done.output for user in USERS.values())
+        return done.stdout + done.stderr
+
+    def admin(self, context: str) -> Client:
+        return self.hub.admin if context == HUB else self.managed.client()
+
+    def objects(self, context: str) -> dict[str, str]:
+        """Every object's path with its version."""
+        client = self.admin(context)
+        found: dict[str, str] = {}
+        for place in _listable(client):
+            for item in client.get(place).expect(200).get("items") or ():
+                metadata = item["metadata"]
+                found[f"{place}/{metadata.get('namespace', '')}/{metadata['name']}"] = metadata["resourceVersion"]
+        return found
+
+    def pod(self, kind: str, words: Sequence[str | Path], account: tuple[str, str], context: str) -> Server:
+        """A process in a pod's stead, with the token of its account."""
+        cluster = self.hub.cluster if context == HUB else self.managed
+        own = self.directory / f"{account[1]}.kubeconfig"
+        write_kubeconfig(own, cluster.url, cluster.ca, {"token": service_account_token(self.admin(context), *account)})
+        (port,) = free_ports(1)
+        command = [MUSTER, *words, "--kubeconfig", own, "--health-port", str(port)]
+        server = Server(kind, command, self.directory / f"{kind}.log")
+        self.hub.servers.append(server)
+        server.start()
+        return server
+
+    def operator(self, kind: str, context: str) -> Server:
+        return self.pod(f"{kind}-operator", ["operator", kind, "--no-leader-elect"], (BOOTSTRAP_NAMESPACE, kind), context)
+
+    def cluster(self, name: str) -> None:
+        """A ManagedCluster whose agent is nowhere."""
+        body = {"metadata": {"name": name}, "spec": {"hubAcceptsClient": True}}
+        self.hub.wait_reply(lambda: self.hub.admin.post(MANAGED_CLUSTERS, body), f"ManagedCluster {name}", 201, 409)
+        self.hub.wait(lambda: self.hub.read(f"/api/v1/namespaces/{name}"), f"namespace {name}")
+
+
+def _listable(client: Client) -> list[str]:
+    groups = [group["preferredVersion"]["groupVersion"] for group in client.get("/apis").expect(200)["groups"]]
+    return [
+        f"{prefix}/{one['name']}"
+        for prefix in ("/api/v1", *(f"/apis/{group}" for group in groups))
+        for one in client.get(prefix).expect(200)["resources"]
+        if "list" in one["verbs"] and "/" not in one["name"] and one["name"] not in RESTLESS
+    ]
+
+
+def _write_contexts(path: Path, clusters: dict[str, Cluster]) -> None:
+    """`hub` and `managed` of the administrator, `mallory@…` of somebody without rights, `nobody@…` of somebody unknown, and
+    `away`, where no server is."""
+    (dead,) = free_ports(1)
+    places = {name: {"server": one.url, "certificate-authority": str(one.ca)} for name, one in clusters.items()}
+    places[AWAY] = {"server": f"https://127.0.0.1:{dead}", "certificate-authority": str(clusters[HUB].ca)}
+    users = {name: USERS[name].token for name in ("admin", "mallory")} | {"nobody": "not-a-token"}
+    contexts = {name: (name, "admin") for name in places}
+    contexts |= {f"{user}@{name}": (name, user) for user in ("mallory", "nobody") for name in clusters}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": one} for name, one in places.items()],
+        "users": [{"name": name, "user": {"token": token}} for name, token in users.items()],
+        "contexts": [{"name": name, "context": {"cluster": place, "user": user}} for name, (place, user) in contexts.items()],
+        "current-context": HUB,
+    }
+    path.write_text(yaml.safe_dump(document))
+    path.chmod(0o600)
+
+
+@pytest.fixture(scope="session")
+def whole_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("clusteradm")
+    plane = chosen(directory / "plane", MANAGED)
+    plane.start()
+    managed = plane.extra(MANAGED)
+    kubeconfig = directory / "kubeconfig"
+    _write_contexts(kubeconfig, {HUB: plane.cluster, MANAGED: managed})
+    world = World(Hub(plane.cluster, directory / "hub"), managed, directory, kubeconfig)
+    world.ok("init")
+    world.hub.install()
+    world.hub.start()
+    yield world
+    world.hub.stop(kill=True)
+    plane.stop(kill=True)
+
+
+@pytest.fixture
+def world(whole_world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    return whole_world
