@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.leading import Leading
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from muster.runtime.kubeconfig import ClientConfig
     from muster.runtime.verbs import KubeClient
 
+LEASE = "registration-agent-lock"
 EXPIRATION = "client-cert-expiration-seconds"
 
 
@@ -91,6 +93,13 @@ EXPIRATION = "client-cert-expiration-seconds"
     multiple=True,
     help=f"Of {', '.join(AGENT_GATES)}.",
 )
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    " /--disable-leader-election",
+    default=False,
+    show_default=True,
+    help="Let one of several agents of this namespace work.",
+)
 @click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
 @click.option("--health-port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 picks a free one.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
@@ -110,6 +119,7 @@ class Settings:
     install: bool
     install_only: bool
     health: tuple[str, int]
+    elect: bool
 
 
 def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
@@ -145,7 +155,8 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
         raise click.UsageError("--feature-gates MultipleHubs=true: give at least two --bootstrap-kubeconfigs")
     install = given["install"] or given["install_only"]
     host = here.bind(given["health_host"] or (ANY_ADDRESS if management.in_pod else LOOPBACK))
-    return Settings(management, spoke, options, install, given["install_only"], (host, given["health_port"]))
+    health = (host, given["health_port"])
+    return Settings(management, spoke, options, install, given["install_only"], health, given["leader_elect"])
 
 
 def _flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
@@ -226,9 +237,10 @@ def _explain(error: Exception) -> click.ClickException | None:
     from muster.registration.drivers.seam import DriverError
     from muster.registration.installing import InstallError
     from muster.runtime.errors import KubeError
+    from muster.runtime.leader import LeadershipLost
 
     match error:
-        case DriverError() | InstallError():
+        case DriverError() | InstallError() | LeadershipLost():
             return click.ClickException(str(error))
         case KubeError():
             return click.ClickException(f"the cluster does not let us work: {error}")
@@ -268,8 +280,9 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
         agent = Agent(spoke, settings.options, management=management, metrics=metrics)
         health = HealthServer(metrics)
         health.live("hub-kube-config", agent.unhealthy)
-        health.ready("registration", agent.unready)
+        leading = Leading(management, agent, here, LEASE if settings.elect else "", settings.options.namespace)
+        health.ready("registration", lambda: agent.unready() if leading.begun else None)
         await health.start(*settings.health)
         stack.push_async_callback(health.stop)
         here.say(f"started: agent on {management.server}; health on port {health.port}")
-        await agent.run()
+        await leading.run()

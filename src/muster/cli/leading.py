@@ -37,6 +37,11 @@ class Leading:
         self.identity = here.environ.get("POD_NAME") or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._begun = False
 
+    @property
+    def begun(self) -> bool:
+        """Whether the controllers run."""
+        return self._begun
+
     async def run(self) -> None:
         from muster.runtime.leader import LeaderElector
 

@@ -20,10 +20,10 @@ from muster.cli.programs import programs
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR
 from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.registration.installing import ensure_namespace
-from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.kinds import MANAGED_CLUSTERS, NODES, SIGNING_REQUESTS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.kubeconfig import ClientConfig, Identity, dump_kubeconfig
-from muster.runtime.resource import NAMESPACES, SECRETS, Object
+from muster.runtime.resource import LEASES, NAMESPACES, SECRETS, Object
 from tests.support.operating import Observed
 from tests.support.stage import PODS, Stage, open_stage
 
@@ -144,6 +144,30 @@ async def test_agents_manage_a_cluster_elsewhere(managed: Managed, tmp_path: Pat
         await managed.until_gone(KLUSTERLETS, K, seconds=SECONDS)
         assert await Observed(far.client).find(NAMESPACES, AGENT_NAMESPACE) is None
         assert await managed.find(NAMESPACES, K) is None
+
+
+async def test_of_several_agents_one_works_and_another_takes_over(managed: Managed) -> None:
+    for number in range(2):
+        metadata = {"name": f"n{number}", "labels": {"node-role.kubernetes.io/control-plane": ""}}
+        await managed.admin.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+    await managed.join(AGENT_NAMESPACE, clusterName="c1")
+    await managed.works(await managed.accepted())
+    assert len(await managed.pods(AGENT_NAMESPACE)) == 3
+    requests = (await managed.hub.admin.list(SIGNING_REQUESTS)).items
+    assert len(requests) == 1
+
+    async def leader() -> str:
+        lease = await managed.admin.get(LEASES, "registration-agent-lock", AGENT_NAMESPACE)
+        return str(lease["spec"].get("holderIdentity") or "")
+
+    first = await leader()
+    await managed.admin.delete(PODS, first, AGENT_NAMESPACE)
+
+    async def another() -> bool:
+        return await leader() not in ("", first)
+
+    await managed.until(another, "another agent leads", SECONDS)
+    await managed.works("c1")
 
 
 async def test_another_image_rolls_out_and_the_cluster_stays_available(managed: Managed) -> None:

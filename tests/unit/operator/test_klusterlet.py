@@ -22,7 +22,7 @@ from muster.operator.names import (
     PULL_SECRET,
 )
 from muster.registration.installing import ROLES, SERVICE_ACCOUNTS
-from muster.registration.kinds import CLUSTER_CLAIMS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
+from muster.registration.kinds import CLUSTER_CLAIMS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, ROLE_BINDINGS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS, Object
 from tests.unit.operator.conftest import Place
@@ -207,6 +207,21 @@ async def test_a_name_that_cannot_be_a_label_is_refused_and_can_be_deleted(spoke
     assert "metadata.name" in (await spoke.says("Applied", "False", "KlusterletApplyFailed", name))["message"]
     await spoke.delete(name)
     await spoke.until_gone(name)
+
+
+async def test_agents_are_spread_where_the_control_plane_is_and_one_of_them_leads(spoke: Spoke) -> None:
+    await spoke.up()
+    assert "--leader-elect" not in await spoke.arguments()
+    for number in range(2):
+        labels = {"node-role.kubernetes.io/control-plane": ""}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{number}", "labels": labels}}
+        await spoke.place.admin.create(NODES, node)
+
+    async def seen() -> bool:
+        return bool((await spoke.deployment())["spec"]["replicas"] == 3)
+
+    await spoke.place.until(seen, "there are three agents")
+    await spoke.until_argument("--leader-elect")
 
 
 async def test_a_bad_klusterlet_is_well_when_it_is_corrected(spoke: Spoke) -> None:

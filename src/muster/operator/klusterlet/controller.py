@@ -108,6 +108,7 @@ class KlusterletOperator:
         self._nodes = self._here.informers.of(NODES, label_selector=CONTROL_PLANE_LABEL)
         self._controller.watch(self._klusterlets, self._concerned)
         self._controller.depend(self._nodes)
+        self._nodes.on_change(lambda old, new: self._wake(SHARED) if old is None or new is None else None)
         self._connections = Connections(self._here.informers, options.open, metrics=metrics, clock=clock, random=random)
 
     def _ground(self, client: KubeClient, secrets: tuple[str, ...] = ()) -> Ground:

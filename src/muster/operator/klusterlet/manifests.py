@@ -64,7 +64,7 @@ class Component:
 
 
 def _registration(plan: Plan) -> list[str]:
-    return ["agent", *agent_arguments(plan)]
+    return ["agent", *agent_arguments(plan), *(["--leader-elect"] if plan.replicas > 1 else [])]
 
 
 WORK_ACCOUNT: Final = "work-sa"

@@ -89,6 +89,10 @@ class Agent:
     def unready(self) -> str | None:
         return None if self.state.phase == "serving" else self.state.problem or self.state.phase
 
+    @property
+    def ready(self) -> bool:
+        return self.unready() is None
+
     async def run(self) -> None:
         """Until cancelled."""
         with tempfile.TemporaryDirectory(prefix="muster-agent-") as scratch:

@@ -1,8 +1,8 @@
 """What has to be on a managed cluster before an agent can run there: the definition of claims, a namespace, an account with rights.
 
 It needs an administrator's rights; the agent itself then runs as `klusterlet-registration-sa`. That account reads nodes and
-claims, keeps namespaces that cluster sets ask for, and has its own namespace's Secrets and events, nothing else. Several agents may
-share a cluster, each in a namespace of its own.
+claims, keeps namespaces that cluster sets ask for, and has its own namespace's Secrets, events and leases, nothing else. Several
+agents may share a cluster, each in a namespace of its own.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ CLUSTER_RULES: Final = (
 NAMESPACE_RULES: Final = (
     rule("", ["secrets"], [*READ, "create", "update", "patch", "delete"]),
     rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
+    rule("coordination.k8s.io", ["leases"], ["get", "create", "update"]),
 )
 
 

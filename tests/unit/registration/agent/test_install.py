@@ -29,6 +29,8 @@ async def test_the_account_may_do_what_an_agent_does_and_no_more(fleet: Fleet) -
     assert await _may(fleet, "watch", "clusterclaims", "cluster.open-cluster-management.io")
     assert await _may(fleet, "patch", "secrets", namespace="open-cluster-management-agent")
     assert await _may(fleet, "create", "events", "events.k8s.io", "open-cluster-management-agent")
+    assert await _may(fleet, "update", "leases", "coordination.k8s.io", "open-cluster-management-agent")
+    assert not await _may(fleet, "update", "leases", "coordination.k8s.io", "kube-system")
     assert not await _may(fleet, "get", "secrets", namespace="kube-system")
     assert not await _may(fleet, "list", "secrets")
     assert not await _may(fleet, "delete", "namespaces")
