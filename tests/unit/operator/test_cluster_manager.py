@@ -151,6 +151,15 @@ async def test_webhooks_are_configured_only_when_they_answer_and_trust_the_certi
     assert converted["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
 
 
+async def test_webhooks_stay_configured_when_they_stop_answering(hub: Hub) -> None:
+    await hub.up()
+    before = [(await hub.place.until_found(hook.resource, hook.name))["metadata"]["uid"] for hook in HOOKS]
+    await hub.place.set_available(WEBHOOK, HUB_NAMESPACE, available=False)
+    await hub.says("HubRegistrationDegraded", "True", "UnavailableRegistrationPod")
+    after = [(await hub.place.until_found(hook.resource, hook.name))["metadata"]["uid"] for hook in HOOKS]
+    assert after == before, "nobody may be let in unchecked"
+
+
 async def test_at_rest_nothing_is_asked(hub: Hub) -> None:
     await hub.up()
     await hub.place.until_found(HOOKS[-1].resource, HOOKS[-1].name)

@@ -199,6 +199,8 @@ def rollouts(plan: Plan, deployments: Iterable[Object]) -> dict[str, Rollout | N
 
 
 async def _prune(site: Site, made: Installed) -> None:
+    # Webhooks stay though they may not answer just now: nobody may be let in unchecked.
+    hooks = {Place(hook.resource, hook.name) for hook in HOOKS}
     for ground in dict.fromkeys((site.here, site.hub)):
         here, on_hub = made.here if ground is site.here else (), made.on_hub if ground is site.hub else ()
-        await prune(ground, PRUNED, CLUSTER_MANAGER_LABEL, site.plan.name, set(places([*here, *on_hub])))
+        await prune(ground, PRUNED, CLUSTER_MANAGER_LABEL, site.plan.name, hooks | set(places([*here, *on_hub])))

@@ -88,8 +88,8 @@ class Removal:
     def _hooks(self) -> list[Place]:
         return [Place(hook.resource, hook.name) for hook in HOOKS]
 
-    async def _remove(self, ground: Ground, objects: list[Place], *, in_order: bool = False) -> list[str]:
-        return [str(place) for place in await remove(ground.client, objects, in_order=in_order, keep=self._foreign)]
+    async def _remove(self, ground: Ground, objects: list[Place]) -> list[str]:
+        return [str(place) for place in await remove(ground.client, objects, keep=self._foreign, clock=self.clock)]
 
     def _foreign(self, obj: Object) -> bool:
         labels = obj["metadata"].get("labels") or {}
@@ -99,10 +99,10 @@ class Removal:
         kinds = {kind.name: kind for kind in HUB}
         for name in manifests.definitions_in_order_of_removal():
             place = Place(DEFINITIONS, name)
-            if not await remove(hub.client, [place], keep=self._foreign):
+            if not await remove(hub.client, [place], keep=self._foreign, clock=self.clock):
                 continue
             held = await self._empty(hub, kinds[name])
-            if await remove(hub.client, [place], keep=self._foreign):
+            if await remove(hub.client, [place], keep=self._foreign, clock=self.clock):
                 return [f"{place}" + (f", for {held}" if held else "")]
         return []
 
