@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from muster.administration.hubs import HubAddress, cluster_info
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.cli.apiserver import write_kubeconfig
@@ -24,6 +26,9 @@ from muster.registration.names import AgentIdentity
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import NotFound
 from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object, Resource
+
+if TYPE_CHECKING:
+    from tests.unit.cli.clusteradm.joining import Joining
 
 HUB, PLAIN, FRESH = "hub", "plain", "fresh"
 TOKENS = {"mallory-token": User("mallory", groups=("system:authenticated",))}
@@ -172,6 +177,17 @@ async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     await install(made.admin())
     yield made
     await server.stop()
+
+
+@pytest.fixture
+async def joining(fleet: Fleet) -> Joining:
+    from tests.unit.cli.clusteradm.joining import Joining
+
+    told = json.loads(await fleet.ok("init", "-o", "json", "--force"))
+    # With --force nobody looks whether newcomers find the hub.
+    for resource, document in cluster_info(HubAddress(told["hub-apiserver"], fleet.server.ca_pem)):
+        await fleet.admin().apply(resource, document, manager="test")
+    return Joining(fleet, told["hub-token"], told["hub-apiserver"], told["hub-ca-hash"])
 
 
 def _add_user(kubeconfig: Path, name: str, token: str) -> None:

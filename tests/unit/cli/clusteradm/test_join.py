@@ -6,66 +6,24 @@ import base64
 import hashlib
 import hmac
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from muster.administration.hub_trust import is_signed
-from muster.administration.hubs import HubAddress, cluster_info
 from muster.administration.newcomers import name_problem, token_problem
 from muster.api.cluster.v1 import ManagedCluster
 from muster.operator.names import DEPLOYMENTS, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.registration.installing import SERVICE_ACCOUNTS
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS, Object
+from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS
 from tests.support.https_server import Answer, HttpsServer, Received
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, FRESH, HUB, PLAIN, Fleet
+from tests.unit.cli.clusteradm.joining import Joining
 
 TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-
-
-@dataclass
-class Joining:
-    """A hub that has been initialized, and `plain`, which is to join it."""
-
-    fleet: Fleet
-    token: str
-    server: str
-    digest: str
-
-    @property
-    def flags(self) -> list[str]:
-        """All but the name, as init prints them."""
-        return ["--hub-token", self.token, "--hub-apiserver", self.server, "--hub-ca-hash", self.digest]
-
-    async def ok(self, *flags: str, name: str = "cluster1") -> str:
-        return await self.fleet.ok("join", *self.flags, "--cluster-name", name, *flags, context=PLAIN)
-
-    async def fails(self, *flags: str, name: str = "cluster1", code: int = 1) -> str:
-        return await self.fleet.fails("join", *self.flags, "--cluster-name", name, *flags, context=PLAIN, code=code)
-
-    async def klusterlet(self, name: str = "klusterlet") -> Object:
-        return await self.fleet.admin(PLAIN).get(KLUSTERLETS, name)
-
-    async def secret(self, name: str, namespace: str = AGENT_NAMESPACE) -> dict[str, str]:
-        found = await self.fleet.admin(PLAIN).get(SECRETS, name, namespace)
-        return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
-
-    async def bootstrap(self, namespace: str = AGENT_NAMESPACE) -> dict[str, Any]:
-        return dict(yaml.safe_load((await self.secret("bootstrap-hub-kubeconfig", namespace))["kubeconfig"]))
-
-
-@pytest.fixture
-async def joining(fleet: Fleet) -> Joining:
-    told = json.loads(await fleet.ok("init", "-o", "json", "--force"))
-    # With --force nobody looks whether newcomers find the hub.
-    for resource, document in cluster_info(HubAddress(told["hub-apiserver"], fleet.server.ca_pem)):
-        await fleet.admin().apply(resource, document, manager="test")
-    return Joining(fleet, told["hub-token"], told["hub-apiserver"], told["hub-ca-hash"])
 
 
 async def test_operator_bootstrap_secret_and_klusterlet_are_there(joining: Joining) -> None:
