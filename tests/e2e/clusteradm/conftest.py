@@ -1,7 +1,7 @@
 """A hub and a cluster that is to be managed, of the kind MUSTER_E2E names, and `clusteradm` as people run it on them.
 
-Nobody runs pods here, so that the same holds on a real kube-apiserver: what `clusteradm` installs is applied and looked at, and what
-its Deployments would run, the tests run as processes with the tokens of the same service accounts.
+Nobody runs pods here, so that the same holds on a real kube-apiserver: what `clusteradm` installs is applied and looked at, and
+what its Deployments would run, the tests run as processes with the tokens of the same service accounts.
 
 `World.objects` is everything a cluster has, with its versions: what a dry run leaves unchanged. Leases and events are left out,
 since control planes write them by themselves.
@@ -10,6 +10,7 @@ since control planes write them by themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -120,21 +121,29 @@ def _write_contexts(path: Path, clusters: dict[str, Cluster]) -> None:
     path.chmod(0o600)
 
 
-@pytest.fixture(scope="session")
-def whole_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    directory = tmp_path_factory.mktemp("clusteradm")
+@contextmanager
+def open_world(directory: Path) -> Iterator[World]:
+    """Two clusters with nothing on them; what runs on the hub, a test starts."""
     plane = chosen(directory / "plane", MANAGED)
     plane.start()
     managed = plane.extra(MANAGED)
     kubeconfig = directory / "kubeconfig"
     _write_contexts(kubeconfig, {HUB: plane.cluster, MANAGED: managed})
     world = World(Hub(plane.cluster, directory / "hub"), managed, directory, kubeconfig)
-    world.ok("init")
-    world.hub.install()
-    world.hub.start()
-    yield world
-    world.hub.stop(kill=True)
-    plane.stop(kill=True)
+    try:
+        yield world
+    finally:
+        world.hub.stop(kill=True)
+        plane.stop(kill=True)
+
+
+@pytest.fixture(scope="session")
+def whole_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with open_world(tmp_path_factory.mktemp("clusteradm")) as world:
+        world.ok("init")
+        world.hub.install()
+        world.hub.start()
+        yield world
 
 
 @pytest.fixture
