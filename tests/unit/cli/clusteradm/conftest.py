@@ -14,9 +14,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from muster.administration.hubs import HubAddress, cluster_info
+from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.cli.apiserver import write_kubeconfig
 from muster.cli.clusteradm import main
 from muster.registration.drivers.csr.requests import new_key, request_object
 from muster.registration.hub.install import BOOTSTRAP_GROUP, install
