@@ -16,8 +16,7 @@ import orjson
 from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM
 from muster.api import Document
-from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
-from muster.operator.klusterlet.manifests import ADDON_NAMESPACE
+from muster.api.addon.v1alpha1 import DEFAULT_NAMESPACE, ClusterManagementAddOn, ManagedClusterAddOn
 from muster.registration.kinds import MANAGED_CLUSTERS, served
 from muster.runtime.errors import KubeError, NotFound, Unreachable
 from muster.runtime.resource import Resource
@@ -29,7 +28,7 @@ CLUSTER_ADDONS: Final = served(ClusterManagementAddOn)
 
 @dataclass(frozen=True)
 class AddonSettings:
-    namespace: str = ADDON_NAMESPACE
+    namespace: str = DEFAULT_NAMESPACE
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     configs: tuple[Document, ...] = ()
