@@ -66,6 +66,7 @@ class Cleaned:
 
 async def clean(client: KubeClient, options: CleanOptions, progress: Progress = SILENT, clock: Clock = SYSTEM) -> Cleaned:
     """Raises Refused, TookTooLong, and what the client raises."""
+    await _refuse_another_name(client, options)
     await _refuse_while_in_use(client, options, progress)
     removed = []
     if await _remove_manager(client, options, progress, clock):
@@ -78,6 +79,16 @@ async def clean(client: KubeClient, options: CleanOptions, progress: Progress = 
         kept += reasons
     removed += await _remove(client, wanted, options, clock)
     return Cleaned(tuple(removed), tuple(kept))
+
+
+async def _refuse_another_name(client: KubeClient, options: CleanOptions) -> None:
+    """A slip of the pen must not take from a hub that stays what lets clusters in."""
+    try:
+        names = [one["metadata"]["name"] for one in (await client.list(CLUSTER_MANAGERS)).items]
+    except NotFound:
+        return
+    if names and options.name not in names:
+        raise Refused(f"--name: there is no ClusterManager {options.name}", f"there is {', '.join(names)}")
 
 
 async def _refuse_while_in_use(client: KubeClient, options: CleanOptions, progress: Progress) -> None:

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muster.administration.accept import by_certificate, judge
+from muster.administration.klusterlets import find_klusterlets, list_klusterlets
 from muster.administration.waiting import deployment_problem, hub_problem
 from muster.api import MalformedObject, condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, CLOCK_SYNCED, JOINED, ManagedCluster
 from muster.api.operator.v1 import ClusterManager, Klusterlet
 from muster.kube.duration import human_duration, parse_time
-from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, KLUSTERLETS, OPERATOR_NAMESPACE
+from muster.operator.klusterlet.plan import agent_namespace_of
+from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
 from muster.registration.drivers.csr.requests import issued_certificate, validity_of, verdict_of
 from muster.registration.hub.install import HOOKS
 from muster.registration.kinds import (
@@ -28,7 +30,6 @@ from muster.registration.kinds import (
     SIGNING_REQUESTS,
 )
 from muster.registration.names import (
-    AGENT_NAMESPACE,
     BOOTSTRAP_SECRET,
     CLUSTER_LABEL,
     DEFAULT_LEASE_SECONDS,
@@ -77,7 +78,9 @@ async def diagnose(patient: Patient) -> list[Finding]:
         try:
             findings += [one async for one in step(patient)]
         except Forbidden as error:
-            findings.append(Finding(NOTE, subject, f"could not look: {error}", "ask somebody who may"))
+            # Who cannot see the cluster itself must not hear that nothing is wrong with it.
+            verdict = PROBLEM if step is _existence else NOTE
+            findings.append(Finding(verdict, subject, f"could not look: {error}", "ask somebody who may"))
         except MalformedObject as error:
             findings.append(Finding(PROBLEM, subject, f"cannot be read: {error}"))
         except KubeError as error:
@@ -266,15 +269,12 @@ async def _agent(patient: Patient) -> Findings:
         if patient.cluster is None or not is_true(patient.cluster.status.conditions, AVAILABLE):
             yield Finding(NOTE, "agent", "not looked at", "give --managed-cluster-kubeconfig to look at the managed side too")
         return
-    try:
-        found = [Klusterlet.decode(one) for one in (await patient.managed.list(KLUSTERLETS)).items]
-    except NotFound:
-        yield Finding(PROBLEM, "agent", "no klusterlet is installed on the cluster", "run join there")
-        return
-    mine = [one for one in found if one.spec.cluster_name in (patient.name, "")]
+    mine = await find_klusterlets(patient.managed, patient.name)
     if not mine:
-        named = ", ".join(one.spec.cluster_name for one in found)
-        text = f"no klusterlet has this cluster's name; there is {named or 'none'}"
+        others = [one.spec.cluster_name or one.metadata.name for one in await list_klusterlets(patient.managed)]
+        text = (
+            f"no klusterlet has this cluster's name; there is {', '.join(others)}" if others else "no klusterlet is installed there"
+        )
         yield Finding(PROBLEM, "agent", text, "run join there under this name")
         return
     for klusterlet in mine:
@@ -294,8 +294,7 @@ async def _klusterlet(patient: Patient, managed: KubeClient, klusterlet: Kluster
         yield Finding(PROBLEM, subject, "its operator has not acted on it", f"does {OPERATOR_NAMESPACE}/klusterlet run?")
     elif not bad:
         yield Finding(OK, subject, "its operator finds nothing wrong")
-    namespace = klusterlet.spec.namespace or AGENT_NAMESPACE
-    yield await _credential(patient, managed, namespace)
+    yield await _credential(patient, managed, agent_namespace_of(klusterlet))
 
 
 _REMEDIES: Final = {

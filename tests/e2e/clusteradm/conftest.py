@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -85,9 +86,14 @@ class World:
 
     def cluster(self, name: str) -> None:
         """A ManagedCluster whose agent is nowhere."""
-        body = {"metadata": {"name": name}, "spec": {"hubAcceptsClient": True}}
+        body = managed_cluster(name, hubAcceptsClient=True)
         self.hub.wait_reply(lambda: self.hub.admin.post(MANAGED_CLUSTERS, body), f"ManagedCluster {name}", 201, 409)
         self.hub.wait(lambda: self.hub.read(f"/api/v1/namespaces/{name}"), f"namespace {name}")
+
+
+def managed_cluster(name: str, **spec: Any) -> dict[str, Any]:
+    kind = {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"}
+    return {**kind, "metadata": {"name": name}, "spec": spec}
 
 
 def _listable(client: Client) -> list[str]:

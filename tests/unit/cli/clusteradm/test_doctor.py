@@ -137,7 +137,7 @@ async def test_an_operator_that_does_not_run(fleet: Fleet) -> None:
 async def test_the_managed_side(fleet: Fleet) -> None:
     await fleet.cluster(NAME, spec={"hubAcceptsClient": True})
     flags = ("--managed-cluster-context", PLAIN)
-    assert (await findings(fleet, *flags))["agent"] == ("no klusterlet is installed on the cluster", "run join there")
+    assert (await findings(fleet, *flags))["agent"] == ("no klusterlet is installed there", "run join there under this name")
     admin = fleet.admin(PLAIN)
     for document in definitions(OPERATOR):
         await admin.apply(DEFINITIONS, document, manager="test")
@@ -161,6 +161,7 @@ async def test_the_managed_side(fleet: Fleet) -> None:
 
 async def test_who_may_not_look_is_told_so(fleet: Fleet) -> None:
     result = await fleet.run("doctor", NAME, context="mallory@hub")
+    assert result.exit_code == 1
     assert "could not look" in result.stdout
     assert "Traceback" not in result.output
 
