@@ -35,7 +35,6 @@ REVIEWS: Final = frozenset(
 )
 TOKEN: Final = "<token>"
 """What a dry run shows where a token would be."""
-REDACTED: Final = "<redacted>"
 
 
 @dataclass(frozen=True)
@@ -102,14 +101,6 @@ class Journal:
 
 def _collection(target: Target) -> Target:
     return Target(target.group, target.version, target.namespace, target.plural, "", "")
-
-
-def redacted(document: Document) -> Document:
-    """Without what a Secret keeps."""
-    if document.get("kind") != "Secret":
-        return document
-    hidden = {part: dict.fromkeys(document[part], REDACTED) for part in ("data", "stringData") if document.get(part)}
-    return {**document, **hidden}
 
 
 def is_dry_run(client: KubeClient) -> bool:

@@ -22,6 +22,7 @@ from muster.cli.values import Duration
 
 if TYPE_CHECKING:
     from muster.administration.dryrun import Journal, JournalingClient
+    from muster.operator.applying import ApplyFailed
     from muster.runtime.kubeconfig import ClientConfig
 
 T = TypeVar("T")
@@ -149,8 +150,10 @@ async def _in_session(work: Callable[[Session], Awaitable[T]], config: ClientCon
     session = Session(client, config, ConsoleProgress(machine=machine), journal, options)
     try:
         result = await work(session)
-    except (AdministrationError, ApplyFailed, InstallError) as error:
+    except (AdministrationError, InstallError) as error:
         raise click.ClickException(str(error)) from None
+    except ApplyFailed as error:
+        raise click.ClickException(explain_failures(error)) from None
     except KubeError as error:
         raise click.ClickException(explain(error)) from None
     finally:
@@ -179,6 +182,14 @@ def explain(error: Exception) -> str:
     }
     remedy = next((text for kind, text in remedies.items() if isinstance(error, kind)), "")
     return f"{error}; {remedy}" if remedy else str(error)
+
+
+def explain_failures(error: ApplyFailed) -> str:
+    """The first; the others mostly fail for the same reason."""
+    first = error.failures[0]
+    reason = explain(first.error) if first.error is not None else ""
+    others = f" ({len(error.failures) - 1} more like this)" if len(error.failures) > 1 else ""
+    return f"{first.resource.kind} {first.key} cannot be applied: {reason}{others}"
 
 
 def write_file(path: str, content: str, flag: str, mode: int = 0o600) -> None:
