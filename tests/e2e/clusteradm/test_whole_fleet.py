@@ -1,0 +1,128 @@
+"""From nothing to a managed cluster and back by `clusteradm` alone, on clusters whose nodes run the pods. Nobody is played.
+
+Embedded only: elsewhere nobody runs pods in tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from muster.apiserver.adminkubeconfig import write_kubeconfig
+from muster.cli.clusteradm import main
+from muster.cli.programs import programs
+from muster.operator.names import KLUSTERLETS
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, ROLE_BINDINGS
+from muster.runtime.resource import DEFINITIONS, NAMESPACES, Resource
+from tests.support.operating import Observed
+from tests.support.stage import PODS, Stage, open_stage
+
+pytestmark = pytest.mark.timeout(400)
+SECONDS = 90
+LASTING = (NAMESPACES, DEFINITIONS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+
+
+@dataclass
+class Site:
+    stage: Stage
+    kubeconfig: Path
+
+    @property
+    def seen(self) -> Observed:
+        return Observed(self.stage.client)
+
+    async def run(self, *words: str) -> Result:
+        """In a thread: the command has a loop of its own, and talks to the server in ours."""
+        line = ["--kubeconfig", str(self.kubeconfig), "--timeout", str(SECONDS), *words]
+        return await asyncio.to_thread(CliRunner().invoke, main, line)
+
+    async def __call__(self, *words: str) -> str:
+        done = await self.run(*words)
+        assert done.exit_code == 0, f"{words}: {done.output}"
+        return done.stdout
+
+    async def names(self, resource: Resource) -> set[str]:
+        return {one["metadata"]["name"] for one in (await self.stage.client.list(resource)).items}
+
+
+@dataclass
+class Fleet:
+    hub: Site
+    cluster: Site
+    far: Site
+
+    async def join_words(self) -> list[str]:
+        """As the hub prints them."""
+        told = json.loads(await self.hub("get", "token", "-o", "json"))
+        return ["join", *(word for key, value in told.items() for word in (f"--{key}", value))]
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    async with AsyncExitStack() as stack:
+        sites = []
+        for name in ("hub", "cluster", "far"):
+            stage = await stack.enter_async_context(open_stage(programs(), tmp_path / name))
+            kubeconfig = tmp_path / f"{name}.kubeconfig"
+            await write_kubeconfig(stage.server, kubeconfig)
+            sites.append(Site(stage, kubeconfig))
+        yield Fleet(*sites)
+
+
+async def test_a_cluster_joins_lives_and_leaves_by_the_words_that_were_printed(fleet: Fleet) -> None:
+    hub, cluster = fleet.hub, fleet.cluster
+    before = {resource: await cluster.names(resource) for resource in LASTING}
+    said = await hub("init", "--wait")
+    command = next(line for line in said.splitlines() if " join " in line).replace("<cluster_name>", "cluster1")
+    said = await cluster(*shlex.split(command)[1:])
+    assert "is known to the hub" in said, "init --wait prints join with --wait"
+    accept = next(line for line in said.splitlines() if " accept " in line)
+    assert "has joined the Hub successfully" in await hub(*shlex.split(accept)[1:], "--wait")
+    await hub.seen.until_condition(MANAGED_CLUSTERS, "cluster1", "ManagedClusterConditionAvailable", "True", seconds=SECONDS)
+    await cluster(*await fleet.join_words(), "--cluster-name", "cluster1", "--wait")
+    done = await fleet.far.run(*await fleet.join_words(), "--cluster-name", "cluster1")
+    assert done.exit_code == 1
+    assert "cluster1 has joined the hub and is alive" in done.stderr
+
+    said = await cluster("unjoin", "--cluster-name", "cluster1")
+    assert "The hub was told that cluster1 leaves" in said
+    await hub.seen.until_condition(
+        MANAGED_CLUSTERS, "cluster1", "HubAcceptedManagedCluster", "False", "HubClusterAdminDenied", seconds=SECONDS
+    )
+    assert not [one for one in await hub.names(ROLE_BINDINGS) if "cluster1" in one]
+    assert {resource: await cluster.names(resource) for resource in LASTING} == before
+    assert not await cluster.names(PODS)
+    assert "nothing was changed" in await cluster("unjoin", "--cluster-name", "cluster1")
+
+
+async def test_an_administrator_of_both_sides_leaves_nothing_on_the_hub(fleet: Fleet) -> None:
+    hub, cluster = fleet.hub, fleet.cluster
+    await hub("init", "--wait")
+    await cluster(*await fleet.join_words(), "--cluster-name", "cluster1", "--singleton", "--wait")
+    await hub("accept", "--clusters", "cluster1", "--wait")
+    said = await cluster("unjoin", "--cluster-name", "cluster1", "--hub-kubeconfig", str(hub.kubeconfig))
+    assert "ManagedCluster cluster1 is deleted on the hub" in said
+    assert "left:" not in said
+    assert await hub.seen.find(MANAGED_CLUSTERS, "cluster1") is None
+
+
+async def test_a_hosted_cluster_is_managed_from_elsewhere_and_leaves_nothing_on_either(fleet: Fleet) -> None:
+    hub, cluster, far = fleet.hub, fleet.cluster, fleet.far
+    before = {site.kubeconfig: await site.names(NAMESPACES) for site in (cluster, far)}
+    await hub("init", "--wait")
+    words = ["--mode", "hosted", "--managed-cluster-kubeconfig", str(far.kubeconfig), "--wait"]
+    await cluster(*await fleet.join_words(), "--cluster-name", "cluster1", *words)
+    await hub("accept", "--clusters", "cluster1", "--wait")
+    assert not await far.names(PODS), "its agents are elsewhere"
+    await cluster("unjoin", "--cluster-name", "cluster1")
+    assert await cluster.seen.find(DEFINITIONS, f"{KLUSTERLETS.plural}.{KLUSTERLETS.group}") is None
+    assert {site.kubeconfig: await site.names(NAMESPACES) for site in (cluster, far)} == before
