@@ -198,7 +198,7 @@ def test_a_cluster_of_the_same_name_starts_anew(fleet: Fleet) -> None:
     fleet("cluster", "remove", "again")
 
 
-@pytest.mark.parametrize(("name", "problem"), [("hub", "already"), ("Not_A_Name", "cannot name a cluster")])
+@pytest.mark.parametrize(("name", "problem"), [("hub", "already"), ("Not_A_Name", "cannot name"), ("kube-system", "cannot name")])
 def test_names_that_no_cluster_can_have_are_refused(fleet: Fleet, name: str, problem: str) -> None:
     assert problem in fleet("cluster", "add", name, code=None).err
     assert names(fleet) == ["cluster1", "cluster2"]
@@ -241,7 +241,7 @@ def test_more_clusters_can_be_asked_for_later_and_none_is_lost(fresh: Fleet) -> 
     assert names(fresh) == ["cluster1"]
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 4, 5))])
+@pytest.mark.parametrize("seed", range(int(os.environ.get("MUSTER_FLEET_KILLS", "2"))))
 def test_an_up_that_is_killed_at_any_moment_is_finished_by_the_next(fresh: Fleet, seed: int) -> None:
     chance = random.Random(seed)
     for attempt in range(3):

@@ -22,8 +22,8 @@ from muster.cli.progress import ConsoleProgress
 from muster.cli.values import Duration
 
 if TYPE_CHECKING:
-    from muster.fleet.local import FleetStatus
     from muster.fleet.state import FleetDirectory
+    from muster.fleet.status import FleetStatus
 
 STOPS_WITHIN = 30.0
 _LOOK_EVERY = 0.1
@@ -173,9 +173,11 @@ def add(name: str, data_dir: str, timeout: float) -> None:
     """Make a cluster NAME, join it to the hub, and wait until it is available."""
     from muster.fleet.state import HUB, FleetDirectory
     from muster.kube.names import dns1123_label
+    from muster.registration.hub.rbac import name_problem
+    from muster.registration.names import HUB_NAMESPACE
 
-    if problems := dns1123_label(name):
-        raise click.BadParameter(f"{name!r} cannot name a cluster: {problems[0]}", param_hint="NAME")
+    if problem := next(iter(dns1123_label(name)), "") or name_problem(name, HUB_NAMESPACE):
+        raise click.BadParameter(f"{name!r} cannot name a cluster: {problem}", param_hint="NAME")
     directory = FleetDirectory(Path(data_dir))
     with said():
         pid = _running(directory)
@@ -183,7 +185,7 @@ def add(name: str, data_dir: str, timeout: float) -> None:
         if name == HUB or fleet.has(name):
             raise click.ClickException(f"the fleet has a cluster {name} already")
         directory.edit(lambda fleet: fleet.with_cluster(name))
-        _follow(directory, pid, f"{name} to be available", timeout, lambda found: _reason(found, name))
+        _follow(directory, pid, f"{name} to be available", timeout, lambda found: _unavailable(found, name))
     click.echo(f"{name} is available; its context in {directory.kubeconfig} is {name}")
 
 
@@ -203,7 +205,7 @@ def remove(name: str, data_dir: str, timeout: float) -> None:
         if not directory.existing().has(name):
             raise click.ClickException(f"the fleet has no cluster {name}: see muster status")
         directory.edit(lambda fleet: fleet.leaving(name))
-        _follow(directory, pid, f"{name} to be gone", timeout, lambda found: _reason(found, name) if name in found.clusters else "")
+        _follow(directory, pid, f"{name} to be gone", timeout, lambda found: _present(directory, found, name))
     click.echo(f"{name} is gone")
 
 
@@ -215,16 +217,23 @@ def _running(directory: FleetDirectory) -> int:
     return pid
 
 
-def _reason(found: FleetStatus, name: str) -> str:
+def _unavailable(found: FleetStatus, name: str) -> str:
     one = found.clusters.get(name)
     if one is None:
         return "the fleet has not looked at it yet"
     return "" if one.state == "Available" else one.reason or one.state
 
 
+def _present(directory: FleetDirectory, found: FleetStatus, name: str) -> str:
+    if not directory.existing().has(name):
+        return ""
+    one = found.clusters.get(name)
+    return (one.reason or one.state) if one is not None else "the fleet has not looked at it yet"
+
+
 def _follow(directory: FleetDirectory, pid: int, what: str, seconds: float, why: Callable[[FleetStatus], str]) -> None:
     """Tell the process to look at its record, and wait until there is no reason to wait any more."""
-    from muster.fleet.local import read_status
+    from muster.fleet.status import read_status
 
     progress = ConsoleProgress()
     os.kill(pid, signal.SIGUSR1)
@@ -235,7 +244,7 @@ def _follow(directory: FleetDirectory, pid: int, what: str, seconds: float, why:
         if directory.holder() != pid:
             raise click.ClickException("the fleet has ended: its log says why (muster logs fleet)")
         found = read_status(directory)
-        reason = why(found) if found is not None else "the fleet is starting"
+        reason = why(found) if found is not None and found.pid == pid else "the fleet is starting"
         if reason:
             progress.waiting(what, reason)
         return not reason

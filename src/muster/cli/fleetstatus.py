@@ -8,8 +8,8 @@ from typing import Any
 from muster.administration.waiting import cluster_problem
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, JOINED, ManagedCluster
 from muster.api.meta import is_true
-from muster.fleet.local import FleetStatus, read_status
 from muster.fleet.state import FleetDirectory
+from muster.fleet.status import FleetStatus, read_status
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client import HttpClient
 from muster.runtime.errors import KubeError, NotFound
@@ -69,7 +69,9 @@ async def look(directory: FleetDirectory) -> FleetView:
     if pid is None:
         return FleetView(directory, None, "", tuple(ClusterView(name, reason="the fleet is not running") for name in names))
     written = read_status(directory)
-    url = written.url if written is not None and written.pid == pid else ""
+    if written is not None and written.pid != pid:
+        written = None
+    url = written.url if written is not None else ""
     try:
         told = await _ask(directory)
     except (KubeError, KubeconfigError) as error:

@@ -28,7 +28,7 @@ from muster.cli.progress import ConsoleProgress
 from muster.fleet.state import HUB, AlreadyRunning, Fleet, FleetDirectory, FleetError
 
 if TYPE_CHECKING:
-    from muster.fleet.local import FleetStatus
+    from muster.fleet.status import FleetStatus
 
 HOST = "127.0.0.1"
 USUAL_PORT = 6443
@@ -258,7 +258,7 @@ class _Watch:
 
     def until_available(self, seconds: float) -> None:
         """Raises FleetError when the process ends, or the time does."""
-        from muster.fleet.local import read_status
+        from muster.fleet.status import read_status
 
         display = Display(self._directory, foreground=False)
         deadline = time.monotonic() + seconds

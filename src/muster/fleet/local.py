@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from importlib.metadata import version
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -28,6 +28,7 @@ from muster.fleet import membership
 from muster.fleet.membership import Membership, Site
 from muster.fleet.node import NodeRuntime, Programs
 from muster.fleet.state import HUB, FleetDirectory, FleetError
+from muster.fleet.status import FleetStatus, MemberStatus, State, write_status
 from muster.logs import get_logger
 from muster.operator.applying import ApplyFailed
 from muster.registration.installing import InstallError
@@ -43,31 +44,6 @@ GRACE: Final = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 FAILURES: Final = (AdministrationError, ApplyFailed, InstallError, KubeError, StoreError, TimeoutError)
 """What a step may come to that another attempt can mend."""
-
-State = Literal["Waiting", "Starting", "Joining", "Available", "Leaving", "Failed"]
-
-
-class MemberStatus(msgspec.Struct, frozen=True):
-    state: State
-    reason: str = ""
-
-
-class FleetStatus(msgspec.Struct, frozen=True):
-    """What `status.json` has."""
-
-    pid: int
-    url: str
-    hub: MemberStatus
-    clusters: dict[str, MemberStatus]
-
-    @property
-    def members(self) -> dict[str, MemberStatus]:
-        return {HUB: self.hub, **self.clusters}
-
-    @property
-    def problems(self) -> dict[str, str]:
-        """Of those that are not as they should be; empty when all is well."""
-        return {name: one.reason or one.state for name, one in self.members.items() if one.state != "Available"}
 
 
 class LocalFleet:
@@ -141,9 +117,7 @@ class LocalFleet:
 
     def _tell(self) -> None:
         status = self.status
-        temporary = self._directory.status.with_suffix(".tmp")
-        temporary.write_bytes(msgspec.json.encode(status))
-        temporary.replace(self._directory.status)
+        write_status(self._directory, status)
         self._report(status)
 
     async def _assign(self, tasks: asyncio.TaskGroup) -> None:
@@ -270,11 +244,3 @@ async def _ended(task: asyncio.Task[None]) -> None:
 async def _watch_over(task: asyncio.Task[None]) -> None:
     """Fails when the task does."""
     await asyncio.shield(task)
-
-
-def read_status(directory: FleetDirectory) -> FleetStatus | None:
-    """What the fleet's process last wrote; whether it still runs is another question."""
-    try:
-        return msgspec.json.decode(directory.status.read_bytes(), type=FleetStatus)
-    except (OSError, msgspec.DecodeError):
-        return None

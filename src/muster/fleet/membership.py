@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from muster.administration import accept as accepting
 from muster.administration import initialize as initializing
-from muster.administration import joining, tokens
+from muster.administration import joining, tokens, unjoining
 from muster.administration.errors import TookTooLong
 from muster.administration.hubs import HubAddress, is_hub
 from muster.administration.klusterlets import find_klusterlets
@@ -25,6 +25,7 @@ from muster.operator.applying import Place, remove_and_wait
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import LEASE
 from muster.runtime.errors import NotFound
+from muster.runtime.kubeconfig import ClientConfig
 from muster.runtime.resource import LEASES, NAMESPACES
 from muster.runtime.verbs import KubeClient
 
@@ -113,13 +114,15 @@ async def await_available(hub: Site, name: str, since: datetime, progress: Progr
 
 
 async def leave(hub: Site, cluster: Site, progress: Progress) -> None:
-    """The hub lets go of it while its agent is there to clean up."""
-    await forget(hub, cluster.name)
+    """What the hub has applied there goes with the cluster, so it need not be taken away first."""
+    way = ClientConfig(hub.url, hub.ca)
+    options = unjoining.UnjoinOptions(cluster.name, force=True, hub=way, timeout=PATIENCE)
+    await unjoining.unjoin(cluster.client, options, progress, connect=lambda _: hub.client)
 
 
 async def forget(hub: Site, name: str) -> None:
     """Take away what the hub has of a cluster: the ManagedCluster first, then the namespace that the hub keeps for it."""
-    own = [Place(MANAGED_CLUSTERS, name), Place(NAMESPACES, name)]
+    own = [Place(MANAGED_CLUSTERS, name), *([Place(NAMESPACES, name)] if name != "default" else [])]
     left = await remove_and_wait(hub.client, own, in_order=True, within=PATIENCE)
     if left:
         raise TookTooLong(f"removal of {name}", f"{left[0]} is still being deleted", PATIENCE)

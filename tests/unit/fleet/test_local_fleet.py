@@ -11,9 +11,10 @@ import pytest
 
 from muster.administration.errors import AdministrationError
 from muster.administration.progress import Progress
-from muster.fleet.local import FleetStatus, LocalFleet, read_status
+from muster.fleet.local import LocalFleet
 from muster.fleet.membership import Site
 from muster.fleet.state import Fleet, FleetDirectory
+from muster.fleet.status import FleetStatus, read_status
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.processes import free_ports
 
