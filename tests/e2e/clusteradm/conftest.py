@@ -20,14 +20,14 @@ import yaml
 from click.testing import CliRunner, Result
 
 from muster.cli.clusteradm import main
-from tests.support.administrator import BOOTSTRAP_NAMESPACE, MANAGED_CLUSTERS, service_account_token
+from tests.support.administrator import BOOTSTRAP_NAMESPACE, MANAGED_CLUSTERS, service_account_token, wait_reply
 from tests.support.client import Client
 from tests.support.planes import USERS, Cluster, chosen, write_kubeconfig
 from tests.support.processes import Server, free_ports
 from tests.support.registration import MUSTER, Hub
 
 HUB, MANAGED, AWAY = "hub", "managed", "away"
-RESTLESS = {"leases", "events", "apiservices", "flowschemas", "prioritylevelconfigurations", "ipaddresses"}
+RESTLESS = {"componentstatuses", "leases", "events", "apiservices", "flowschemas", "prioritylevelconfigurations", "ipaddresses"}
 """What control planes write without being asked."""
 
 
@@ -64,9 +64,12 @@ class World:
         client = self.admin(context)
         found: dict[str, str] = {}
         for place in _listable(client):
-            for item in client.get(place).expect(200).get("items") or ():
+            # A real server puts off whoever asks for a kind whose cache it is only beginning to fill.
+            for item in (
+                self.hub.wait_reply(lambda place=place: client.get(place), f"{place} can be listed", 200).get("items") or ()
+            ):
                 metadata = item["metadata"]
-                found[f"{place}/{metadata.get('namespace', '')}/{metadata['name']}"] = metadata["resourceVersion"]
+                found[f"{place}/{metadata.get('namespace', '')}/{metadata['name']}"] = metadata.get("resourceVersion", "")
         return found
 
     def pod(self, kind: str, words: Sequence[str | Path], account: tuple[str, str], context: str) -> Server:

@@ -1,0 +1,73 @@
+"""The pages that tell people what to type are right: their commands are run exactly as printed, in the order printed.
+
+A block marked `sh` is for the reader to type, and so for us to run; others are not. Each page is played by one shell in an empty
+directory, where its fleets live too, and the first command that fails ends it. `make setup` has been done by whoever runs tests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.peers import ROOT
+
+if os.environ.get("MUSTER_E2E") == "kube":
+    pytest.skip("a local fleet stands on embedded control planes", allow_module_level=True)
+
+TOOLS = Path(sys.executable).parent
+PAGES = ("README.md", "docs/quickstart.md")
+DONE_BEFORE = {"make setup", "export PATH=$PWD/.venv/bin:$PATH"}
+MARK = "+++ "
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands(page: str) -> list[str]:
+    """One for each line; a line that ends in a backslash goes on."""
+    lines = "\n".join(blocks(page)).replace("\\\n", " ").splitlines()
+    return [line for line in lines if line.strip() and line not in DONE_BEFORE]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    for state in tmp_path.glob(".*/fleet.json"):
+        down = [TOOLS / "muster", "down", "--purge", "--data-dir", state.parent]
+        subprocess.run(down, capture_output=True, timeout=60, check=False)
+
+
+def play(page: str, place: Path) -> dict[str, str]:
+    """What each command said."""
+    script = "set -eo pipefail\n" + "".join(f"echo {MARK}{number}\n{line}\n" for number, line in enumerate(commands(page)))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "MUSTER"))}
+    environment = {**kept, "PATH": f"{TOOLS}:{os.environ['PATH']}", "HOME": str(place)}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=place, env=environment, capture_output=True, text=True, timeout=115, check=False
+    )
+    said = done.stdout.split(MARK)[1:]
+    assert done.returncode == 0, f"{commands(page)[len(said) - 1]}\n{said[-1]}\n{done.stderr[-3000:]}"
+    return {line: one.partition("\n")[2] for line, one in zip(commands(page), said, strict=True)}
+
+
+def test_the_tour_is_what_the_readme_promises(place: Path) -> None:
+    said = play("README.md", place)
+    known = said["kubectl get managedcluster cluster3"]
+    assert re.search(r"cluster3 +false", known), "it waits to be let in"
+    assert "nothing wrong" in said["clusteradm doctor"]
+    assert "Running" in said["kubectl --context cluster1 get pods -A"]
+    works = said["clusteradm get works -o table"]
+    assert re.search(r"hello +cluster1 +1", works)
+    assert re.search(r"hello +cluster3 +1", works)
+    assert "who: you" in said["kubectl -n cluster1 get manifestwork hello -o yaml"]
+    left = said["kubectl get managedclusters"]
+    assert "cluster2" in left
+    assert "cluster3" not in left
+    assert [entry.name for entry in place.iterdir() if entry.name != ".kube"] == ["hello.yaml"]
