@@ -1,4 +1,4 @@
-"""What a hub consists of, as it is now: the operator, the components the ClusterManager tells of, and the definitions served."""
+"""What a hub or a managed cluster consists of, as it is now: the operator, and the components it tells of."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from muster.administration.klusterlets import hub_connection_of, klusterlet_problem
 from muster.administration.waiting import hub_problem
-from muster.api.operator.v1 import ClusterManager, RelatedResource
-from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
+from muster.api.operator.v1 import ClusterManager, Klusterlet, RelatedResource
+from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.runtime.errors import NotFound
 from muster.runtime.resource import DEFINITIONS, Object
 from muster.runtime.verbs import KubeClient
@@ -18,8 +19,9 @@ PARTS: Final[Mapping[str, str]] = {
     "work": "Work",
     "placement": "Placement",
     "addon": "AddOn Manager",
+    "agent": "Agent",
 }
-"""Of a component, by how its Deployment's name goes on after the ClusterManager's."""
+"""Of a component, by how its Deployment's name goes on after that of the ClusterManager or Klusterlet."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,28 @@ async def hub_info(client: KubeClient, name: str = CLUSTER_MANAGER) -> HubInfo:
         manager = ClusterManager.decode(await client.get(CLUSTER_MANAGERS, name))
     except NotFound:
         return HubInfo(operator, problem="there is no ClusterManager")
-    related = manager.status.related_resources
+    return await _info(client, operator, name, manager.status.related_resources, hub_problem(manager))
+
+
+async def klusterlet_info(client: KubeClient, name: str = KLUSTERLET) -> HubInfo:
+    operator = await _running(client, KLUSTERLET, OPERATOR_NAMESPACE)
+    try:
+        klusterlet = Klusterlet.decode(await client.get(KLUSTERLETS, name))
+    except NotFound:
+        return HubInfo(operator, problem="there is no Klusterlet")
+    problem = klusterlet_problem(klusterlet) or hub_connection_of(klusterlet)
+    return await _info(client, operator, name, klusterlet.status.related_resources, problem)
+
+
+async def _info(
+    client: KubeClient, operator: tuple[Running, ...], name: str, related: tuple[RelatedResource, ...], problem: str
+) -> HubInfo:
     components: dict[str, tuple[Running, ...]] = {}
     for one in related:
         if one.resource == DEPLOYMENTS.plural:
             part = PARTS.get(one.name.removeprefix(f"{name}-").partition("-")[0], "Other")
             components[part] = components.get(part, ()) + await _running(client, one.name, one.namespace)
-    return HubInfo(operator, components, await _definitions(client, related), hub_problem(manager))
+    return HubInfo(operator, components, await _definitions(client, related), problem)
 
 
 async def _running(client: KubeClient, name: str, namespace: str) -> tuple[Running, ...]:

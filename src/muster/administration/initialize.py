@@ -23,9 +23,9 @@ from muster.api.resource import known_fields
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.operator.applying import Applier, checked
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, bundle
-from muster.operator.cluster_manager.plan import ADDON_GATES, AUTO_APPROVAL, WORK_GATES
+from muster.operator.cluster_manager.plan import ADDON_GATES, AUTO_APPROVAL, WORK_GATES, Plan, identity_creator
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS
-from muster.operator.spec import DRIVERS
+from muster.operator.spec import DRIVERS, BadSpec
 from muster.registration.installing import await_definitions
 from muster.registration.names import HUB_GATES, HUB_UNSUPPORTED_GATES
 from muster.runtime.clock import SYSTEM, Clock
@@ -96,6 +96,12 @@ def check(options: InitOptions) -> None:
         )
     if "grpc" in options.driver_names and options.grpc_endpoint_type == "hostname" and not options.grpc_server:
         raise AdministrationError("--grpc-server: grpc server should not be empty if the grpc endpoint type is hostname")
+    try:
+        identity_creator(Plan(ClusterManager.decode(cluster_manager(options)), options.bundle.image))
+    except BadSpec as error:
+        raise AdministrationError(f"--hub-cluster-arn: {error}") from None
+    except MalformedObject as error:
+        raise AdministrationError(f"--cluster-manager-values-file: clusterManager: {error}") from None
 
 
 def _check_identities(options: InitOptions) -> None:

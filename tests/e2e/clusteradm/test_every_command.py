@@ -57,6 +57,7 @@ COMMANDS = (
     Command("get clusters", writes=False),
     Command("get clustersets", writes=False),
     Command("get hub-info", writes=False, only_on_hubs=False),
+    Command("get klusterlet-info", where=MANAGED, writes=False, only_on_hubs=False),
     Command("get placements", writes=False),
     Command("get token", writes=False, only_on_hubs=False),
     Command("get works", writes=False),

@@ -27,6 +27,7 @@ KINDS = {
     "clusters": Entry(HERE, "Managed clusters.", "clusters"),
     "clustersets": Entry(HERE, "Cluster sets, their clusters and where they are bound.", "cluster_sets"),
     "hub-info": Entry("muster.cli.clusteradm.hubinfo", "What the hub consists of, and whether it runs."),
+    "klusterlet-info": Entry("muster.cli.clusteradm.hubinfo", "What a managed cluster's agent consists of.", "klusterlet"),
     "placements": Entry(HERE, "Placements and what they chose.", "placements"),
     "token": Entry(HERE, "A token with which clusters join.", "token"),
     "works": Entry(HERE, "Works and whether they are applied.", "works"),

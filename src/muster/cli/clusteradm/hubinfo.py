@@ -1,4 +1,4 @@
-"""`clusteradm get hub-info`: the operator, its definitions and the hub's components, with how many of their pods run."""
+"""`clusteradm get hub-info` and `klusterlet-info`: the operator, its definitions and components, and which pods run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.connection import Session, administer, connected
-from muster.cli.output import document, format_option, tree
+from muster.cli.output import document, format_option, table, tree
 
 if TYPE_CHECKING:
     from muster.administration.hubinfo import HubInfo
@@ -18,23 +18,39 @@ if TYPE_CHECKING:
 @connected
 def command(output: str) -> None:
     """Show what the hub consists of."""
-    found = administer(_ask, machine=True)
+
+    async def ask(session: Session) -> HubInfo:
+        from muster.administration.hubinfo import hub_info
+
+        return await hub_info(session.client)
+
+    _show("Hub", administer(ask, machine=True), output)
+
+
+@click.command("klusterlet-info")
+@click.argument("name", default="klusterlet")
+@format_option()
+@connected
+def klusterlet(name: str, output: str) -> None:
+    """Show what a managed cluster's Klusterlet (NAME, by default klusterlet) consists of."""
+
+    async def ask(session: Session) -> HubInfo:
+        from muster.administration.hubinfo import klusterlet_info
+
+        return await klusterlet_info(session.client, name)
+
+    _show("Klusterlet", administer(ask, machine=True), output)
+
+
+def _show(what: str, found: HubInfo, output: str) -> None:
     if output in ("json", "yaml"):
         from dataclasses import asdict
 
         click.echo(document(asdict(found), output))
     elif output == "table":
-        from muster.cli.output import table
-
         click.echo(table(("Part", "Component", "Pods", "Image"), _rows(found)))
     else:
-        click.echo(tree("Hub", _branches(found)))
-
-
-async def _ask(session: Session) -> HubInfo:
-    from muster.administration.hubinfo import hub_info
-
-    return await hub_info(session.client)
+        click.echo(tree(what, _branches(found)))
 
 
 def _rows(found: HubInfo) -> list[tuple[str, str, str, str]]:

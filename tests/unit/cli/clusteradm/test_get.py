@@ -10,7 +10,9 @@ import yaml
 from muster.api.addon.v1beta1 import ClusterManagementAddOn
 from muster.api.cluster.v1beta1 import Placement, PlacementDecision
 from muster.cli.clusteradm import listings
-from muster.registration.installing import SERVICE_ACCOUNTS
+from muster.operator.bundle import KLUSTERLET_OPERATOR, bundle
+from muster.operator.names import KLUSTERLETS, OPERATOR_NAMESPACE
+from muster.registration.installing import SERVICE_ACCOUNTS, await_definitions
 from muster.registration.kinds import (
     ADDONS,
     CLUSTER_ROLES,
@@ -20,6 +22,7 @@ from muster.registration.kinds import (
     MANIFEST_WORKS,
     served,
 )
+from muster.runtime.clock import SYSTEM
 from muster.runtime.resource import NAMESPACES, SECRETS, Object, Resource
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, Fleet, condition
 
@@ -234,6 +237,21 @@ async def test_hub_info_tells_what_is_missing(fleet: Fleet) -> None:
     assert "the operator has not seen the ClusterManager yet" in said
     assert json.loads(await fleet.ok("get", "hub-info", "-o", "json"))["operator"][0]["name"] == "cluster-manager"
     assert "cluster-manager" in await fleet.ok("get", "hub-info", "-o", "table")
+
+
+async def test_klusterlet_info_tells_what_runs(fleet: Fleet) -> None:
+    assert "<Problem> there is no Klusterlet" in await fleet.ok("get", "klusterlet-info", context="plain")
+    admin = fleet.admin("plain")
+    for resource, document in bundle(KLUSTERLET_OPERATOR):
+        await admin.apply(resource, document, manager="test")
+    await await_definitions(admin, ["klusterlets.operator.open-cluster-management.io"], SYSTEM)
+    await admin.apply(KLUSTERLETS, {"metadata": {"name": "klusterlet"}, "spec": {"clusterName": "c"}}, manager="test")
+    agent = {"group": "apps", "version": "v1", "resource": "deployments", "name": "klusterlet", "namespace": OPERATOR_NAMESPACE}
+    await admin.patch(KLUSTERLETS, "klusterlet", {"status": {"relatedResources": [agent]}}, subresource="status")
+    found = json.loads(await fleet.ok("get", "klusterlet-info", "-o", "json", context="plain"))
+    assert found["operator"][0]["name"] == "klusterlet"
+    assert found["problem"] == "the operator has not seen the Klusterlet yet"
+    assert found["components"]["Other"][0]["pods"] == "1/0"
 
 
 async def test_an_object_that_cannot_be_read_hides_no_other() -> None:

@@ -162,9 +162,21 @@ async def test_wrong_usage_ends_with_2(fleet: Fleet, flags: list[str], complaint
     assert complaint in await fleet.fails("init", *flags, context=FRESH, code=2)
 
 
-async def test_an_arn_that_is_none_is_refused_by_the_definition_and_named(fleet: Fleet) -> None:
-    flags = ["--registration-drivers=awsirsa", "--hub-cluster-arn=arn:eks:nonsense"]
-    assert "hubClusterArn" in await fleet.fails("init", *flags, context=FRESH)
+@pytest.mark.parametrize(
+    "arn",
+    [
+        "arn:eks:us-west-2:111111111111:cluster/hub-0",
+        "arn:aws:eks:us-west-2:11111111111:cluster/hub-0",
+        "arn:aws:eks:us-west-2:111111111111:hub-0",
+        f"arn:aws:eks:us-west-2:111111111111:cluster/{'h' * 32}",
+    ],
+)
+async def test_an_arn_that_is_none_is_refused_before_anything_is_written(fleet: Fleet, arn: str) -> None:
+    before = await fleet.revision(FRESH)
+    complaint = await fleet.fails("init", "--registration-drivers=awsirsa", f"--hub-cluster-arn={arn}", context=FRESH)
+    assert "--hub-cluster-arn: " in complaint
+    assert "hubClusterArn: " in complaint
+    assert await fleet.revision(FRESH) == before
 
 
 async def test_images_resources_and_values_reach_the_operator(fleet: Fleet, tmp_path: Path) -> None:
