@@ -28,15 +28,13 @@ from muster.cli.process import (
     run_until_stopped,
 )
 from muster.cli.values import Duration, Gates, Names, Pairs
-from muster.registration.names import HUB_GATES, HUB_UNSUPPORTED_GATES
+from muster.registration.names import HUB_GATES, HUB_LOCK, HUB_UNSUPPORTED_GATES
 
 if TYPE_CHECKING:
     from muster.registration.drivers.seam import DriverOptions
     from muster.registration.hub.manager import Hub
     from muster.registration.hub.options import HubOptions
     from muster.registration.hub.serving import ServingOptions
-
-LEASE = "registration-controller-lock"
 
 
 @click.command("hub", short_help="Run the hub's registration controllers.")
@@ -268,7 +266,7 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
             here.say(f"installed on {client.server}")
             return
         health = HealthServer(metrics)
-        lease = LEASE if settings.elect else ""
+        lease = HUB_LOCK if settings.elect else ""
         leading = Leading(client, hub, here, lease, settings.options.namespace) if hub is not None else None
         if leading is not None:
             health.ready("caches", leading.problem)

@@ -26,10 +26,10 @@ FLEET = {
     "status": "Show how the fleet is.",
     "up": "Start a hub and managed clusters on this machine.",
 }
-"""The local fleet's commands: attributes of `muster.cli.fleet`."""
+"""The local fleet's commands: attributes of `muster.cli.fleet.commands`."""
 
 ENTRIES = {name: Entry(f"muster.cli.{name}", text) for name, text in PARTS.items()}
-ENTRIES |= {name: Entry("muster.cli.fleet", text, name) for name, text in FLEET.items()}
+ENTRIES |= {name: Entry("muster.cli.fleet.commands", text, name) for name, text in FLEET.items()}
 
 
 @click.group(cls=LazyGroup, entries=ENTRIES, context_settings={"help_option_names": ["-h", "--help"]})

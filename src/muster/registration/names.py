@@ -44,6 +44,8 @@ ALL_CLUSTERS_GROUP: Final = f"{PREFIX}managed-clusters"
 REGISTER_GROUP: Final = "register.open-cluster-management.io"
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
 
+HUB_LOCK: Final = "registration-controller-lock"
+"""Lease of the hub's controller that leads."""
 LEASE: Final = "managed-cluster-lease"
 LEASE_PERIODS: Final = 5
 """So many lease durations without renewal make a cluster unreachable."""

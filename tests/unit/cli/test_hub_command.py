@@ -19,6 +19,7 @@ from muster.cli.apiserver import write_kubeconfig
 from muster.cli.muster import main
 from muster.cli.process import FoundCluster
 from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.names import HUB_LOCK
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import BadRequest
 from muster.runtime.resource import LEASES
@@ -223,7 +224,7 @@ async def test_it_installs_serves_and_on_sigterm_gives_up_its_lease_and_ends_wel
         if process.returncode is None:
             process.kill()
             await process.wait()
-    lease = await site.admin.get(LEASES, hub.LEASE, "open-cluster-management-hub")
+    lease = await site.admin.get(LEASES, HUB_LOCK, "open-cluster-management-hub")
     assert not lease["spec"].get("holderIdentity")
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from muster.fleet.processlog import ProcessLog
-from muster.fleet.state import AlreadyRunning, Fleet, FleetDirectory, ForeignDirectory, NoFleet, UnreadableFleet
+from muster.fleet.local.directory import AlreadyRunning, Fleet, FleetDirectory, ForeignDirectory, NoFleet, UnreadableFleet
+from muster.fleet.local.processlog import ProcessLog
 
 HOLDER = """
 import sys
 from pathlib import Path
-from muster.fleet.state import FleetDirectory
+from muster.fleet.local.directory import FleetDirectory
 with FleetDirectory(Path(sys.argv[1])).claimed():
     print("held", flush=True)
     sys.stdin.read()

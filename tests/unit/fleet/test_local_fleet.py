@@ -11,10 +11,10 @@ import pytest
 
 from muster.administration.errors import AdministrationError
 from muster.administration.progress import Progress
-from muster.fleet.local import LocalFleet
-from muster.fleet.membership import Site
-from muster.fleet.state import Fleet, FleetDirectory
-from muster.fleet.status import FleetStatus, read_status
+from muster.fleet.local.directory import Fleet, FleetDirectory
+from muster.fleet.local.fleet import LocalFleet
+from muster.fleet.local.membership import Site
+from muster.fleet.local.status import FleetStatus, read_status
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.processes import free_ports
 
@@ -41,7 +41,7 @@ class FakeSteps:
         self._step("initialize", hub.name)
         self.initialized = True
 
-    async def await_initialized(self, hub: Site, progress: Progress) -> None:
+    async def await_initialized(self, hub: Site, since: datetime, progress: Progress) -> None:
         self._step("await", hub.name)
 
     async def has_joined(self, hub: Site, cluster: Site) -> bool:

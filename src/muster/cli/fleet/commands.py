@@ -22,8 +22,8 @@ from muster.cli.progress import ConsoleProgress
 from muster.cli.values import Duration
 
 if TYPE_CHECKING:
-    from muster.fleet.state import FleetDirectory
-    from muster.fleet.status import FleetStatus
+    from muster.fleet.local.directory import FleetDirectory
+    from muster.fleet.local.status import FleetStatus
 
 STOPS_WITHIN = 30.0
 _LOOK_EVERY = 0.1
@@ -37,12 +37,14 @@ timeout = click.option("--timeout", type=Duration(), default="2m", show_default=
 @contextmanager
 def said() -> Iterator[None]:
     """What a user can mend ends the command in one line."""
-    from muster.fleet.state import FleetError
+    from muster.fleet.local.directory import FleetError
 
     try:
         yield
     except FleetError as error:
         raise click.ClickException(str(error)) from None
+    except BrokenPipeError:
+        raise  # whoever read has enough, which click knows how to take
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
 
@@ -63,7 +65,7 @@ def up(**options: Any) -> None:
     Everything runs in one process: embedded control planes, and on them what clusteradm would install on real clusters. State is
     kept in the data directory, and so is a kubeconfig with one context per cluster.
     """
-    from muster.cli.upping import run, start_detached
+    from muster.cli.fleet.running import run, start_detached
 
     with said():
         if options.pop("detach"):
@@ -77,7 +79,7 @@ def up(**options: Any) -> None:
 @click.option("--purge", is_flag=True, help="Remove all its state, too.")
 def down(data_dir: str, purge: bool) -> None:
     """Stop the fleet. Its state is kept for the next muster up, unless it is purged."""
-    from muster.fleet.state import FleetDirectory
+    from muster.fleet.local.directory import FleetDirectory
 
     directory = FleetDirectory(Path(data_dir))
     with said():
@@ -123,8 +125,8 @@ def status(data_dir: str, output: str) -> None:
     """Show whether the fleet runs and what its hub says of the clusters. Ends with 1 unless all of them are available."""
     import uvloop
 
-    from muster.cli.fleetstatus import look
-    from muster.fleet.state import FleetDirectory
+    from muster.cli.fleet.view import look
+    from muster.fleet.local.directory import FleetDirectory
 
     with said():
         found = uvloop.run(look(FleetDirectory(Path(data_dir))))
@@ -150,8 +152,8 @@ def logs(component: str, data_dir: str, follow: bool, tail: int) -> None:
     """
     import uvloop
 
-    from muster.cli.fleetlogs import show
-    from muster.fleet.state import FleetDirectory
+    from muster.cli.fleet.components import show
+    from muster.fleet.local.directory import FleetDirectory
 
     with said():
         try:
@@ -171,7 +173,7 @@ def cluster() -> None:
 @timeout
 def add(name: str, data_dir: str, timeout: float) -> None:
     """Make a cluster NAME, join it to the hub, and wait until it is available."""
-    from muster.fleet.state import HUB, FleetDirectory
+    from muster.fleet.local.directory import HUB, FleetDirectory
     from muster.kube.names import dns1123_label
     from muster.registration.hub.rbac import name_problem
     from muster.registration.names import HUB_NAMESPACE
@@ -195,7 +197,7 @@ def add(name: str, data_dir: str, timeout: float) -> None:
 @timeout
 def remove(name: str, data_dir: str, timeout: float) -> None:
     """Take the cluster NAME out of the hub, and away with all it has."""
-    from muster.fleet.state import HUB, FleetDirectory
+    from muster.fleet.local.directory import HUB, FleetDirectory
 
     directory = FleetDirectory(Path(data_dir))
     with said():
@@ -233,7 +235,7 @@ def _present(directory: FleetDirectory, found: FleetStatus, name: str) -> str:
 
 def _follow(directory: FleetDirectory, pid: int, what: str, seconds: float, why: Callable[[FleetStatus], str]) -> None:
     """Tell the process to look at its record, and wait until there is no reason to wait any more."""
-    from muster.fleet.status import read_status
+    from muster.fleet.local.status import read_status
 
     progress = ConsoleProgress()
     os.kill(pid, signal.SIGUSR1)

@@ -10,10 +10,11 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import click
 
-from muster.fleet.state import HUB, FleetDirectory
+from muster.fleet.local.directory import HUB, FleetDirectory
 from muster.runtime.client import HttpClient
 from muster.runtime.errors import KubeError
 from muster.runtime.kubeconfig import load_kubeconfig
@@ -92,18 +93,18 @@ async def _show_all(
     many = with_process or len({source.pod for source in sources}) > 1
     width = max(len(source.name) for source in sources)
     works = [
-        _show_pod(clients[source.cluster], source, follow, lines, _prefixed(source.name, width) if many else _plain)
+        partial(_show_pod, clients[source.cluster], source, follow, lines, _prefixed(source.name, width) if many else _plain)
         for source in sources
     ]
     if with_process:
-        works.insert(0, _show_file(directory, follow, lines, _prefixed(PROCESS, width)))
+        works.insert(0, partial(_show_file, directory, follow, lines, _prefixed(PROCESS, width)))
     if not follow:
         for work in works:
-            await work
+            await work()
         return
     async with asyncio.TaskGroup() as tasks:
         for work in works:
-            tasks.create_task(work)
+            tasks.create_task(work())
 
 
 def _plain(line: str) -> None:

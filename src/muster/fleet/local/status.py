@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from muster.fleet.state import HUB, FleetDirectory
+from muster.fleet.local.directory import HUB, FleetDirectory
 
 State = Literal["Waiting", "Starting", "Joining", "Available", "Leaving", "Failed"]
 

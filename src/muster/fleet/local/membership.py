@@ -23,7 +23,7 @@ from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.kube.duration import parse_time
 from muster.operator.applying import Place, remove_and_wait
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.registration.names import LEASE
+from muster.registration.names import HUB_LOCK, HUB_NAMESPACE, LEASE
 from muster.runtime.errors import NotFound
 from muster.runtime.kubeconfig import ClientConfig
 from muster.runtime.resource import LEASES, NAMESPACES
@@ -50,7 +50,7 @@ class Membership(Protocol):
 
     async def initialize(self, hub: Site, auth: str, progress: Progress) -> None: ...
 
-    async def await_initialized(self, hub: Site, progress: Progress) -> None: ...
+    async def await_initialized(self, hub: Site, since: datetime, progress: Progress) -> None: ...
 
     async def has_joined(self, hub: Site, cluster: Site) -> bool: ...
 
@@ -70,8 +70,10 @@ async def initialize(hub: Site, auth: str, progress: Progress) -> None:
     await initializing.initialize(hub.client, HubAddress(hub.url, hub.ca), options, progress)
 
 
-async def await_initialized(hub: Site, progress: Progress) -> None:
+async def await_initialized(hub: Site, since: datetime, progress: Progress) -> None:
+    """Working, and by a sign of life that is not older than `since`: what is written may be from before a restart."""
     await await_hub(hub.client, within=PATIENCE, progress=progress)
+    await _await_renewal(hub, HUB_LOCK, HUB_NAMESPACE, since, "its controller", progress)
 
 
 async def is_initialized(hub: Site) -> bool:
@@ -102,15 +104,19 @@ async def await_available(hub: Site, name: str, since: datetime, progress: Progr
     """Available, and by a sign of life that is not older than `since`: what the hub believes may be from before a restart."""
     await await_all(hub.client, [name], within=PATIENCE, progress=progress)
 
+    await _await_renewal(hub, LEASE, name, since, "its agent", progress)
+
+
+async def _await_renewal(hub: Site, lease: str, namespace: str, since: datetime, who: str, progress: Progress) -> None:
     async def look() -> str:
         try:
-            lease = await hub.client.get(LEASES, LEASE, name)
+            found = await hub.client.get(LEASES, lease, namespace)
         except NotFound:
-            return "the hub has not made its lease yet"
-        renewed = (lease.get("spec") or {}).get("renewTime")
-        return "" if renewed and parse_time(renewed) >= since else "its agent has not renewed its lease since the fleet started"
+            return f"there is no Lease {namespace}/{lease} yet"
+        renewed = (found.get("spec") or {}).get("renewTime")
+        return "" if renewed and parse_time(renewed) >= since else f"{who} has not renewed its lease since the fleet started"
 
-    await wait(f"managed cluster {name}", look, within=PATIENCE, progress=progress)
+    await wait(f"lease {namespace}/{lease}", look, within=PATIENCE, progress=progress)
 
 
 async def leave(hub: Site, cluster: Site, progress: Progress) -> None:

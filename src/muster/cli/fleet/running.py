@@ -25,10 +25,10 @@ import click
 from muster import logs
 from muster.cli.process import run_until_stopped
 from muster.cli.progress import ConsoleProgress
-from muster.fleet.state import HUB, AlreadyRunning, Fleet, FleetDirectory, FleetError
+from muster.fleet.local.directory import HUB, AlreadyRunning, Fleet, FleetDirectory, FleetError
 
 if TYPE_CHECKING:
-    from muster.fleet.status import FleetStatus
+    from muster.fleet.local.status import FleetStatus
 
 HOST = "127.0.0.1"
 USUAL_PORT = 6443
@@ -141,7 +141,7 @@ def _is_free(port: int) -> bool:
 
 
 def _run_claimed(directory: FleetDirectory, fleet: Fleet, *, background: bool) -> None:
-    from muster.fleet.processlog import ProcessLog
+    from muster.fleet.local.processlog import ProcessLog
     from muster.store import StoreError
 
     log = ProcessLog(directory.log, standard=background)
@@ -165,7 +165,7 @@ async def _serve(directory: FleetDirectory, display: Display | None) -> None:
     import asyncio
 
     from muster.cli.programs import programs
-    from muster.fleet.local import LocalFleet
+    from muster.fleet.local.fleet import LocalFleet
 
     fleet = LocalFleet(directory, programs(), display.show if display is not None else lambda status: None)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, fleet.changed)
@@ -258,7 +258,7 @@ class _Watch:
 
     def until_available(self, seconds: float) -> None:
         """Raises FleetError when the process ends, or the time does."""
-        from muster.fleet.status import read_status
+        from muster.fleet.local.status import read_status
 
         display = Display(self._directory, foreground=False)
         deadline = time.monotonic() + seconds

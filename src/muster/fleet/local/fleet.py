@@ -24,11 +24,11 @@ import msgspec
 from muster.administration.errors import AdministrationError
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.fleet import membership
-from muster.fleet.membership import Membership, Site
+from muster.fleet.local import membership
+from muster.fleet.local.directory import HUB, FleetDirectory, FleetError
+from muster.fleet.local.membership import Membership, Site
+from muster.fleet.local.status import FleetStatus, MemberStatus, State, write_status
 from muster.fleet.node import NodeRuntime, Programs
-from muster.fleet.state import HUB, FleetDirectory, FleetError
-from muster.fleet.status import FleetStatus, MemberStatus, State, write_status
 from muster.logs import get_logger
 from muster.operator.applying import ApplyFailed
 from muster.registration.installing import InstallError
@@ -180,7 +180,7 @@ class LocalFleet:
             await self._steps.initialize(hub, fleet.auth, progress)
             self._directory.edit(lambda fleet: msgspec.structs.replace(fleet, installed=self._version))
         else:
-            await self._steps.await_initialized(hub, progress)
+            await self._steps.await_initialized(hub, self._since, progress)
         self.note(HUB, "Available")
 
     async def _take_in(self, name: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from muster.administration.waiting import cluster_problem
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, JOINED, ManagedCluster
 from muster.api.meta import is_true
-from muster.fleet.state import FleetDirectory
-from muster.fleet.status import FleetStatus, read_status
+from muster.fleet.local.directory import FleetDirectory
+from muster.fleet.local.status import FleetStatus, read_status
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client import HttpClient
 from muster.runtime.errors import KubeError, NotFound

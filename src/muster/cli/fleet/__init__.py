@@ -1,0 +1,1 @@
+"""Commands of the local fleet: `muster up`, `down`, `status`, `logs`, `cluster add|remove`."""
