@@ -19,6 +19,8 @@ DEPLOYMENTS: Final = Resource("apps/v1", "deployments", "Deployment")
 SERVICES: Final = Resource("v1", "services", "Service")
 
 OPERATOR_NAMESPACE: Final = "open-cluster-management"
+ADDON_NAMESPACE: Final = "open-cluster-management-agent-addon"
+"""Where addons run on managed clusters unless they say otherwise."""
 CLUSTER_MANAGER: Final = "cluster-manager"
 """Of the ClusterManager that `clusteradm` makes, and of its operator's Deployment, account and role."""
 KLUSTERLET: Final = "klusterlet"

@@ -12,6 +12,7 @@ from muster.api import Document
 from muster.api.crds import HUB, SPOKE, Definition
 from muster.api.operator.v1 import GROUP
 from muster.operator.cluster_manager.manifests import HUB_ACCOUNT_SECRETS
+from muster.operator.klusterlet.properties import DEFINITION as PROPERTIES
 from muster.operator.names import EXTERNAL_HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET
 from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
 from muster.registration.hub.install import HOOKS, HUB_WORK, WEBHOOK_SECRET, WEBHOOK_WORK, handed_out
@@ -76,6 +77,7 @@ CLUSTER_MANAGER_RULES: Final = (
 KLUSTERLET_RULES: Final = (
     *_operator("klusterlets"),
     *_definitions(SPOKE),
+    rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "update", "patch", "delete"], [PROPERTIES]),
     *_secrets([BOOTSTRAP_SECRET, HUB_SECRET, PULL_SECRET, EXTERNAL_MANAGED_SECRET]),
     *_emptied(SPOKE),
     *CLUSTER_RULES,

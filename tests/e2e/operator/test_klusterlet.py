@@ -17,8 +17,7 @@ import pytest
 from muster.api.crds import SPOKE
 from muster.operator.bundle import KLUSTERLET_OPERATOR
 from muster.operator.klusterlet.controller import KlusterletOperator, OperatorOptions
-from muster.operator.klusterlet.manifests import ADDON_NAMESPACE
-from muster.operator.names import DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLETS
+from muster.operator.names import ADDON_NAMESPACE, DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLETS
 from muster.registration.installing import ROLES, SERVICE_ACCOUNTS, ensure_namespace
 from muster.registration.kinds import CLUSTER_CLAIMS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET
@@ -120,6 +119,18 @@ async def test_agents_are_put_on_a_cluster_and_taken_away(spoke: Spoke) -> None:
     await spoke.delete()
     await spoke.gone()
     assert await remains(spoke.world) == []
+
+
+async def test_the_namespace_and_the_definition_may_go_first(spoke: Spoke) -> None:
+    await spoke.create()
+    await spoke.at_rest()
+    await spoke.world.admin.delete(NAMESPACES, AGENT_NAMESPACE)
+    definition = "klusterlets.operator.open-cluster-management.io"
+    await spoke.world.admin.delete(DEFINITIONS, definition)
+    await spoke.world.until_gone(DEFINITIONS, definition, seconds=PATIENT)
+    assert await remains(spoke.world) == []
+    await spoke.operator.kill()
+    await spoke.operator.start()
 
 
 async def test_upstreams_sample_is_accepted(spoke: Spoke) -> None:

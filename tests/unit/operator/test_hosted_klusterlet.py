@@ -11,9 +11,9 @@ import pytest
 
 from muster.api.crds import SPOKE
 from muster.kube import yaml
-from muster.operator.klusterlet.manifests import ADDON_NAMESPACE
 from muster.operator.klusterlet.removal import APPLIED_WORK_FINALIZER, APPLIED_WORKS
 from muster.operator.names import (
+    ADDON_NAMESPACE,
     DEPLOYMENTS,
     EVICTION_ANNOTATION,
     EXTERNAL_MANAGED_SECRET,
@@ -237,6 +237,41 @@ async def test_a_way_that_was_deleted_first_does_not_hold_the_klusterlet_for_eve
         await here.admin.delete(SECRETS, EXTERNAL_MANAGED_SECRET, H)
         await spoke.delete(H)
         await spoke.until_gone(H)
+
+
+@pytest.mark.parametrize("name", ["kube-system", "default", "with.dot"])
+async def test_a_name_whose_namespace_has_another_purpose_is_refused(spoke: Spoke, name: str) -> None:
+    await spoke.create(name, **HOSTED)
+    assert "metadata.name" in (await spoke.says("Applied", "False", "KlusterletApplyFailed", name))["message"]
+    await spoke.delete(name)
+    await spoke.until_gone(name)
+    assert await spoke.place.find(NAMESPACES, "kube-system")
+
+
+async def test_a_cluster_may_host_its_own_agents(here: Place) -> None:
+    def connect(way: bytes) -> KubeClient:
+        return Cuttable(here.server.client(here.server.clusters[here.name]), "itself")
+
+    async with operated(here, Hub(here), connect=connect) as spoke:
+        await up(spoke)
+        for account, namespace in ((f"{H}-registration-sa", H), (f"{H}-registration-sa", AGENT_NAMESPACE)):
+            before = await here.until_found(SERVICE_ACCOUNTS, account, namespace)
+            await here.admin.patch(KLUSTERLETS, H, {"spec": {"priorityClassName": f"p-{namespace}"}})
+            await at_rest(spoke)
+            assert (await here.admin.get(SERVICE_ACCOUNTS, account, namespace))["metadata"]["uid"] == before["metadata"]["uid"]
+        await spoke.delete(H)
+        await spoke.until_gone(H)
+        assert await remains(here) == []
+        assert not await here.find(NAMESPACES, H)
+
+
+async def at_rest(spoke: Spoke) -> None:
+    quiet = 0
+    spoke.client.taken()
+    async with asyncio.timeout(20):
+        while quiet < 20:
+            await asyncio.sleep(0.02)
+            quiet = 0 if spoke.client.taken() else quiet + 1
 
 
 async def test_agents_namespaces_that_are_prepared_beforehand_are_taken(spoke: Spoke, far: Place) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from muster.api.crds import SPOKE
 from muster.operator.bundle import pull_secret
-from muster.operator.klusterlet.manifests import ADDON_NAMESPACE
 from muster.operator.klusterlet.removal import APPLIED_WORK_FINALIZER, APPLIED_WORKS
 from muster.operator.names import (
+    ADDON_NAMESPACE,
     DEPLOYMENTS,
     KLUSTERLET_FINALIZER,
     KLUSTERLET_LABEL,
@@ -21,9 +21,11 @@ from muster.operator.names import (
     OPERATOR_NAMESPACE,
     PULL_SECRET,
 )
+from muster.registration.agent.reports.claims import PROPERTIES
 from muster.registration.installing import ROLES, SERVICE_ACCOUNTS
 from muster.registration.kinds import CLUSTER_CLAIMS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, ROLE_BINDINGS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
+from muster.runtime.errors import Invalid
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS, Object
 from tests.unit.operator.conftest import Place
 from tests.unit.operator.spokes import AGENT, IMAGE, Hub, K, Spoke, operated
@@ -145,6 +147,18 @@ async def test_what_a_klusterlet_says_goes_to_the_agent(spoke: Spoke) -> None:
     assert (pod["priorityClassName"], pod["nodeSelector"]) == ("high", {"a": "b"})
 
 
+async def test_cluster_properties_are_defined_where_agents_read_them(spoke: Spoke) -> None:
+    await spoke.up(registrationConfiguration={"featureGates": [{"feature": "ClusterProperty", "mode": "Enable"}]})
+    kind = {"apiVersion": "about.k8s.io/v1alpha1", "kind": "ClusterProperty"}
+    await spoke.place.admin.create(PROPERTIES, {**kind, "metadata": {"name": "a"}, "spec": {"value": "b"}})
+    with pytest.raises(Invalid):
+        await spoke.place.admin.create(PROPERTIES, {**kind, "metadata": {"name": "b"}, "spec": {}})
+    await spoke.place.admin.delete(PROPERTIES, "a")
+    await spoke.delete()
+    await spoke.until_gone()
+    assert not await spoke.place.find(DEFINITIONS, "clusterproperties.about.k8s.io")
+
+
 async def test_several_hubs_are_several_bootstrap_secrets(spoke: Spoke) -> None:
     secrets = {"kubeConfigSecrets": [{"name": "one"}, {"name": "two"}], "hubConnectionTimeoutSeconds": 300}
     await spoke.up(
@@ -187,6 +201,8 @@ BAD: list[tuple[str, Object]] = [
     ("spec.externalServerURLs", {"externalServerURLs": [{"url": "http://plain"}]}),
     ("clusterAnnotations", {"registrationConfiguration": {"clusterAnnotations": {"agent.open-cluster-management.io/a": "b,c"}}}),
     ("spec.clusterName", {"clusterName": "managed-clusters"}),
+    ("spec.namespace", {"namespace": "open-cluster-management-hub"}),
+    ("spec.namespace", {"namespace": "open-cluster-management-agent-addon"}),
 ]
 
 

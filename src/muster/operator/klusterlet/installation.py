@@ -20,10 +20,10 @@ from muster.operator.elsewhere import copy_secret
 from muster.operator.ground import Ground
 from muster.operator.keeping import apply_owned, established, prune, step
 from muster.operator.klusterlet import manifests
-from muster.operator.klusterlet.manifests import ADDON_NAMESPACE, SHARED, components
+from muster.operator.klusterlet.manifests import SHARED, components
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.klusterlet.status import APPLY_FAILED, CRD_FAILED, MANAGED_FAILED, MANAGEMENT_FAILED
-from muster.operator.names import DEPLOYMENTS, KLUSTERLET_FIELDS, KLUSTERLET_LABEL, PULL_SECRET
+from muster.operator.names import ADDON_NAMESPACE, DEPLOYMENTS, KLUSTERLET_FIELDS, KLUSTERLET_LABEL, PULL_SECRET
 from muster.operator.reporting import Waiting
 from muster.registration.installing import ROLES, SERVICE_ACCOUNTS, await_definitions
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
@@ -97,7 +97,7 @@ async def _managed(site: Site, made: Installed, documents: Sequence[Wanted]) -> 
 
 
 async def _definitions(site: Site, made: Installed) -> None:
-    results = await _managed(site, made, manifests.spoke_definitions())
+    results = await _managed(site, made, manifests.spoke_definitions(site.plan))
     pending = [obj["metadata"]["name"] for obj in results if not established(obj)]
     if pending:
         await await_definitions(site.managed.client, pending, site.clock)
@@ -151,9 +151,15 @@ async def _ways(site: Site, made: Installed) -> None:
 
 
 async def _prune(site: Site, made: Installed) -> None:
-    for ground in dict.fromkeys((site.here, site.managed)):
-        here, managed = made.here if ground is site.here else (), made.managed if ground is site.managed else ()
-        await prune(ground, OWNED, KLUSTERLET_LABEL, site.plan.name, set(places([*here, *managed])))
+    """A cluster may be managed by agents that are hosted on itself: then what is wanted on either is wanted there."""
+    same = site.here is site.managed or await _identity(site.here) == await _identity(site.managed)
+    for ground, wanted in ((site.here, made.here), (site.managed, made.managed)):
+        kept = set(made.places if same else places(wanted))
+        await prune(ground, OWNED, KLUSTERLET_LABEL, site.plan.name, kept)
+
+
+async def _identity(ground: Ground) -> str:
+    return str((await ground.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
 
 
 def rollouts(plan: Plan, deployments: Iterable[Object]) -> dict[str, Rollout | None]:

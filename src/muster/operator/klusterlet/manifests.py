@@ -15,17 +15,18 @@ from muster.api import Document, condition_of
 from muster.api.crds import SPOKE, definitions
 from muster.operator.applying import Wanted, labelled
 from muster.operator.deployments import SecretVolume, Workload, deployment
-from muster.operator.klusterlet.plan import Plan, agent_arguments, aws_role
-from muster.operator.names import DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLET_LABEL
+from muster.operator.klusterlet import properties
+from muster.operator.klusterlet.plan import CLUSTER_PROPERTY, Plan, agent_arguments, aws_role
+from muster.operator.names import ADDON_NAMESPACE, DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLET_LABEL
 from muster.operator.spec import ROLE_ARN
 from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
+from muster.registration.agent.reports.claims import PROPERTIES
 from muster.registration.installing import ROLES, SERVICE_ACCOUNTS, account_permissions, binding, named
-from muster.registration.kinds import ROLE_BINDINGS
-from muster.runtime.resource import DEFINITIONS, NAMESPACES
+from muster.registration.kinds import ROLE_BINDINGS, served
+from muster.runtime.resource import DEFINITIONS, NAMESPACES, Resource
 
 SHARED: Final = "ALL"
 """No object has a name in capitals."""
-ADDON_NAMESPACE: Final = "open-cluster-management-agent-addon"
 REGISTRATION_DEGRADED: Final = "RegistrationDesiredDegraded"
 WORK_DEGRADED: Final = "WorkDesiredDegraded"
 HUB_CONNECTION: Final = "HubConnectionDegraded"
@@ -110,8 +111,15 @@ def _namespace(name: str) -> Wanted:
     return NAMESPACES, {"metadata": {**named(name), "annotations": {"workload.openshift.io/allowed": "management"}}}
 
 
-def spoke_definitions() -> list[Wanted]:
-    return shared([(DEFINITIONS, document) for document in definitions(SPOKE)])
+def spoke_definitions(plan: Plan) -> list[Wanted]:
+    further = [properties.definition()] if plan.gate(CLUSTER_PROPERTY) else []
+    return shared([(DEFINITIONS, document) for document in (*definitions(SPOKE), *further)])
+
+
+def served_kinds() -> dict[str, Resource]:
+    """What may have been defined for agents, by the definition's name."""
+    ours = {kind.name: served(kind.versions[0]) for kind in SPOKE}
+    return {**ours, properties.DEFINITION: PROPERTIES}
 
 
 def addon_namespace() -> list[Wanted]:

@@ -14,9 +14,9 @@ from hashlib import md5
 from typing import Final
 from urllib.parse import urlsplit
 
-from muster.api.operator.v1 import FeatureGate, Klusterlet, LocalSecretsConfig, SpokeRegistrationConfiguration
+from muster.api.operator.v1 import Klusterlet, LocalSecretsConfig, SpokeRegistrationConfiguration
 from muster.kube.names import dns1123_label
-from muster.operator.names import KLUSTERLET_HOSTED_FINALIZER, chosen_image
+from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_HOSTED_FINALIZER, OPERATOR_NAMESPACE, chosen_image
 from muster.operator.spec import DRIVERS, BadSpec, eks_cluster, gate_flags, invalid_gates
 from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION
 from muster.registration.names import (
@@ -25,6 +25,7 @@ from muster.registration.names import (
     AGENT_NAMESPACE,
     AGENT_UNSUPPORTED_GATES,
     BOOTSTRAP_SECRET,
+    HUB_NAMESPACE,
     is_cluster_name,
 )
 
@@ -33,6 +34,9 @@ HOSTED: Final = ("Hosted", "SingletonHosted")
 SINGLETON: Final = ("Singleton", "SingletonHosted")
 LONGEST_NAME: Final = 63 - len("-registration-agent")
 """Of a Klusterlet: with a component's suffix it is a label of pods."""
+TAKEN: Final = (ADDON_NAMESPACE, OPERATOR_NAMESPACE, HUB_NAMESPACE, "default", "kube-system", "kube-public", "kube-node-lease")
+"""Namespaces that are not a Klusterlet's to take, and to take away."""
+CLUSTER_PROPERTY: Final = "ClusterProperty"
 MULTIPLE_HUBS: Final = "MultipleHubs"
 WORK_GATES: Final = ("ExecutorValidatingCaches", "RawFeedbackJsonString")
 
@@ -85,9 +89,12 @@ class Plan:
         auth_type = self.registration.registration_driver.auth_type
         return DRIVERS.get(auth_type, auth_type)
 
+    def gate(self, name: str) -> bool:
+        return any(gate.feature == name and gate.mode == "Enable" for gate in self.registration.feature_gates)
+
     @property
     def multiple_hubs(self) -> bool:
-        return _enabled(self.registration.feature_gates, MULTIPLE_HUBS)
+        return self.gate(MULTIPLE_HUBS)
 
     @property
     def local_secrets(self) -> LocalSecretsConfig:
@@ -121,6 +128,9 @@ def check(plan: Plan) -> None:
         raise BadSpec("metadata.name", f"longer than {LONGEST_NAME} characters: agents that are named after it need the rest")
     if plan.hosted and (problems := dns1123_label(plan.name)):
         raise BadSpec("metadata.name", f"in hosted modes it names a namespace too: {problems[0]}")
+    for where, namespace in (("spec.namespace", plan.klusterlet_namespace), ("metadata.name", plan.agent_namespace)):
+        if namespace in TAKEN:
+            raise BadSpec(where, f"namespace {namespace} has another purpose")
     if plan.mode not in MODES:
         raise BadSpec(mode, f"{plan.mode!r} is none of {', '.join(MODES)}")
     if plan.hosted and plan.mode not in HOSTED:
@@ -225,7 +235,3 @@ def invalid_gates_of(klusterlet: Klusterlet) -> dict[str, list[str]]:
         "Work": invalid_gates(work, WORK_GATES),
     }
     return {component: names for component, names in found.items() if names}
-
-
-def _enabled(gates: tuple[FeatureGate, ...], name: str) -> bool:
-    return any(gate.feature == name and gate.mode == "Enable" for gate in gates)

@@ -11,14 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from muster.api.crds import SPOKE
 from muster.api.work.v1 import AppliedManifestWork
 from muster.operator.applying import Place, remove
 from muster.operator.ground import Ground
 from muster.operator.klusterlet.installation import OWNED
-from muster.operator.klusterlet.manifests import ADDON_NAMESPACE, MANAGED_SECRETS, SHARED
+from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED, served_kinds
 from muster.operator.klusterlet.plan import Plan
-from muster.operator.names import DEPLOYMENTS, KLUSTERLET_LABEL, PULL_SECRET
+from muster.operator.names import ADDON_NAMESPACE, DEPLOYMENTS, KLUSTERLET_LABEL, PULL_SECRET
 from muster.registration.kinds import served
 from muster.registration.names import HUB_SECRET
 from muster.runtime.errors import NotFound
@@ -84,9 +83,15 @@ class Removal:
                     continue
 
     async def _own(self, ground: Ground) -> list[Place]:
-        """In the order of `OWNED`: a kind goes when the one before is gone."""
+        """In the order of `OWNED`: a kind goes when the one before is gone.
+
+        On a cluster elsewhere the agents' namespace stays: it may be this very cluster, and the way to it is in there.
+        """
         for resource in OWNED:
-            if left := await remove(ground.client, await self._labelled(ground, resource)):
+            found = await self._labelled(ground, resource)
+            if ground is not self.here:
+                found = [place for place in found if place != Place(NAMESPACES, self.plan.agent_namespace)]
+            if left := await remove(ground.client, found):
                 return left
         return []
 
@@ -104,14 +109,13 @@ class Removal:
     async def _empty_definitions(self, ground: Ground) -> list[Place]:
         """Whoever has claims, or records of works, keeps them."""
         empty = []
-        for kind in SPOKE:
-            resource = Resource(f"{kind.resource.group}/{kind.stored}", kind.resource.plural, kind.resource.kind, namespaced=False)
+        for name, resource in served_kinds().items():
             try:
                 used = bool((await ground.client.list(resource)).items)
             except NotFound:
                 used = False
             if not used:
-                empty.append(Place(DEFINITIONS, kind.name))
+                empty.append(Place(DEFINITIONS, name))
         return empty
 
 
