@@ -21,7 +21,6 @@ if os.environ.get("MUSTER_E2E") == "kube":
     pytest.skip("a local fleet stands on embedded control planes", allow_module_level=True)
 
 TOOLS = Path(sys.executable).parent
-PAGES = ("README.md", "docs/quickstart.md")
 DONE_BEFORE = {"make setup", "export PATH=$PWD/.venv/bin:$PATH"}
 MARK = "+++ "
 
@@ -71,3 +70,11 @@ def test_the_tour_is_what_the_readme_promises(place: Path) -> None:
     assert "cluster2" in left
     assert "cluster3" not in left
     assert [entry.name for entry in place.iterdir() if entry.name != ".kube"] == ["hello.yaml"]
+
+
+def test_the_quickstart_is_right(place: Path) -> None:
+    said = play("docs/quickstart.md", place)
+    assert re.search(r"edge +true +True +shops", said["clusteradm get clusters --clusterset shops -o table"])
+    assert "nothing wrong" in said["clusteradm doctor cluster1"]
+    assert re.search(r"cluster2 +true +true +true", said["muster status"]), "after it went on"
+    assert not list(place.glob(".muster"))

@@ -13,14 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from muster.cli.clusteradm import main
-from tests.support.administrator import BOOTSTRAP_NAMESPACE, MANAGED_CLUSTERS, service_account_token, wait_reply
+from tests.support.administrator import BOOTSTRAP_NAMESPACE, MANAGED_CLUSTERS, managed_cluster, service_account_token
 from tests.support.client import Client
 from tests.support.planes import USERS, Cluster, chosen, write_kubeconfig
 from tests.support.processes import Server, free_ports
@@ -89,14 +88,9 @@ class World:
 
     def cluster(self, name: str) -> None:
         """A ManagedCluster whose agent is nowhere."""
-        body = managed_cluster(name, hubAcceptsClient=True)
+        body = managed_cluster(name, accepted=True)
         self.hub.wait_reply(lambda: self.hub.admin.post(MANAGED_CLUSTERS, body), f"ManagedCluster {name}", 201, 409)
         self.hub.wait(lambda: self.hub.read(f"/api/v1/namespaces/{name}"), f"namespace {name}")
-
-
-def managed_cluster(name: str, **spec: Any) -> dict[str, Any]:
-    kind = {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"}
-    return {**kind, "metadata": {"name": name}, "spec": spec}
 
 
 def _listable(client: Client) -> list[str]:

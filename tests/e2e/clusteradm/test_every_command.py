@@ -14,8 +14,8 @@ import click
 import pytest
 
 from muster.cli.clusteradm import main
-from tests.e2e.clusteradm.conftest import AWAY, HUB, MANAGED, World, managed_cluster
-from tests.support.administrator import HUB_NAMESPACE, MANAGED_CLUSTERS
+from tests.e2e.clusteradm.conftest import AWAY, HUB, MANAGED, World
+from tests.support.administrator import HUB_NAMESPACE, MANAGED_CLUSTERS, managed_cluster
 
 ADDON = "/apis/addon.open-cluster-management.io/v1alpha1"
 JOIN = "--cluster-name new --hub-token {token} --hub-apiserver {server} --ca-file {ca} --force"
