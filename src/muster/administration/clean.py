@@ -106,7 +106,7 @@ async def _refuse_while_in_use(client: KubeClient, options: CleanOptions, progre
             alive.append(cluster.metadata.name)
     if alive and not options.force:
         raise Refused(
-            f"Please detach all managed clusters from the hub control plane: {', '.join(alive)} have joined and are alive",
+            f"Please detach all managed clusters from the hub control plane: {', '.join(alive)}: joined and alive",
             "run unjoin on each of them, or use --force to leave their agents without a hub",
         )
     names = [document["metadata"]["name"] for document in found]

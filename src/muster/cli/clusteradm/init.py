@@ -46,12 +46,16 @@ if TYPE_CHECKING:
 @click.option("--grpc-server", default="", help="Address of the hub's gRPC server.")
 @click.option("--grpc-endpoint-type", type=click.Choice(["hostname", "loadBalancer"]), default="hostname", show_default=True)
 @click.option("--enable-sync-labels", "sync_labels", is_flag=True, help="Labels of the ClusterManager go to all it makes.")
+@click.option("--singleton", is_flag=True, hidden=True)
+@click.option("--singleton-name", default="", hidden=True)
 @installing
 @connected
 def command(**given: Any) -> None:
     """Initialize the hub: install the operator and a ClusterManager, and print the command with which clusters join."""
     if given["wait"] and given["output"] != "text":
         raise click.UsageError("--output: output should be text if --wait is set")
+    if given["singleton"] or given["singleton_name"]:
+        raise click.UsageError("--singleton: a control plane in one process is not made by init; see muster up")
     machine = given["output"] == "json"
     if not machine:
         tell_flags()

@@ -155,6 +155,7 @@ async def test_wrong_options_are_refused_by_name_before_anything_is_written(flee
         (["--resource-limits=cpu=1"], "--resource-qos-class=ResourceRequirement"),
         (["--resource-qos-class=ResourceRequirement", "--resource-limits=cpu=much"], "--resource-limits"),
         (["--feature-gates=DefaultClusterSet=perhaps"], "--feature-gates"),
+        (["--singleton"], "see muster up"),
         (["--nonsense"], "--nonsense"),
     ],
 )
