@@ -29,7 +29,7 @@ from muster.administration.hubs import CLUSTER_INFO, PUBLIC_NAMESPACE, HubAddres
 from muster.administration.progress import SILENT, Progress
 from muster.kube import yaml
 from muster.runtime.client import HttpClient
-from muster.runtime.errors import Forbidden, NotFound, StatusError, Unauthorized, Untrusted
+from muster.runtime.errors import Forbidden, NotFound, StatusError, Unauthorized, Unreachable, Untrusted
 from muster.runtime.kubeconfig import ClientConfig, Identity
 from muster.runtime.resource import CONFIG_MAPS, Object
 from muster.runtime.verbs import KubeClient
@@ -88,7 +88,10 @@ def check(trust: HubTrust) -> None:
 async def find_hub(trust: HubTrust, token: str, progress: Progress = SILENT, connect: Connect = connect_by_http) -> HubAddress:
     """The hub, with an authority that is proved. Raises AdministrationError, and what the client raises."""
     check(trust)
-    ca = await _Finder(trust, token, progress, connect).authority()
+    try:
+        ca = await _Finder(trust, token, progress, connect).authority()
+    except Unreachable as error:
+        raise AdministrationError(f"--hub-apiserver: {error}", "can the hub be reached from here? --proxy-url may help") from None
     if trust.proxy_ca and not ca:
         raise AdministrationError("--proxy-ca-file: only together with an authority of the hub", "give that with --ca-file")
     return HubAddress(trust.server, ca + trust.proxy_ca)

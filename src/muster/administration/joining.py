@@ -20,7 +20,13 @@ from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError, Refused
 from muster.administration.hub_trust import Connect, connect_by_http, told_server
 from muster.administration.hubs import CLUSTERADM, MADE_BY, HubAddress
-from muster.administration.klusterlets import await_agents, cluster_name_of, list_klusterlets, operator_problem
+from muster.administration.klusterlets import (
+    await_agents,
+    cluster_name_of,
+    hub_connection_of,
+    list_klusterlets,
+    operator_problem,
+)
 from muster.administration.newcomers import Introduction, check_hub
 from muster.administration.preflight import settle
 from muster.administration.progress import SILENT, Progress, wait
@@ -223,7 +229,7 @@ async def join(
         introduced = False
         if options.wait and not is_dry_run(client):
             await await_agents(client, name, within=options.timeout, progress=progress, clock=clock)
-            await _await_introduced(hub_client, options, progress, clock)
+            await _await_introduced(client, hub_client, name, options, progress, clock)
             introduced = True
     return Joined(options.cluster_name, name, namespace, options.driver, introduced)
 
@@ -327,12 +333,15 @@ def _secret(name: str, namespace: str, content: Mapping[str, str]) -> Wanted:
     return SECRETS, {"metadata": named(name, namespace), "type": "Opaque", "data": data}
 
 
-async def _await_introduced(hub: KubeClient, options: JoinOptions, progress: Progress, clock: Clock) -> None:
+async def _await_introduced(
+    client: KubeClient, hub: KubeClient, name: str, options: JoinOptions, progress: Progress, clock: Clock
+) -> None:
     async def look() -> str:
         try:
             await hub.get(MANAGED_CLUSTERS, options.cluster_name)
         except NotFound:
-            return "its agent has not introduced it to the hub yet"
+            known = hub_connection_of(Klusterlet.decode(await client.get(KLUSTERLETS, name)))
+            return f"its agent has not introduced it to the hub yet{f' ({known})' if known else ''}"
         return ""
 
     await wait(f"managed cluster {options.cluster_name}", look, within=options.timeout, progress=progress, clock=clock)

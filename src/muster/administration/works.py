@@ -17,7 +17,7 @@ from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM, MADE_BY
 from muster.administration.progress import SILENT, Progress, wait
 from muster.api import Document
-from muster.api.cluster.v1beta1 import Placement, PlacementDecision
+from muster.api.cluster.v1beta1 import PLACEMENT_LABEL, Placement, PlacementDecision
 from muster.api.work.v1 import APPLIED, AVAILABLE
 from muster.api.work.v1alpha1 import ManifestWorkReplicaSet
 from muster.kube.names import dns1123_subdomain
@@ -30,7 +30,6 @@ from muster.runtime.verbs import KubeClient
 PLACEMENTS: Final = served(Placement)
 DECISIONS: Final = served(PlacementDecision)
 REPLICA_SETS: Final = served(ManifestWorkReplicaSet)
-PLACEMENT_LABEL: Final = "cluster.open-cluster-management.io/placement"
 PLACED_BY: Final = "open-cluster-management.io/placement"
 """Annotation of a work: the Placement it was made for."""
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from muster.administration.works import DECISIONS, PLACEMENTS
 from muster.api import Condition, Document, MalformedObject, condition_of
 from muster.api.addon.v1beta1 import ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
@@ -30,8 +31,6 @@ from muster.registration.names import ADDON_LABEL, CLUSTER_SET_LABEL
 from muster.runtime.resource import Object, Resource
 from muster.runtime.verbs import KubeClient
 
-PLACEMENTS: Final = served(Placement)
-DECISIONS: Final = served(PlacementDecision)
 CLUSTER_ADDONS: Final = served(ClusterManagementAddOn)
 R = TypeVar("R", bound=ApiResource)
 

@@ -20,6 +20,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS
 from tests.support.https_server import Answer, HttpsServer, Received
+from tests.support.processes import free_ports
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, FRESH, HUB, PLAIN, Fleet
 from tests.unit.cli.clusteradm.joining import Joining
 
@@ -118,6 +119,20 @@ async def test_a_file_with_the_authority_is_proof(joining: Joining, tmp_path: Pa
     flags = ["--hub-token", joining.token, "--hub-apiserver", joining.server, "--cluster-name", "cluster1"]
     await joining.fleet.ok("join", *flags, "--ca-file", str(file), context=PLAIN)
     assert "does not tell its authority" in await joining.fails(name="cluster1")
+
+
+async def test_authorities_of_the_system_are_proof(joining: Joining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", write(tmp_path / "system.crt", joining.fleet.server.ca_pem))
+    await joining.fleet.admin().delete(CONFIG_MAPS, "cluster-info", "kube-public")
+    flags = ["--hub-token", joining.token, "--hub-apiserver", joining.server, "--cluster-name", "cluster1"]
+    await joining.fleet.ok("join", *flags, context=PLAIN)
+    assert (await joining.bootstrap())["clusters"] == [{"name": "hub", "cluster": {"server": joining.server}}]
+
+
+async def test_a_hub_that_is_away_is_told(joining: Joining) -> None:
+    (port,) = free_ports(1)
+    joining.server = f"https://127.0.0.1:{port}"
+    assert f"--hub-apiserver: {joining.server}: " in await joining.fails()
 
 
 async def test_a_cluster_info_signed_with_the_bootstrap_token_is_proof(joining: Joining) -> None:
