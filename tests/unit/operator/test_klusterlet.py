@@ -349,6 +349,16 @@ async def test_two_klusterlets_do_not_fight_over_a_namespace(spoke: Spoke) -> No
     assert await spoke.place.find(DEPLOYMENTS, AGENT, AGENT_NAMESPACE)
 
 
+async def test_an_older_klusterlet_does_not_take_the_namespace_of_a_younger_one(spoke: Spoke) -> None:
+    await spoke.up("older", namespace="open-cluster-management-older")
+    await asyncio.sleep(1.1)  # creation times have whole seconds
+    await spoke.up()
+    await spoke.change({"namespace": AGENT_NAMESPACE}, "older")
+    assert K in (await spoke.says("Applied", "False", "KlusterletApplyFailed", "older"))["message"]
+    namespace = await spoke.place.until_found(NAMESPACES, AGENT_NAMESPACE)
+    assert namespace["metadata"]["labels"][KLUSTERLET_LABEL] == K
+
+
 async def test_whoever_waits_for_a_namespace_gets_it_when_it_is_free(spoke: Spoke) -> None:
     await spoke.up()
     await asyncio.sleep(1.1)  # creation times have whole seconds

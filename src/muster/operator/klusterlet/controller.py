@@ -3,7 +3,7 @@
 A pass over a Klusterlet is: hold it by the finalizer → read its spec into a plan → find the managed cluster (this one, or the one
 that its Secret leads to) → install, or remove if it is being deleted → say how it went. Every change of a Klusterlet, of an object
 with its label, and of the Secrets it depends on begins a pass; a pass at rest writes nothing. A namespace belongs to one
-Klusterlet: of several that ask for it, the oldest has it and the others say so.
+Klusterlet: of several that ask for it, the one that has it keeps it, else the oldest gets it, and the others say so.
 
 Beside that, `Connections` looks whether agents can work on their hub, at a pace of its own: a hub that does not answer delays
 nobody.
@@ -60,12 +60,13 @@ from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.controller import Controller
 from muster.runtime.kubeconfig import ClientConfig, KubeconfigError
 from muster.runtime.metrics import Metrics
-from muster.runtime.resource import Key
+from muster.runtime.resource import NAMESPACES, Key
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.operator.klusterlet")
 
 LONGEST_NAP: Final = 86_400.0
+WHILE_TAKEN: Final = 30.0
 FINALIZERS: Final = (KLUSTERLET_FINALIZER, KLUSTERLET_HOSTED_FINALIZER)
 
 
@@ -106,8 +107,10 @@ class KlusterletOperator:
         self._grounds = Grounds(lambda name, far: self._ground(far))
         self._klusterlets = self._here.informers.of(KLUSTERLETS, decode=Klusterlet.decode)
         self._nodes = self._here.informers.of(NODES, label_selector=CONTROL_PLANE_LABEL)
+        self._namespaces = self._here.informers.of(NAMESPACES, label_selector=KLUSTERLET_LABEL)
         self._controller.watch(self._klusterlets, self._concerned)
         self._controller.depend(self._nodes)
+        self._controller.depend(self._namespaces)
         self._nodes.on_change(lambda old, new: self._wake(SHARED) if old is None or new is None else None)
         self._connections = Connections(self._here.informers, options.open, metrics=metrics, clock=clock, random=random)
 
@@ -186,7 +189,8 @@ class KlusterletOperator:
             return None
         except Waiting as failure:
             await self._say_failed(plan, failure, ready)
-            return None
+            # What happens here is watched; what happens to another one's things elsewhere is not.
+            return WHILE_TAKEN if plan.hosted else None
         except StepFailed as failure:
             await self._say_failed(plan, failure, ready)
             raise
@@ -196,12 +200,15 @@ class KlusterletOperator:
         return min(max((made.again - self._clock.now()).total_seconds(), 1.0), LONGEST_NAP)
 
     def _refuse_taken(self, plan: Plan) -> None:
-        """Raises Waiting when an older Klusterlet has the agents' namespace."""
+        """Raises Waiting when another Klusterlet has the agents' namespace, or has asked for it earlier."""
         namespace = plan.agent_namespace
-        claims = [one for one in self._klusterlets.cache if agent_namespace_of(one) == namespace]
-        first = min(claims, key=_seniority, default=plan.klusterlet).metadata.name
-        if first != plan.name:
-            text = f"namespace {namespace} belongs to Klusterlet {first}; choose another spec.namespace, or delete one of them"
+        claims = {one.metadata.name: one for one in self._klusterlets.cache if agent_namespace_of(one) == namespace}
+        found = self._namespaces.cache.get(Key("", namespace))
+        owner = found.labels.get(KLUSTERLET_LABEL, "") if found is not None else ""
+        holder = claims.get(owner) or min(claims.values(), key=_seniority, default=plan.klusterlet)
+        if holder.metadata.name != plan.name:
+            name = holder.metadata.name
+            text = f"namespace {namespace} belongs to Klusterlet {name}; choose another spec.namespace, or delete one of them"
             raise Waiting(APPLY_FAILED, text)
 
     async def _site(self, plan: Plan, ready: list[Condition]) -> Site:
@@ -222,9 +229,8 @@ class KlusterletOperator:
         found = await read_way(self._client, EXTERNAL_MANAGED_SECRET, plan.agent_namespace)
         if found is None:
             where = f"Secret {plan.agent_namespace}/{EXTERNAL_MANAGED_SECRET}"
-            raise KubeconfigError(
-                where, "", KUBECONFIG_KEY, "missing; it leads to the managed cluster, with an administrator's rights"
-            )
+            problem = "missing; it must lead to the managed cluster, with an administrator's rights"
+            raise KubeconfigError(where, "", KUBECONFIG_KEY, problem)
         return found
 
     async def _say_installed(self, plan: Plan, made: Installed, ready: Sequence[Condition]) -> None:
