@@ -294,7 +294,7 @@ def what_to_try(directory: FleetDirectory, status: FleetStatus, *, foreground: b
     suffix = "" if str(directory.path) == ".muster" else f" --data-dir {directory.path}"
     lines = [f"ready: {HUB} at {status.url}; {clusters}", "", "Try:"]
     tools = Path(sys.executable).parent
-    if shutil.which("kubectl") is None and (tools / "kubectl").exists():
+    if any(shutil.which(tool) is None and (tools / tool).exists() for tool in ("muster", "kubectl")):
         lines.append(f"  export PATH={tools}:$PATH")
     lines += [
         f"  export KUBECONFIG={directory.kubeconfig.absolute()}",
