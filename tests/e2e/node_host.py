@@ -1,4 +1,4 @@
-"""An API server with nodes on its clusters and a few small programs, as a process of its own: what `muster up` will be.
+"""An API server with nodes on its clusters, Muster's own programs and a few small ones, as a process: clusters without a fleet.
 
 python -m tests.e2e.node_host --data-dir D --port P [--token-auth-file F] [--cluster NAME]…
 """
@@ -18,6 +18,7 @@ import uvloop
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.auth.statictokens import load_token_file
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.cli.programs import programs
 from muster.fleet.node import NodeRuntime, PodEnvironment
 from muster.logs import get_logger
 from muster.runtime.client import HttpClient
@@ -78,7 +79,7 @@ async def hook(args: Sequence[str], env: PodEnvironment) -> int:
     return 0
 
 
-PROGRAMS = {("tick",): tick, ("fail",): fail, ("record",): record, ("hook",): hook}
+PROGRAMS = {**programs(), ("tick",): tick, ("fail",): fail, ("record",): record, ("hook",): hook}
 
 
 async def serve(arguments: argparse.Namespace) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.peers import ROOT
+from tests.support.processes import Server, python_path
 
 if os.environ.get("MUSTER_E2E") == "kube":
     pytest.skip("a local fleet stands on embedded control planes", allow_module_level=True)
@@ -39,15 +40,29 @@ def commands(page: str) -> list[str]:
 def place(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     for state in tmp_path.glob(".*/fleet.json"):
-        down = [TOOLS / "muster", "down", "--purge", "--data-dir", state.parent]
+        down = [str(TOOLS / "muster"), "down", "--purge", "--data-dir", str(state.parent)]
         subprocess.run(down, capture_output=True, timeout=60, check=False)
 
 
-def play(page: str, place: Path) -> dict[str, str]:
+@pytest.fixture
+def clusters(tmp_path: Path) -> Iterator[Path]:
+    """The kubeconfig of two clusters that run pods, and are nobody's hub yet."""
+    data = tmp_path / "clusters"
+    command = [sys.executable, "-m", "tests.e2e.node_host", "--data-dir", str(data), "--cluster", "hub", "--cluster", "cluster1"]
+    server = Server("node host", command, tmp_path / "host.log", python_path(ROOT))
+    server.start()
+    try:
+        server.wait_until((data / "kubeconfig").exists)
+        yield data / "kubeconfig"
+    finally:
+        server.stop()
+
+
+def play(page: str, place: Path, **more: str) -> dict[str, str]:
     """What each command said."""
     script = "set -eo pipefail\n" + "".join(f"echo {MARK}{number}\n{line}\n" for number, line in enumerate(commands(page)))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "MUSTER"))}
-    environment = {**kept, "PATH": f"{TOOLS}:{os.environ['PATH']}", "HOME": str(place)}
+    environment = {**kept, "PATH": f"{TOOLS}:{os.environ['PATH']}", "HOME": str(place), **more}
     done = subprocess.run(
         ["bash", "-c", script], cwd=place, env=environment, capture_output=True, text=True, timeout=115, check=False
     )
@@ -78,3 +93,15 @@ def test_the_quickstart_is_right(place: Path) -> None:
     assert "nothing wrong" in said["clusteradm doctor cluster1"]
     assert re.search(r"cluster2 +true +true +true", said["muster status"]), "after it went on"
     assert not list(place.glob(".muster"))
+
+
+def test_the_way_to_production_is_right(clusters: Path, place: Path) -> None:
+    said = play("docs/production.md", place, KUBECONFIG=str(clusters))
+    found = next(text for line, text in said.items() if line.startswith("clusteradm get clusters"))
+    assert re.search(r"cluster1 +true +True", found)
+    assert "cluster1: nothing wrong" in said["clusteradm doctor cluster1 --context hub"], "after the upgrade"
+    assert "kind: ClusterManager" in (place / "hub.yaml").read_text()
+    look = [str(TOOLS / "kubectl"), "--kubeconfig", str(clusters), "--context", "hub"]
+    look += ["get", "crd,pods,clusterroles", "-A", "-o", "name"]
+    left = subprocess.run(look, capture_output=True, text=True, timeout=30, check=True)
+    assert "cluster-management" not in left.stdout, left.stdout

@@ -9,6 +9,7 @@ since control planes write them by themselves.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -64,9 +65,8 @@ class World:
         found: dict[str, str] = {}
         for place in _listable(client):
             # A real server puts off whoever asks for a kind whose cache it is only beginning to fill.
-            for item in (
-                self.hub.wait_reply(lambda place=place: client.get(place), f"{place} can be listed", 200).get("items") or ()
-            ):
+            listed = self.hub.wait_reply(functools.partial(client.get, place), f"{place} can be listed", 200)
+            for item in listed.get("items") or ():
                 metadata = item["metadata"]
                 found[f"{place}/{metadata.get('namespace', '')}/{metadata['name']}"] = metadata.get("resourceVersion", "")
         return found
