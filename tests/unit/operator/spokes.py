@@ -42,12 +42,14 @@ def kubeconfig(user: str, server: str = "https://hub.example.com") -> bytes:
 
 
 class Hub:
-    """What agents' kubeconfigs lead to: `as_whom` is the user that the kubeconfig names."""
+    """What agents' kubeconfigs lead to, as the user that they name."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.away = False
         self.opened = 0
+        self.permitted = {"admin"}
+        """Users who may do everything; others may do nothing."""
 
     @asynccontextmanager
     async def open(self, contents: Mapping[str, bytes], source: str) -> AsyncIterator[KubeClient]:
@@ -59,7 +61,7 @@ class Hub:
             raise KubeconfigError(source, "", "", "not a kubeconfig") from None
         if self.away:
             raise Unreachable("hub", "connection refused")
-        groups = () if name == "nobody" else ("system:masters",)
+        groups = ("system:masters",) if name in self.permitted else ()
         user = User(name, groups=(*groups, "system:authenticated"))
         yield InProcessClient(self.place.server.client(self.place.server.clusters[self.place.name], user), "hub")
 

@@ -121,6 +121,15 @@ async def test_a_hub_is_asked_again_while_something_is_wrong_and_rarely_when_all
         assert spoke.hub.opened == opened
 
 
+async def test_a_new_credential_that_may_do_nothing_yet_is_tried_again_soon(spoke: Spoke) -> None:
+    await spoke.bootstrap()
+    await spoke.credential("late")
+    await spoke.create()
+    await degraded(spoke, "BootstrapSecretFunctional,HubKubeConfigUnauthorized")
+    spoke.hub.permitted.add("late")
+    await spoke.says("HubConnectionDegraded", "False", "HubConnectionFunctional")
+
+
 async def test_the_hub_grants_what_is_asked_for(here: Place) -> None:
     for wanted in (*rbac.common_roles({}), rbac.namespace("c1", {}), rbac.own_role("c1", {}, accepted=True)):
         await here.admin.apply(wanted.resource, wanted.body, manager="test")

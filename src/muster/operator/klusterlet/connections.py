@@ -13,9 +13,10 @@ from typing import Final
 
 import msgspec
 
+from muster.api import Condition
 from muster.api.operator.v1 import Klusterlet
 from muster.logs import get_logger
-from muster.operator.klusterlet.connection import ConnectionCheck, Contents, Open, contents_of
+from muster.operator.klusterlet.connection import HUB_REASONS, ConnectionCheck, Contents, Open, contents_of
 from muster.operator.klusterlet.plan import Plan, agent_namespace_of
 from muster.operator.names import KLUSTERLET_FINALIZER, KLUSTERLETS
 from muster.operator.spec import BadSpec
@@ -33,6 +34,8 @@ log = get_logger("muster.operator.klusterlet")
 
 WHILE_DEGRADED: Final = 30.0
 WHILE_WELL: Final = 600.0
+WHILE_NEW: Final = 1.0
+UNAUTHORIZED: Final = HUB_REASONS[1]
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class _Looked:
     """What was looked at: the spec and the kubeconfigs, by version."""
     until: float
     """When, by the monotonic clock, to look again even if none of that changes."""
+    times: int
+    """How often that has been looked at."""
 
 
 class Connections:
@@ -94,8 +99,9 @@ class Connections:
         current = self._klusterlets.cache.get(Key("", name)) or klusterlet
         found = msgspec.structs.replace(found, observed_generation=klusterlet.metadata.generation)
         await say(self._client, current, found, self._clock.now())
-        pause = (WHILE_WELL if found.status != "True" else WHILE_DEGRADED) * (1 + self._random() / 4)
-        self._looked[name] = _Looked(state, self._clock.monotonic() + pause)
+        times = looked.times + 1 if looked is not None and looked.at == state else 1
+        pause = _pause(found, times) * (1 + self._random() / 4)
+        self._looked[name] = _Looked(state, self._clock.monotonic() + pause, times)
         return pause
 
     def _state(self, plan: Plan) -> tuple[object, ...]:
@@ -120,3 +126,10 @@ class Connections:
             except NotFound:
                 continue
         return read.get
+
+
+def _pause(found: Condition, times: int) -> float:
+    """A new credential usually gets its rights a moment later."""
+    if found.status != "True":
+        return WHILE_WELL
+    return min(WHILE_NEW * 2 ** (times - 1), WHILE_DEGRADED) if UNAUTHORIZED in found.reason else WHILE_DEGRADED
