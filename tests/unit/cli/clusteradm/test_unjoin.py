@@ -126,6 +126,18 @@ async def test_a_hub_that_is_away_keeps_nobody_and_what_is_left_is_said(joining:
     assert await joining.fleet.find(DEFINITIONS, KLUSTERLET_CRD, "", PLAIN) is None
 
 
+async def test_a_credential_that_only_the_agents_can_use_is_left_to_them(joining: Joining) -> None:
+    await joining.ok()
+    await joining.enter()
+    kubeconfig = yaml.safe_load((await joining.secret("hub-kubeconfig-secret"))["kubeconfig"])
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/false", "interactiveMode": "Never"}
+    kubeconfig["users"][0]["user"] = {"exec": plugin}
+    data = {"kubeconfig": base64.b64encode(yaml.safe_dump(kubeconfig).encode()).decode()}
+    await joining.fleet.admin(PLAIN).patch(SECRETS, "hub-kubeconfig-secret", {"data": data}, AGENT_NAMESPACE)
+    assert "left: the agents' credential is of use to them alone" in await unjoin(joining)
+    assert await accepted(joining.fleet)
+
+
 async def test_a_cluster_that_never_got_in_leaves_and_says_what_may_be_left(joining: Joining) -> None:
     await joining.ok()
     assert "left: the agents have no credential for the hub; if ManagedCluster cluster1 is on the hub" in await unjoin(joining)

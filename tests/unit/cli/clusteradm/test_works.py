@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -183,7 +184,12 @@ async def test_wrong_usage_ends_with_2(fleet: Fleet, flags: list[str], complaint
     assert complaint in await fleet.fails(*flags, code=2)
 
 
-async def test_manifests_come_from_files_directories_and_lists(tmp_path: Path) -> None:
+def test_manifests_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(CONFIG_MAP).encode())))
+    assert read_manifests(["-"]) == [CONFIG_MAP]
+
+
+def test_manifests_come_from_files_directories_and_lists(tmp_path: Path) -> None:
     inside = tmp_path / "all" / "more"
     inside.mkdir(parents=True)
     second = {**CONFIG_MAP, "metadata": {"name": "second"}}
