@@ -13,6 +13,7 @@ from muster.kube.names import dns1123_label, dns1123_subdomain
 from muster.registration.kinds import CLUSTER_SET_BINDINGS, CLUSTER_SETS, MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_SET_LABEL
 from muster.runtime.errors import AlreadyExists, NotFound
+from muster.runtime.patching import retry_on_conflict
 from muster.runtime.resource import NAMESPACES
 from muster.runtime.verbs import KubeClient
 
@@ -104,6 +105,11 @@ async def add_namespaces(client: KubeClient, name: str, namespaces: Sequence[str
     for namespace in namespaces:
         if problems := dns1123_label(namespace):
             raise AdministrationError(f"--namespaces: {namespace!r} cannot name a namespace: {problems[0]}")
+    # The hub's controllers write to sets, too.
+    return await retry_on_conflict(lambda: _add_namespaces(client, name, namespaces))
+
+
+async def _add_namespaces(client: KubeClient, name: str, namespaces: Sequence[str]) -> list[str]:
     cluster_set = await _found(client, name)
     have = [one.name for one in cluster_set.spec.managed_namespaces]
     new = [namespace for namespace in dict.fromkeys(namespaces) if namespace not in have]
