@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any, cast
 
 import yaml
 
+from muster.administration.clustersets import add_namespaces
 from muster.api.addon.v1beta1 import ClusterManagementAddOn
 from muster.api.cluster.v1beta1 import Placement, PlacementDecision
 from muster.cli.clusteradm import listings
@@ -23,7 +25,9 @@ from muster.registration.kinds import (
     served,
 )
 from muster.runtime.clock import SYSTEM
+from muster.runtime.direct import InProcessClient
 from muster.runtime.resource import NAMESPACES, SECRETS, Object, Resource
+from muster.runtime.verbs import KubeClient
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, Fleet, condition
 
 CAPACITY = {"cpu": "8", "memory": "16Gi"}
@@ -261,3 +265,29 @@ async def test_an_object_that_cannot_be_read_hides_no_other() -> None:
         (one is not None, document["metadata"]["name"]) for one, document in listings._read(listings.ManagedCluster, [good, bad])
     ]
     assert found == [(True, "good"), (False, "bad")]
+
+
+class Overtaken:
+    """A client that somebody overtakes once, between reading and writing."""
+
+    def __init__(self, client: InProcessClient) -> None:
+        self._client = client
+        self._times = 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def get(self, resource: Resource, name: str) -> Any:
+        found = await self._client.get(resource, name)
+        if self._times:
+            self._times -= 1
+            await self._client.patch(resource, name, {"spec": {"managedNamespaces": [{"name": "theirs"}]}})
+        return found
+
+
+async def test_namespaces_that_somebody_adds_at_the_same_time_stay(fleet: Fleet) -> None:
+    await fleet.ok("clusterset", "create", "prod")
+    client = cast(KubeClient, Overtaken(fleet.admin()))
+    assert await add_namespaces(client, "prod", ["ours"]) == ["Added 1 managed namespace(s) to Clusterset prod: ours"]
+    found = await fleet.admin().get(CLUSTER_SETS, "prod")
+    assert found["spec"]["managedNamespaces"] == [{"name": "theirs"}, {"name": "ours"}]
