@@ -51,6 +51,7 @@ class Request:
     user: Caller = field(default_factory=Caller)
     namespace: str = NAMESPACE
     addresses: EmptyCluster = field(default_factory=EmptyCluster)
+    pods_on_loopback: bool = False
     warnings: list[str] = field(default_factory=list)
 
     def warn(self, text: str) -> None:

@@ -85,8 +85,9 @@ def test_deployments_are_as_discovery_says() -> None:
     assert deployments.tracks_generation
 
 
-def test_subresources_of_pods_that_need_a_kubelet_are_not_served() -> None:
-    assert set(row("v1", "pods").subresources) == {"binding", "ephemeralcontainers", "eviction", "resize", "status"}
+def test_pods_have_the_subresources_of_the_real_server_but_its_relay() -> None:
+    kubelets = {"attach", "exec", "log", "portforward"}
+    assert set(row("v1", "pods").subresources) == {"binding", "ephemeralcontainers", "eviction", "resize", "status"} | kubelets
 
 
 def test_the_two_event_groups_share_their_storage() -> None:

@@ -140,7 +140,8 @@ class Hub:
             async with asyncio.TaskGroup() as tasks:
                 for name, run in parts:
                     tasks.create_task(_lasting(name, run), name=name)
-        except* HubFailed as failures:
+        except ExceptionGroup as failures:
+            # What an `except*` clause raises comes out in a group again, or not, by Python's version.
             raise failures.exceptions[0] from None
         raise AssertionError("a task group of endless parts ended")
 
