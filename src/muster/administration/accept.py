@@ -15,7 +15,7 @@ from typing import Final
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError, Refused
 from muster.administration.progress import SILENT, Progress, wait
-from muster.administration.waiting import await_available
+from muster.administration.waiting import cluster_problem
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.registration.drivers.csr.approval import is_in_use
@@ -126,9 +126,7 @@ async def accept(
     if not cluster.spec.hub_accepts_client:
         # The server says now whether it may be done; it is done when the requests are approved.
         await client.patch(MANAGED_CLUSTERS, name, _ACCEPTS, dry_run=True)
-    for judgement in approvals:
-        await _approve(client, judgement.name)
-        progress.say(f"CSR {judgement.name} approved")
+    await _approve_all(client, approvals, progress)
     newly = not cluster.spec.hub_accepts_client
     if newly:
         await client.patch(MANAGED_CLUSTERS, name, _ACCEPTS)
@@ -136,8 +134,27 @@ async def accept(
     else:
         progress.say(f"hubAcceptsClient already set for managed cluster {name}")
     if options.wait and not is_dry_run(client):
-        await await_available(client, [name], within=options.timeout, progress=progress, clock=clock)
+        approvals += await _await_available(client, name, options, progress, clock, asked=bool(approvals))
     return Accepted(name, tuple(judgement.name for judgement in approvals), newly)
+
+
+async def _await_available(
+    client: KubeClient, name: str, options: AcceptOptions, progress: Progress, clock: Clock, *, asked: bool
+) -> list[Judgement]:
+    """Until it is. What was approved before may be of an earlier life of the cluster: then the first request that comes counts."""
+    approved: list[Judgement] = []
+
+    async def look() -> str:
+        cluster = await _cluster(client, name)
+        if not asked and not approved and not is_true(cluster.status.conditions, JOINED) and by_certificate(cluster):
+            good = [one for one in await _judged(client, name, options) if one.good]
+            _refuse_ambiguity(cluster, good, options)
+            await _approve_all(client, good, progress)
+            approved.extend(good)
+        return cluster_problem(cluster)
+
+    await wait(f"managed cluster {name}", look, within=options.timeout, progress=progress, clock=clock)
+    return approved
 
 
 _ACCEPTS: Final = {"spec": {"hubAcceptsClient": True}}
@@ -216,6 +233,12 @@ def _refuse_ambiguity(cluster: ManagedCluster, good: Sequence[Judgement], option
             f"cluster {name} has joined and is alive, and {agents[0]} asks for a certificate of the same name",
             f"if it is the same cluster, approve it with --requesters={agents[0]}; else let it join under another name",
         )
+
+
+async def _approve_all(client: KubeClient, judgements: Sequence[Judgement], progress: Progress) -> None:
+    for judgement in judgements:
+        await _approve(client, judgement.name)
+        progress.say(f"CSR {judgement.name} approved")
 
 
 async def _approve(client: KubeClient, name: str) -> None:

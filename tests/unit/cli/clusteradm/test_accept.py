@@ -127,6 +127,24 @@ async def test_waiting_tells_what_for_and_ends_when_the_cluster_is_available(fle
     assert await waiting == Accepted("cluster1", (csr,), newly=True)
 
 
+async def test_a_cluster_that_comes_back_is_let_in_by_its_new_request_not_by_that_of_its_former_life(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1")
+    old = await fleet.request("cluster1", agent="agent1")
+    await fleet.ok("accept", "--clusters", "cluster1")
+    await fleet.admin().delete(MANAGED_CLUSTERS, "cluster1")
+    await fleet.cluster("cluster1")
+    waiting = asyncio.create_task(accept(fleet.admin(), "cluster1", AcceptOptions(wait=True), Told()))
+    await fleet.until(lambda: accepted(fleet, "cluster1"))
+    new = await fleet.request("cluster1", agent="agent2")
+    await fleet.until(lambda: fleet.approved(new))
+    third = await fleet.request("cluster1", agent="agent3")
+    await fleet.admin().patch(MANAGED_CLUSTERS, "cluster1", {"status": {"conditions": AVAILABLE}}, subresource="status")
+    result = await waiting
+    assert result.approved == (new,)
+    assert await fleet.approved(old)
+    assert not await fleet.approved(third)
+
+
 async def test_when_the_wait_is_over_the_cluster_has_joined(fleet: Fleet) -> None:
     await fleet.cluster("cluster1", spec={"hubAcceptsClient": True}, status={"conditions": AVAILABLE})
     assert "has joined the Hub successfully" in await fleet.ok("accept", "--clusters", "cluster1", "--wait")
