@@ -15,7 +15,7 @@ from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM, HubAddress
 from muster.administration.probe import WITHIN as PROBE_WITHIN
-from muster.administration.progress import SILENT, Progress
+from muster.administration.progress import SILENT, Progress, wait
 from muster.administration.waiting import await_hub
 from muster.api import Document, MalformedObject
 from muster.api.operator.v1 import ClusterManager, ResourceRequirement
@@ -183,11 +183,26 @@ async def initialize(
     await tokens.ensure_bootstrap(client)
     if options.use_bootstrap_token:
         await tokens.ensure_bootstrap_token(client)
+    await _let_the_old_one_go(client, options.timeout, progress, clock)
     await client.apply(CLUSTER_MANAGERS, cluster_manager(options), manager=CLUSTERADM)
     if options.wait and not is_dry_run(client):
         await await_hub(client, within=options.timeout, progress=progress, clock=clock)
     token = await tokens.issue(client, use_bootstrap_token=options.use_bootstrap_token)
     return Initialized(address, token, options.driver_names, options.hub_cluster_arn, options.grpc_server, checks=tuple(checks))
+
+
+async def _let_the_old_one_go(client: KubeClient, within: float, progress: Progress, clock: Clock) -> None:
+    """What is applied to a ClusterManager that is being deleted goes with it."""
+
+    async def look() -> str:
+        try:
+            found = await client.get(CLUSTER_MANAGERS, CLUSTER_MANAGER)
+        except NotFound:
+            return ""
+        return "it is being deleted" if found["metadata"].get("deletionTimestamp") else ""
+
+    if not is_dry_run(client):
+        await wait(f"an earlier ClusterManager {CLUSTER_MANAGER}", look, within=within, progress=progress, clock=clock)
 
 
 async def access(client: KubeClient, address: HubAddress, *, use_bootstrap_token: bool = False) -> Initialized:

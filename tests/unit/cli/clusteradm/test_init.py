@@ -94,6 +94,21 @@ async def test_initializing_again_changes_nothing_but_what_is_asked_differently(
     assert "registrationDrivers" not in configured
 
 
+async def test_a_cluster_manager_that_is_being_deleted_is_let_go_first(fleet: Fleet) -> None:
+    await fleet.ok("init", context=FRESH)
+    admin, told = fleet.admin(FRESH), Told()
+    await admin.patch(CLUSTER_MANAGERS, "cluster-manager", {"metadata": {"finalizers": ["example.io/hold"]}})
+    old = await admin.delete(CLUSTER_MANAGERS, "cluster-manager")
+    address = HubAddress(fleet.server.cluster_url(FRESH), fleet.server.ca_pem)
+    again = asyncio.create_task(initialize(admin, address, InitOptions(), told))
+    await fleet.until(lambda: told.heard("an earlier ClusterManager cluster-manager: it is being deleted"))
+    await admin.patch(CLUSTER_MANAGERS, "cluster-manager", {"metadata": {"finalizers": None}})
+    await again
+    new = await admin.get(CLUSTER_MANAGERS, "cluster-manager")
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+    assert "deletionTimestamp" not in new["metadata"]
+
+
 async def test_json_is_for_programs(fleet: Fleet) -> None:
     found = json.loads(await fleet.ok("init", "-o", "json", context=FRESH))
     assert set(found) == {"hub-token", "hub-apiserver", "hub-ca-hash"}
