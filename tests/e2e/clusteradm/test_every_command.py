@@ -237,8 +237,8 @@ def test_wrong_input_is_named_and_changes_nothing(
     assert world.objects(context) == before
 
 
-def test_the_hub_process_of_these_tests_is_its_own(world: World) -> None:
-    """The tests above look at versions of objects, which would say nothing if nobody wrote any."""
+def test_a_write_is_seen_by_what_these_tests_compare(world: World) -> None:
+    """Or nothing above could fail."""
     before = world.objects(HUB)
     body = {"metadata": {"name": "proof"}, "data": {"a": json.dumps(len(before))}}
     world.hub.admin.post(f"/api/v1/namespaces/{HUB_NAMESPACE}/configmaps", body).expect(201, 409)
