@@ -175,7 +175,8 @@ class Fleet:
         )
         self._run("registration-controller", "controller", f"--kubeconfig={kubeconfig}", f"--namespace={HUB_NAMESPACE}")
 
-    def start_registration_agent(self) -> None:
+    def start_registration_agent(self, token: str = "") -> None:
+        """It introduces itself by `token`, or else by one of the bootstrap account."""
         install(self.spoke_admin, "agent", AGENT_NAMESPACE)
         own = service_account_kubeconfig(
             self.spoke,
@@ -184,13 +185,11 @@ class Fleet:
             "klusterlet-registration-sa",
             self.directory / "registration.kubeconfig",
         )
-        bootstrap = service_account_kubeconfig(
-            self.hub,
-            self.hub_admin,
-            BOOTSTRAP_NAMESPACE,
-            "agent-registration-bootstrap",
-            self.directory / "bootstrap.kubeconfig",
-        )
+        bootstrap = self.directory / "bootstrap.kubeconfig"
+        if token:
+            write_kubeconfig(bootstrap, self.hub.url, self.hub.ca, {"token": token})
+        else:
+            service_account_kubeconfig(self.hub, self.hub_admin, BOOTSTRAP_NAMESPACE, "agent-registration-bootstrap", bootstrap)
         secret = {"metadata": {"name": "bootstrap-hub-kubeconfig"}, "stringData": {"kubeconfig": bootstrap.read_text()}}
         create(self.spoke_admin, f"/api/v1/namespaces/{AGENT_NAMESPACE}/secrets", secret)
         self._run(
