@@ -46,7 +46,8 @@ peers: ## build the real kube-apiserver, etcd and the other Go peers (cached out
 	$(MAKE) --no-print-directory -C peers
 
 test-kube: setup peers ## the same end-to-end tests on a real kube-apiserver, and the differential suite
-	MUSTER_E2E=kube $(PYTEST) tests/e2e tests/differential
+	MUSTER_E2E=kube $(PYTEST) $(XDIST) tests/e2e
+	MUSTER_E2E=kube $(PYTEST) tests/differential
 
 test-interop: setup peers ## upstream's Go programs against ours
 	$(PYTEST) tests/interop
