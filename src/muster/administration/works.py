@@ -122,11 +122,11 @@ async def _create(
 
 
 async def _overwrite(client: KubeClient, resource: Resource, found: Object, spec: Document) -> Done:
-    """Other parts of the spec stay as they are."""
+    """Other parts of the spec stay as they are, and an agent that writes the status meanwhile is no hindrance."""
     if {key: (found.get("spec") or {}).get(key) for key in spec} == spec:
         return Done.UNCHANGED
     metadata = found["metadata"]
-    patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": spec}
+    patch = {"metadata": {"uid": metadata["uid"]}, "spec": spec}
     await client.patch(resource, metadata["name"], patch, metadata["namespace"])
     return Done.UPDATED
 

@@ -6,14 +6,16 @@ import asyncio
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from muster.administration.manifests import read_manifests
-from muster.administration.works import DECISIONS, PLACEMENTS, REPLICA_SETS, await_works, work_problem
+from muster.administration.works import DECISIONS, PLACEMENTS, REPLICA_SETS, Done, await_works, create_works, work_problem
 from muster.registration.kinds import MANIFEST_WORKS
-from muster.runtime.resource import NAMESPACES, Object
+from muster.runtime.direct import InProcessClient
+from muster.runtime.resource import NAMESPACES, Object, Resource
+from muster.runtime.verbs import KubeClient
 from tests.unit.cli.clusteradm.conftest import Fleet, Told, condition
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "greeting", "namespace": "default"}}
@@ -58,6 +60,33 @@ async def test_a_work_is_made_in_each_cluster(clusters: Fleet, file: str) -> Non
     assert made
     assert made["spec"]["workload"]["manifests"] == [CONFIG_MAP]
     assert await work(clusters, "c3") is None
+
+
+class Reporting:
+    """A client beside which an agent writes the status of a work, between reading and writing it."""
+
+    def __init__(self, client: InProcessClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
+        found = await self._client.get(resource, name, namespace)
+        if resource == MANIFEST_WORKS:
+            status = {"conditions": [condition("Applied", "True")]}
+            await self._client.patch(resource, name, {"status": status}, namespace, subresource="status")
+        return found
+
+
+async def test_a_work_is_replaced_though_its_agent_reports_at_the_same_time(clusters: Fleet) -> None:
+    await create_works(clusters.admin(), "web", [CONFIG_MAP], ["c1"])
+    client = cast(KubeClient, Reporting(clusters.admin()))
+    (outcome,) = await create_works(client, "web", [{**CONFIG_MAP, "data": {"word": "hello"}}], ["c1"], overwrite=True)
+    assert outcome.done is Done.UPDATED
+    made = await work(clusters, "c1")
+    assert made
+    assert made["spec"]["workload"]["manifests"][0]["data"] == {"word": "hello"}
 
 
 async def test_a_work_that_is_there_is_replaced_only_when_asked(clusters: Fleet, file: str, tmp_path: Path) -> None:
