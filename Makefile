@@ -7,7 +7,8 @@ PEERS_CACHE ?= $(HOME)/.cache/muster/peers
 export PEERS_CACHE
 # Tests use both cores of a small machine; files stay together so that one server serves a whole file.
 PYTEST := $(BIN)/python -m pytest
-XDIST ?= -n 2 --dist loadfile
+# Slow files come first, as named: by xdist's own order, most tests first, the slowest would come last and alone.
+XDIST ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup lock up down test test-kube test-interop bench lint format peers clean
 
@@ -40,7 +41,7 @@ down: setup ## stop them; their state is kept
 	@$(BIN)/muster down
 
 test: setup lint ## unit, end-to-end and differential tests on the embedded control plane
-	$(PYTEST) $(XDIST) tests/unit tests/e2e tests/differential
+	$(PYTEST) $(XDIST) tests/e2e tests/unit tests/differential
 
 peers: ## build the real kube-apiserver, etcd and the other Go peers (cached outside the tree)
 	$(MAKE) --no-print-directory -C peers
