@@ -20,8 +20,8 @@ from muster.cli.process import (
     PROCESS,
     FoundCluster,
     Surroundings,
+    cluster_problem,
     explained,
-    file_problem,
     find_cluster,
     run_until_stopped,
 )
@@ -236,18 +236,10 @@ def run_agent(settings: Settings) -> None:
 def _explain(error: Exception) -> click.ClickException | None:
     from muster.registration.drivers.seam import DriverError
     from muster.registration.installing import InstallError
-    from muster.runtime.errors import KubeError
-    from muster.runtime.leader import LeadershipLost
 
-    match error:
-        case DriverError() | InstallError() | LeadershipLost():
-            return click.ClickException(str(error))
-        case KubeError():
-            return click.ClickException(f"the cluster does not let us work: {error}")
-        case OSError():
-            words = f"cannot listen: {error.strerror or error}; choose another --health-port"
-            return file_problem(error) or click.ClickException(words)
-    return None
+    if isinstance(error, DriverError | InstallError):
+        return click.ClickException(str(error))
+    return cluster_problem(error, "the cluster", "--health-port")
 
 
 async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:

@@ -21,8 +21,8 @@ from muster.cli.process import (
     PROCESS,
     FoundCluster,
     Surroundings,
+    cluster_problem,
     explained,
-    file_problem,
     find_cluster,
     in_pod,
     run_until_stopped,
@@ -219,20 +219,13 @@ def _explain(error: Exception) -> click.ClickException | None:
     from muster.registration.drivers.seam import DriverError
     from muster.registration.hub.manager import HubFailed
     from muster.registration.installing import InstallError
-    from muster.runtime.errors import KubeError
-    from muster.runtime.leader import LeadershipLost
 
     match error:
         case UnknownDriver() | BrokenDriver():
             return click.BadParameter(str(error), param_hint="--enabled-registration-drivers")
-        case DriverError() | InstallError() | HubFailed() | LeadershipLost():
+        case DriverError() | InstallError() | HubFailed():
             return click.ClickException(str(error))
-        case KubeError():
-            return click.ClickException(f"the hub cluster does not let us work: {error}")
-        case OSError():
-            words = f"cannot listen: {error.strerror or error}; choose another --webhook-port or --health-port"
-            return file_problem(error) or click.ClickException(words)
-    return None
+    return cluster_problem(error, "the hub cluster", "--webhook-port or --health-port")
 
 
 async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:

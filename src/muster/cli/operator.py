@@ -20,8 +20,8 @@ from muster.cli.process import (
     PROCESS,
     FoundCluster,
     Surroundings,
+    cluster_problem,
     explained,
-    file_problem,
     find_cluster,
     in_pod,
     run_until_stopped,
@@ -88,19 +88,7 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
 
 
 def _explain(error: Exception) -> click.ClickException | None:
-    from muster.runtime.errors import KubeError
-    from muster.runtime.leader import LeadershipLost
-
-    match error:
-        case LeadershipLost():
-            return click.ClickException(str(error))
-        case KubeError():
-            return click.ClickException(f"the cluster does not let us work: {error}")
-        case OSError():
-            return file_problem(error) or click.ClickException(
-                f"cannot listen: {error.strerror or error}; choose another --health-port"
-            )
-    return None
+    return cluster_problem(error, "the cluster", "--health-port")
 
 
 async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:

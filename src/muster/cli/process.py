@@ -111,6 +111,22 @@ def file_problem(error: OSError) -> click.ClickException | None:
     return None if error.filename is None else click.ClickException(f"{error.filename}: {error.strerror}")
 
 
+def cluster_problem(error: Exception, cluster: str, ports: str) -> click.ClickException | None:
+    """Words for what can go wrong in any part: leadership, its `cluster`, the `ports` (flags) it listens on."""
+    from muster.runtime.errors import KubeError
+    from muster.runtime.leader import LeadershipLost
+
+    match error:
+        case LeadershipLost():
+            return click.ClickException(str(error))
+        case KubeError():
+            return click.ClickException(f"{cluster} does not let us work: {error}")
+        case OSError():
+            words = f"cannot listen: {error.strerror or error}; choose another {ports}"
+            return file_problem(error) or click.ClickException(words)
+    return None
+
+
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
     task = asyncio.ensure_future(work)
     stopping = False

@@ -37,7 +37,6 @@ from muster.registration.hub.rbac import Wanted
 from muster.registration.hub.remains import Remains
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_ROLES, MANIFEST_WORKS
-from muster.runtime.controller import Controller
 from muster.runtime.errors import Conflict, KubeError, TooManyRequests, Unreachable
 from muster.runtime.resource import Key, Object
 
@@ -72,14 +71,7 @@ class Acceptance:
     def __init__(self, world: HubWorld) -> None:
         self._world = world
         self._labels = world.options.labels
-        self._controller: Controller[str] = Controller(
-            "acceptance",
-            self.reconcile,
-            workers=world.options.workers,
-            metrics=world.metrics,
-            clock=world.clock,
-            random=world.random,
-        )
+        self._controller = world.controller("acceptance", self.reconcile)
         self._permissions = Permissions(world)
         self._remains = Remains(world, self._controller.enqueue)
         self._clusters = world.writer

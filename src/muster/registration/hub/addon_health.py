@@ -18,7 +18,6 @@ from muster.registration.hub.world import HubWorld
 from muster.registration.hub.writes import say
 from muster.registration.kinds import ADDONS
 from muster.runtime.cache import Snapshot
-from muster.runtime.controller import Controller
 
 log = get_logger("muster.registration.hub.addon_health")
 
@@ -38,14 +37,7 @@ class AddonHealth:
         self._world = world
         self._clusters = world.clusters
         self._addons = world.informers.of(ADDONS)
-        self._controller: Controller[str] = Controller(
-            "addon-health",
-            self.reconcile,
-            workers=world.options.workers,
-            metrics=world.metrics,
-            clock=world.clock,
-            random=world.random,
-        )
+        self._controller = world.controller("addon-health", self.reconcile)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
         self._controller.watch(self._addons, lambda addon: [addon.namespace])
 

@@ -25,7 +25,6 @@ from muster.registration.drivers.seam import Vote
 from muster.registration.hub.rbac import name_problem
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import AUTO_ACCEPTED, RESOURCE_CLEANUP
-from muster.runtime.controller import Controller
 
 log = get_logger("muster.registration.auto_acceptance")
 
@@ -34,14 +33,7 @@ class AutoAcceptance:
     def __init__(self, world: HubWorld) -> None:
         self._world = world
         self._on = world.options.auto_approval
-        self._controller: Controller[str] = Controller(
-            "auto-acceptance",
-            self.reconcile,
-            workers=world.options.workers,
-            metrics=world.metrics,
-            clock=world.clock,
-            random=world.random,
-        )
+        self._controller = world.controller("auto-acceptance", self.reconcile)
         if self._on:
             self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name] if undecided(cluster) else [])
 

@@ -18,7 +18,6 @@ from muster.registration.hub.leases import grace, is_cluster_lease, renewal
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import SKIP_CLOCK_CHECK
 from muster.runtime.cache import Snapshot
-from muster.runtime.controller import Controller
 from muster.runtime.resource import LEASES
 
 log = get_logger("muster.registration.hub.clock_check")
@@ -55,14 +54,7 @@ class ClockCheck:
         """Hub's time minus agent's at a cluster's last renewal."""
         self._settled: dict[str, tuple[bool, timedelta]] = {}
         """What a cluster's condition says, and from where on it would say the other: renewals that agree are no work."""
-        self._controller: Controller[str] = Controller(
-            "clock-check",
-            self.reconcile,
-            workers=world.options.workers,
-            metrics=world.metrics,
-            clock=world.clock,
-            random=world.random,
-        )
+        self._controller = world.controller("clock-check", self.reconcile)
         leases = world.kept(LEASES)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
         self._controller.depend(leases)

@@ -24,7 +24,6 @@ from muster.registration.hub.cluster_writer import with_cluster_said, with_final
 from muster.registration.hub.remains import Remains
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import CLEANUP_PRIORITY, COLLECTION_CLEANUP
-from muster.runtime.controller import Controller
 from muster.runtime.errors import Conflict, KubeError, NotFound, TooManyRequests, Unreachable
 from muster.runtime.resource import Key, Object, Resource
 
@@ -49,14 +48,7 @@ class Collection:
         self._world = world
         self._on = world.options.resource_cleanup
         self._resources = tuple(parse_resource(text) for text in world.options.cleaned_resources)
-        self._controller: Controller[str] = Controller(
-            "collection",
-            self.reconcile,
-            workers=world.options.workers,
-            metrics=world.metrics,
-            clock=world.clock,
-            random=world.random,
-        )
+        self._controller = world.controller("collection", self.reconcile)
         self._remains = Remains(world, self._controller.enqueue)
         self._clusters = world.writer
         self._clusters.always(self._held)

@@ -27,7 +27,6 @@ from muster.registration.hub.cluster_writer import with_cluster_said
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import CLUSTER_LABEL, DEFAULT_LEASE_SECONDS, LEASE, LEASE_PERIODS
 from muster.runtime.cache import Snapshot
-from muster.runtime.controller import Controller
 from muster.runtime.errors import AlreadyExists, NotFound
 from muster.runtime.resource import LEASES, Object
 
@@ -96,14 +95,7 @@ class Leases:
         """When the hub saw a cluster's lease being renewed, by its own clock."""
         self._lapsed: set[str] = set()
         """Clusters whose next renewal is news."""
-        self._controller: Controller[str] = Controller(
-            "leases",
-            self.reconcile,
-            workers=world.options.workers,
-            metrics=world.metrics,
-            clock=world.clock,
-            random=world.random,
-        )
+        self._controller = world.controller("leases", self.reconcile)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
         self._controller.depend(self._leases)
         self._leases.on_change(self._changed)

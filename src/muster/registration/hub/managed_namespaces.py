@@ -15,7 +15,6 @@ from muster.api.cluster.v1beta2 import ManagedClusterSet
 from muster.registration.hub.set_members import selector_of, sets_of
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_SETS
-from muster.runtime.controller import Controller
 
 BY_SET = "set of managed namespaces"
 
@@ -40,14 +39,7 @@ class ManagedNamespaces:
         self._clusters.cache.add_index(
             BY_SET, lambda cluster: {namespace.cluster_set for namespace in cluster.status.managed_namespaces}
         )
-        self._controller: Controller[str] = Controller(
-            "managed-namespaces",
-            self.reconcile,
-            workers=world.options.workers,
-            metrics=world.metrics,
-            clock=world.clock,
-            random=world.random,
-        )
+        self._controller = world.controller("managed-namespaces", self.reconcile)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
         self._controller.depend(self._sets)
         self._sets.on_change(self._set_changed)

@@ -13,7 +13,6 @@ from muster.api.cluster.v1 import AVAILABLE, ManagedCluster, Taint
 from muster.logs import get_logger
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import UNAVAILABLE_TAINT, UNREACHABLE_TAINT
-from muster.runtime.controller import Controller
 
 log = get_logger("muster.registration.hub.taints")
 
@@ -52,14 +51,7 @@ class Taints:
     def __init__(self, world: HubWorld) -> None:
         self._world = world
         self._clusters = world.clusters
-        self._controller: Controller[str] = Controller(
-            "taints",
-            self.reconcile,
-            workers=world.options.workers,
-            metrics=world.metrics,
-            clock=world.clock,
-            random=world.random,
-        )
+        self._controller = world.controller("taints", self.reconcile)
         world.writer.always(with_right_taints)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
 

@@ -19,6 +19,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
 from muster.registration.names import OURS
 from muster.runtime.cache import Snapshot
 from muster.runtime.clock import Clock, Random
+from muster.runtime.controller import Controller, Reconcile
 from muster.runtime.events import EventRecorder
 from muster.runtime.informer import Informer, Informers
 from muster.runtime.metrics import Metrics
@@ -49,6 +50,10 @@ class HubWorld:
     @property
     def signing_requests(self) -> Informer[Snapshot]:
         return self.informers.of(SIGNING_REQUESTS, label_selector=OURS)
+
+    def controller(self, name: str, reconcile: Reconcile[str]) -> Controller[str]:
+        """A controller whose keys are names of clusters."""
+        return Controller(name, reconcile, workers=self.options.workers, metrics=self.metrics, clock=self.clock, random=self.random)
 
     def kept(self, resource: Resource) -> Informer[Snapshot]:
         """What the hub itself keeps for clusters of this kind: namespaces, roles, bindings, leases."""
