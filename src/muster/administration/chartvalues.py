@@ -14,8 +14,8 @@ from muster.administration.errors import AdministrationError
 from muster.administration.images import ImageChoice, decoded_credential
 
 if TYPE_CHECKING:
-    from muster.administration.initialize import InitOptions
-    from muster.administration.joining import JoinOptions
+    from muster.administration.hub.initialize import InitOptions
+    from muster.administration.members.joining import JoinOptions
 
 Options = TypeVar("Options", "InitOptions", "JoinOptions")
 

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster.administration.accept import by_certificate, judge
-from muster.administration.klusterlets import find_klusterlets, list_klusterlets
+from muster.administration.members.accept import by_certificate, judge
+from muster.administration.members.klusterlets import find_klusterlets, list_klusterlets
 from muster.administration.waiting import deployment_problem, hub_problem
 from muster.api import MalformedObject, condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, CLOCK_SYNCED, JOINED, ManagedCluster

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster.administration.klusterlets import hub_connection_of, klusterlet_problem
+from muster.administration.members.klusterlets import hub_connection_of, klusterlet_problem
 from muster.administration.waiting import hub_problem
 from muster.api.operator.v1 import ClusterManager, Klusterlet, RelatedResource
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE

@@ -178,7 +178,7 @@ def _driver_options(given: dict[str, Any]) -> dict[str, DriverOptions]:
 
 
 def _cleaned(names: tuple[str, ...]) -> tuple[str, ...]:
-    from muster.registration.hub.collection import parse_resource
+    from muster.registration.hub.clusters.collection import parse_resource
 
     for name in names:
         try:

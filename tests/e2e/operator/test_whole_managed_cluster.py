@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from muster.administration.accept import AcceptOptions, accept
-from muster.administration.tokens import account_token, ensure_bootstrap
+from muster.administration.hub.tokens import account_token, ensure_bootstrap
+from muster.administration.members.accept import AcceptOptions, accept
 from muster.cli.programs import programs
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR
 from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLETS, OPERATOR_NAMESPACE

@@ -17,7 +17,7 @@ from muster.operator.klusterlet.manifests import REGISTRATION, Component, agent_
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.names import KLUSTERLETS
 from muster.registration.access import missing_rights
-from muster.registration.hub import rbac
+from muster.registration.hub.clusters import rbac
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET, cluster_group
 from muster.runtime.kubeconfig import KubeconfigError, parse_kubeconfig
 from tests.support.fake_clock import FakeClock

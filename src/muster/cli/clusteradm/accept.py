@@ -10,7 +10,7 @@ from muster.cli.connection import Session, administer, connected, explain
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
-    from muster.administration.accept import Accepted, AcceptOptions
+    from muster.administration.members.accept import Accepted, AcceptOptions
 
 
 @click.command("accept")
@@ -32,9 +32,9 @@ def command(clusters: tuple[tuple[str, ...], ...], wait: bool, skip_check: bool,
 
 async def _accept(session: Session, names: list[str], requesters: tuple[str, ...], skip_check: bool, wait: bool) -> list[str]:
     """One after the other; what goes wrong with one does not stop the others. Gives those that were not accepted."""
-    from muster.administration.accept import AcceptOptions
     from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
+    from muster.administration.members.accept import AcceptOptions
     from muster.runtime.errors import KubeError, Unreachable
 
     await require_hub(session.client)
@@ -55,7 +55,7 @@ async def _accept(session: Session, names: list[str], requesters: tuple[str, ...
 
 
 async def _accept_one(session: Session, name: str, options: AcceptOptions) -> None:
-    from muster.administration.accept import accept
+    from muster.administration.members.accept import accept
 
     result = await accept(session.client, name, options, session.progress)
     session.progress.say(_outcome(result, options.wait and not session.dry_run, session.dry_run))

@@ -12,7 +12,7 @@ from muster.cli.output import format_option, show
 from muster.cli.values import Names, Pairs
 
 if TYPE_CHECKING:
-    from muster.administration.addons import Outcome
+    from muster.administration.content.addons import Outcome
 
 _NAMES = click.option("--names", "--name", "names", type=Names(), multiple=True, help="Of addons.")
 _CLUSTERS = click.option("-c", "--cluster", "--clusters", "clusters", type=Names(), multiple=True, help="Names of the clusters.")
@@ -42,10 +42,10 @@ def enable(**given: Any) -> None:
 
 
 async def _enable(session: Session, names: list[str], clusters: list[str], given: dict[str, Any]) -> list[Outcome]:
-    from muster.administration.addons import AddonSettings
-    from muster.administration.addons import enable as enable_addons
+    from muster.administration.content.addons import AddonSettings
+    from muster.administration.content.addons import enable as enable_addons
+    from muster.administration.content.manifests import read_manifests
     from muster.administration.hubs import require_hub
-    from muster.administration.manifests import read_manifests
 
     configs = tuple(read_manifests(given["configs"])) if given["configs"] else ()
     settings = AddonSettings(given["namespace"], dict(flat(given["annotations"])), dict(flat(given["labels"])), configs)
@@ -73,8 +73,8 @@ def disable(**given: Any) -> None:
 
 
 async def _disable(session: Session, names: list[str], clusters: list[str]) -> list[Outcome]:
-    from muster.administration.addons import all_clusters
-    from muster.administration.addons import disable as disable_addons
+    from muster.administration.content.addons import all_clusters
+    from muster.administration.content.addons import disable as disable_addons
     from muster.administration.hubs import require_hub
 
     await require_hub(session.client)

@@ -19,7 +19,7 @@ def command(name: str, purge_operator: bool, force: bool, output_file: str | Non
 
 
 async def _clean(session: Session, name: str, purge_operator: bool, force: bool, output_file: str | None) -> None:
-    from muster.administration.clean import CleanOptions, clean
+    from muster.administration.hub.clean import CleanOptions, clean
 
     result = await clean(session.client, CleanOptions(name, purge_operator, force, session.timeout), session.progress)
     for one in result.kept:

@@ -37,7 +37,7 @@ def _do(work: Callable[[KubeClient], Awaitable[str | list[str]]]) -> None:
 @connected
 def create(name: str) -> None:
     """Create a cluster set."""
-    from muster.administration import clustersets
+    from muster.administration.content import clustersets
 
     _do(lambda client: clustersets.create(client, name))
 
@@ -47,7 +47,7 @@ def create(name: str) -> None:
 @connected
 def delete(name: str) -> None:
     """Delete a cluster set that is bound nowhere."""
-    from muster.administration import clustersets
+    from muster.administration.content import clustersets
 
     _do(lambda client: clustersets.delete(client, name))
 
@@ -58,7 +58,7 @@ def delete(name: str) -> None:
 @connected
 def bind(name: str, namespace: str) -> None:
     """Bind a cluster set to a namespace."""
-    from muster.administration import clustersets
+    from muster.administration.content import clustersets
 
     _do(lambda client: clustersets.bind(client, name, _named(namespace)))
 
@@ -69,7 +69,7 @@ def bind(name: str, namespace: str) -> None:
 @connected
 def unbind(name: str, namespace: str) -> None:
     """Unbind a cluster set from a namespace."""
-    from muster.administration import clustersets
+    from muster.administration.content import clustersets
 
     _do(lambda client: clustersets.unbind(client, name, _named(namespace)))
 
@@ -87,7 +87,7 @@ def _named(namespace: str) -> str:
 @connected
 def set_(name: str, clusters: tuple[tuple[str, ...], ...], namespaces: tuple[tuple[str, ...], ...]) -> None:
     """Put clusters into a set, or give its clusters namespaces."""
-    from muster.administration import clustersets
+    from muster.administration.content import clustersets
 
     members = [one for group in clusters for one in group]
     managed = [one for group in namespaces for one in group]

@@ -15,7 +15,7 @@ def command() -> None:
 
 
 async def _delete(session: Session) -> None:
-    from muster.administration import tokens
+    from muster.administration.hub import tokens
 
     removed = await tokens.revoke(session.client)
     for place in removed:

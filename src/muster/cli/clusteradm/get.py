@@ -17,7 +17,7 @@ from muster.cli.output import Listing, format_option, show, table
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
-    from muster.administration.initialize import Initialized
+    from muster.administration.hub.initialize import Initialized
     from muster.cli.clusteradm.listings import Collect, Question
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -175,7 +175,7 @@ def token(use_bootstrap_token: bool, output_file: str | None, output: str) -> No
 
 
 async def _token(session: Session, use_bootstrap_token: bool) -> Initialized:
+    from muster.administration.hub.initialize import access
     from muster.administration.hubs import HubAddress
-    from muster.administration.initialize import access
 
     return await access(session.client, HubAddress.of(session.config), use_bootstrap_token=use_bootstrap_token)

@@ -1,7 +1,7 @@
 """`clusteradm init`: make a cluster a hub, and say how clusters join it.
 
 The flags are OCM's, with further spellings where its documents use them. What they mean together is decided and checked by
-`muster.administration.initialize`.
+`muster.administration.hub.initialize`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster.cli.connection import Session, administer, connected, program, write
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
-    from muster.administration.initialize import Initialized, InitOptions
+    from muster.administration.hub.initialize import Initialized, InitOptions
 
 
 @click.command("init")
@@ -70,8 +70,8 @@ def command(**given: Any) -> None:
 async def _initialize(session: Session, given: dict[str, Any]) -> Initialized:
     from dataclasses import replace
 
+    from muster.administration.hub.initialize import initialize
     from muster.administration.hubs import HubAddress
-    from muster.administration.initialize import initialize
 
     options = replace(_options(given), timeout=session.timeout)
     result = await initialize(session.client, HubAddress.of(session.config), options, session.progress)
@@ -82,8 +82,8 @@ async def _initialize(session: Session, given: dict[str, Any]) -> Initialized:
 
 def _options(given: dict[str, Any]) -> InitOptions:
     from muster.administration.chartvalues import HUB_CHART, with_values
+    from muster.administration.hub.initialize import InitOptions
     from muster.administration.images import read_mapping
-    from muster.administration.initialize import InitOptions
 
     options = InitOptions(
         bundle=bundle_of(given, *(("--enable-sync-labels",) if given["sync_labels"] else ())),

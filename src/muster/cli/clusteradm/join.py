@@ -1,7 +1,7 @@
 """`clusteradm join`: make a cluster a managed one of a hub.
 
 The flags are OCM's, with further spellings where its documents use them, and with what proves the hub (`--hub-ca-hash`). What they
-mean together is decided and checked by `muster.administration.joining`.
+mean together is decided and checked by `muster.administration.members.joining`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from muster.cli.connection import Globals, Session, administer, connected, progr
 from muster.cli.values import Names, Pairs
 
 if TYPE_CHECKING:
-    from muster.administration.hub_trust import HubTrust
-    from muster.administration.joining import Joined, JoinOptions
+    from muster.administration.members.hub_trust import HubTrust
+    from muster.administration.members.joining import Joined, JoinOptions
     from muster.runtime.kubeconfig import ClientConfig
     from muster.runtime.verbs import KubeClient
 
@@ -70,8 +70,8 @@ def command(**given: Any) -> None:
 async def _join(session: Session, given: dict[str, Any]) -> Joined:
     from dataclasses import replace
 
-    from muster.administration.hub_trust import find_hub
-    from muster.administration.joining import check, join
+    from muster.administration.members.hub_trust import find_hub
+    from muster.administration.members.joining import check, join
 
     options = replace(_options(given), timeout=session.timeout)
     check(options)
@@ -87,7 +87,7 @@ async def _join(session: Session, given: dict[str, Any]) -> Joined:
 
 
 def _trust(given: dict[str, Any]) -> HubTrust:
-    from muster.administration.hub_trust import HubTrust
+    from muster.administration.members.hub_trust import HubTrust
 
     return HubTrust(
         given["server"].rstrip("/"),
@@ -100,7 +100,7 @@ def _trust(given: dict[str, Any]) -> HubTrust:
 
 
 async def _internal(trust: HubTrust, ca: bytes) -> str:
-    from muster.administration.hub_trust import connect_by_http, told_server
+    from muster.administration.members.hub_trust import connect_by_http, told_server
     from muster.runtime.kubeconfig import ClientConfig
 
     client = connect_by_http(ClientConfig(trust.server, ca or None, proxy_url=trust.proxy_url))
@@ -116,9 +116,9 @@ async def _target(session: Session, given: dict[str, Any]) -> AsyncIterator[Kube
     if not given["capi_import"]:
         yield session.client
         return
-    from muster.administration.capi import find_workload_cluster
     from muster.administration.dryrun import JournalingClient
-    from muster.administration.hub_trust import connect_by_http
+    from muster.administration.members.capi import find_workload_cluster
+    from muster.administration.members.hub_trust import connect_by_http
 
     config = await find_workload_cluster(session.client, given["capi_name"] or given["cluster"])
     client = JournalingClient(connect_by_http(config), session.journal, dry_run=session.dry_run)
@@ -131,7 +131,7 @@ async def _target(session: Session, given: dict[str, Any]) -> AsyncIterator[Kube
 def _options(given: dict[str, Any]) -> JoinOptions:
     from muster.administration.chartvalues import KLUSTERLET_CHART, with_values
     from muster.administration.images import read_mapping
-    from muster.administration.joining import JoinOptions
+    from muster.administration.members.joining import JoinOptions
 
     options = JoinOptions(
         given["cluster"],

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from muster.administration.works import DECISIONS, PLACEMENTS
+from muster.administration.content.works import DECISIONS, PLACEMENTS
 from muster.api import Condition, Document, MalformedObject, condition_of
 from muster.api.addon.v1beta1 import ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
@@ -18,7 +18,7 @@ from muster.api.cluster.v1beta2 import EMPTY, ManagedClusterSet, ManagedClusterS
 from muster.api.resource import Resource as ApiResource
 from muster.api.work.v1 import ManifestWork
 from muster.cli.output import Item, Listing
-from muster.registration.hub.set_members import selector_of
+from muster.registration.hub.sets.members import selector_of
 from muster.registration.kinds import (
     ADDONS,
     CLUSTER_SET_BINDINGS,

@@ -9,7 +9,7 @@ import click
 from muster.cli.connection import Globals, Session, administer, connected, write_file
 
 if TYPE_CHECKING:
-    from muster.administration.unjoining import Unjoined
+    from muster.administration.members.unjoining import Unjoined
 
 
 @click.command("unjoin")
@@ -29,7 +29,7 @@ def command(**given: Any) -> None:
 
 
 async def _unjoin(session: Session, given: dict[str, Any]) -> Unjoined:
-    from muster.administration.unjoining import UnjoinOptions, unjoin
+    from muster.administration.members.unjoining import UnjoinOptions, unjoin
     from muster.cli.process import find_cluster
 
     administrator = given["hub_kubeconfig"] or given["hub_context"]

@@ -11,7 +11,7 @@ from muster.cli.connection import Session, administer, connected
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
-    from muster.administration.works import Outcome
+    from muster.administration.content.works import Outcome
 
 _CLUSTERS = click.option("-c", "--cluster", "--clusters", "clusters", type=Names(), multiple=True, help="Names of the clusters.")
 
@@ -41,9 +41,16 @@ def create(name: str, **given: Any) -> None:
 
 
 async def _create(session: Session, name: str, clusters: list[str], given: dict[str, Any]) -> list[Outcome]:
+    from muster.administration.content.manifests import read_manifests
+    from muster.administration.content.works import (
+        Done,
+        await_works,
+        chosen_clusters,
+        create_replica_set,
+        create_works,
+        parse_placement,
+    )
     from muster.administration.hubs import require_hub
-    from muster.administration.manifests import read_manifests
-    from muster.administration.works import Done, await_works, chosen_clusters, create_replica_set, create_works, parse_placement
 
     manifests = read_manifests(flat(given["files"]), recursive=given["recursive"])
     placement, overwrite = given["placement"], given["overwrite"]
@@ -85,8 +92,8 @@ def delete(name: str, clusters: tuple[tuple[str, ...], ...], replicaset: str, fo
 
 
 async def _delete(session: Session, name: str, clusters: list[str], namespace: str, force: bool, wait: bool) -> list[Outcome]:
+    from muster.administration.content.works import await_works_gone, delete_replica_set, delete_works
     from muster.administration.hubs import require_hub
-    from muster.administration.works import await_works_gone, delete_replica_set, delete_works
 
     await require_hub(session.client)
     if namespace:
@@ -101,7 +108,7 @@ async def _delete(session: Session, name: str, clusters: list[str], namespace: s
 
 
 def _tell(session: Session, name: str, outcomes: list[Outcome], kind: str = "cluster") -> None:
-    from muster.administration.works import Done
+    from muster.administration.content.works import Done
 
     for one in outcomes:
         if one.done is Done.FAILED:
@@ -115,7 +122,7 @@ def _tell(session: Session, name: str, outcomes: list[Outcome], kind: str = "clu
 
 
 def _end(outcomes: list[Outcome]) -> None:
-    from muster.administration.works import Done
+    from muster.administration.content.works import Done
 
     if any(one.done is Done.FAILED for one in outcomes):
         raise SystemExit(1)

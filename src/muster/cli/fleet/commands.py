@@ -175,7 +175,7 @@ def add(name: str, data_dir: str, timeout: float) -> None:
     """Make a cluster NAME, join it to the hub, and wait until it is available."""
     from muster.fleet.local.directory import HUB, FleetDirectory
     from muster.kube.names import dns1123_label
-    from muster.registration.hub.rbac import name_problem
+    from muster.registration.hub.clusters.rbac import name_problem
     from muster.registration.names import HUB_NAMESPACE
 
     if problem := next(iter(dns1123_label(name)), "") or name_problem(name, HUB_NAMESPACE):

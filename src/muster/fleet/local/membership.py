@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol
 
-from muster.administration import accept as accepting
-from muster.administration import initialize as initializing
-from muster.administration import joining, tokens, unjoining
 from muster.administration.errors import TookTooLong
+from muster.administration.hub import initialize as initializing
+from muster.administration.hub import tokens
 from muster.administration.hubs import HubAddress, is_hub
-from muster.administration.klusterlets import find_klusterlets
+from muster.administration.members import accept as accepting
+from muster.administration.members import joining, unjoining
+from muster.administration.members.klusterlets import find_klusterlets
 from muster.administration.progress import Progress, wait
 from muster.administration.waiting import await_available as await_all
 from muster.administration.waiting import await_hub

@@ -20,7 +20,7 @@ from muster.api.cluster.v1 import GROUP
 from muster.api.crds import HUB, ConversionWebhook, definitions
 from muster.api.work.v1 import GROUP as WORK_GROUP
 from muster.logs import get_logger
-from muster.registration.hub import rbac
+from muster.registration.hub.clusters import rbac
 from muster.registration.hub.webhooks import (
     BINDING_VALIDATOR,
     CLUSTER_MUTATOR,

@@ -17,18 +17,18 @@ from typing import Final, NoReturn, Protocol
 from muster.logs import get_logger
 from muster.registration import drivers
 from muster.registration.drivers.seam import HubContext, HubDriver
-from muster.registration.hub.acceptance import Acceptance
-from muster.registration.hub.addon_health import AddonHealth
-from muster.registration.hub.auto_acceptance import AutoAcceptance
-from muster.registration.hub.clock_check import ClockCheck
-from muster.registration.hub.cluster_sets import ClusterSets
-from muster.registration.hub.collection import Collection
-from muster.registration.hub.leases import Leases
-from muster.registration.hub.managed_namespaces import ManagedNamespaces
+from muster.registration.hub.clusters.acceptance import Acceptance
+from muster.registration.hub.clusters.auto_acceptance import AutoAcceptance
+from muster.registration.hub.clusters.collection import Collection
+from muster.registration.hub.clusters.removal import Removal
+from muster.registration.hub.health.addon_health import AddonHealth
+from muster.registration.hub.health.clock_check import ClockCheck
+from muster.registration.hub.health.leases import Leases
+from muster.registration.hub.health.taints import Taints
 from muster.registration.hub.options import HubOptions
-from muster.registration.hub.removal import Removal
-from muster.registration.hub.set_bindings import SetBindings
-from muster.registration.hub.taints import Taints
+from muster.registration.hub.sets.bindings import SetBindings
+from muster.registration.hub.sets.cluster_sets import ClusterSets
+from muster.registration.hub.sets.managed_namespaces import ManagedNamespaces
 from muster.registration.hub.world import HubWorld
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.events import EventRecorder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from muster.administration.accept import Accepted, AcceptOptions, accept
+from muster.administration.members.accept import Accepted, AcceptOptions, accept
 from muster.apiserver.auth.identity import User
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, Fleet, Told

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.administration.addons import ADDONS, CLUSTER_ADDONS
+from muster.administration.content.addons import ADDONS, CLUSTER_ADDONS
 from muster.api.addon.v1alpha1 import AddOnDeploymentConfig
 from muster.registration.kinds import served
 from muster.runtime.resource import NAMESPACES, Object

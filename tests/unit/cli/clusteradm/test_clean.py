@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from muster.administration.clean import Cleaned, CleanOptions, clean
+from muster.administration.hub.clean import Cleaned, CleanOptions, clean
 from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import yaml
 
-from muster.administration.clustersets import add_namespaces
+from muster.administration.content.clustersets import add_namespaces
 from muster.api.addon.v1beta1 import ClusterManagementAddOn
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.cluster.v1beta1 import Placement, PlacementDecision

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.administration import probe
+from muster.administration.hub import probe
+from muster.administration.hub.initialize import InitOptions, initialize
 from muster.administration.hubs import HubAddress
-from muster.administration.initialize import InitOptions, initialize
 from muster.apiserver.auth.identity import User
 from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
 from muster.registration.installing import SERVICE_ACCOUNTS

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.administration.hub_trust import is_signed
-from muster.administration.newcomers import name_problem, token_problem
+from muster.administration.members.hub_trust import is_signed
+from muster.administration.members.newcomers import name_problem, token_problem
 from muster.api.cluster.v1 import ManagedCluster
 from muster.operator.names import DEPLOYMENTS, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.registration.installing import SERVICE_ACCOUNTS

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from muster.administration.manifests import read_manifests
-from muster.administration.works import DECISIONS, PLACEMENTS, REPLICA_SETS, Done, await_works, create_works, work_problem
+from muster.administration.content.manifests import read_manifests
+from muster.administration.content.works import DECISIONS, PLACEMENTS, REPLICA_SETS, Done, await_works, create_works, work_problem
 from muster.registration.kinds import MANIFEST_WORKS
 from muster.runtime.direct import InProcessClient
 from muster.runtime.resource import NAMESPACES, Object, Resource

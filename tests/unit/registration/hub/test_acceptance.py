@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from muster.registration.drivers.seam import Outcome, Step
-from muster.registration.hub.acceptance import Acceptance
+from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, MANIFEST_WORKS, ROLE_BINDINGS
 from muster.registration.names import CLUSTER_LABEL, REGISTRATION_ROLE, RESOURCE_CLEANUP, WORK_ROLE
 from muster.runtime.errors import Forbidden, TooManyRequests

@@ -1,7 +1,7 @@
 """Addons of an unreachable cluster are Unknown with it; of others they speak for themselves."""
 
 from muster.api.cluster.v1 import AVAILABLE
-from muster.registration.hub.addon_health import AddonHealth
+from muster.registration.hub.health.addon_health import AddonHealth
 from muster.registration.kinds import ADDONS
 from muster.runtime.resource import Object
 from tests.unit.registration.hub.conftest import Play

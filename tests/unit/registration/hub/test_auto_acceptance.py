@@ -7,8 +7,8 @@ import pytest
 from muster.api.cluster.v1 import ManagedCluster
 from muster.kube.duration import format_time
 from muster.registration.drivers.seam import Vote
-from muster.registration.hub.acceptance import Acceptance
-from muster.registration.hub.auto_acceptance import AutoAcceptance, elected
+from muster.registration.hub.clusters.acceptance import Acceptance
+from muster.registration.hub.clusters.auto_acceptance import AutoAcceptance, elected
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AUTO_ACCEPTED

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from muster.api.cluster.v1 import CLOCK_SYNCED, ManagedCluster
-from muster.registration.hub.clock_check import IN_STEP, OUT_OF_STEP, ClockCheck, verdict
-from muster.registration.hub.leases import Leases
+from muster.registration.hub.health.clock_check import IN_STEP, OUT_OF_STEP, ClockCheck, verdict
+from muster.registration.hub.health.leases import Leases
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import SKIP_CLOCK_CHECK
 from tests.unit.registration.hub.conftest import Play

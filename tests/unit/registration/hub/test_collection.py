@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.registration.hub.collection import Collection, next_to_go, parse_resource, priority
+from muster.registration.hub.clusters.collection import Collection, next_to_go, parse_resource, priority
 from muster.registration.kinds import ADDONS, MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import CLEANUP_PRIORITY, COLLECTION_CLEANUP
 from muster.runtime.errors import Forbidden

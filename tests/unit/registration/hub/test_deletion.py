@@ -6,8 +6,8 @@ import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.registration.drivers.seam import Outcome, Step
-from muster.registration.hub.acceptance import Acceptance
-from muster.registration.hub.collection import Collection
+from muster.registration.hub.clusters.acceptance import Acceptance
+from muster.registration.hub.clusters.collection import Collection
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, MANIFEST_WORKS, ROLE_BINDINGS
 from muster.registration.names import CLUSTER_LABEL, COLLECTION_CLEANUP, WORK_ROLE
 from muster.runtime.resource import NAMESPACES, Key

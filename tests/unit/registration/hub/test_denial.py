@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from muster.registration.drivers.seam import Outcome, Step
-from muster.registration.hub.acceptance import Acceptance, denied_condition
+from muster.registration.hub.clusters.acceptance import Acceptance, denied_condition
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, MANIFEST_WORKS, ROLE_BINDINGS
 from muster.registration.names import RESOURCE_CLEANUP
 from muster.runtime.errors import Forbidden

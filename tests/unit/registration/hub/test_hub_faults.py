@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from muster.registration.hub.acceptance import Acceptance
-from muster.registration.hub.collection import Collection
+from muster.registration.hub.clusters.acceptance import Acceptance
+from muster.registration.hub.clusters.collection import Collection
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, MANIFEST_WORKS, ROLE_BINDINGS
 from muster.registration.names import COLLECTION_CLEANUP, RESOURCE_CLEANUP
 from muster.runtime.errors import Unreachable

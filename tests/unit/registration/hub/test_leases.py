@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
-from muster.registration.hub.leases import Leases, alive_until, grace
+from muster.registration.hub.health.leases import Leases, alive_until, grace
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL, LEASE
 from muster.runtime.resource import EVENTS, LEASES

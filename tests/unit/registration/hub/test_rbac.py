@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.registration.hub import rbac
+from muster.registration.hub.clusters import rbac
 from muster.registration.names import CLUSTER_LABEL
 from muster.runtime.resource import Object
 

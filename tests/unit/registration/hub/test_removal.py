@@ -3,8 +3,8 @@
 import pytest
 
 from muster.kube.duration import format_time
-from muster.registration.hub.acceptance import Acceptance
-from muster.registration.hub.removal import Removal
+from muster.registration.hub.clusters.acceptance import Acceptance
+from muster.registration.hub.clusters.removal import Removal
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.resource import EVENTS
 from tests.unit.registration.hub.conftest import Play

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster, Taint
-from muster.registration.hub.taints import Taints, tainted, wanted_taint
+from muster.registration.hub.health.taints import Taints, tainted, wanted_taint
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import UNAVAILABLE_TAINT, UNREACHABLE_TAINT
 from tests.unit.registration.hub.conftest import Play

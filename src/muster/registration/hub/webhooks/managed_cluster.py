@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from muster.api.cluster.v1 import GROUP, ManagedCluster, Taint
 from muster.kube.duration import format_time, parse_time
 from muster.kube.names import dns1123_label
-from muster.registration.hub.rbac import name_problem
+from muster.registration.hub.clusters.rbac import name_problem
 from muster.registration.hub.webhooks.refusals import bad_request, forbidden, may, read
 from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, REGISTER_GROUP, cluster_group, external_group
 from muster.runtime.clock import Clock

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
+from muster.administration.hub.probe import WITHIN, Answer, probe_signing
 from muster.administration.hubs import CLUSTERADM, HubAddress, cluster_info, has_cluster_info
-from muster.administration.probe import WITHIN, Answer, probe_signing
 from muster.administration.progress import Progress
 from muster.registration.installing import apply_all
 from muster.runtime.clock import SYSTEM, Clock

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from muster.administration import preflight, tokens
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
+from muster.administration.hub import preflight, tokens
+from muster.administration.hub.probe import WITHIN as PROBE_WITHIN
 from muster.administration.hubs import CLUSTERADM, HubAddress
-from muster.administration.probe import WITHIN as PROBE_WITHIN
 from muster.administration.progress import SILENT, Progress, wait
 from muster.administration.waiting import await_hub
 from muster.api import Document, MalformedObject

@@ -19,7 +19,7 @@ from muster.registration.hub.writes import say
 from muster.registration.kinds import ADDONS
 from muster.runtime.cache import Snapshot
 
-log = get_logger("muster.registration.hub.addon_health")
+log = get_logger("muster.registration.hub.health.addon_health")
 
 ADDON_AVAILABLE: Final = "Available"
 

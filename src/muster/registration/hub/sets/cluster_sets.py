@@ -18,7 +18,7 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.api.cluster.v1beta2 import BY_LABELS, EMPTY, EXCLUSIVE, ClusterSetSelector, ManagedClusterSet, ManagedClusterSetSpec
 from muster.api.meta import LabelSelector
 from muster.logs import get_logger
-from muster.registration.hub.set_members import selector_of, sets_of
+from muster.registration.hub.sets.members import selector_of, sets_of
 from muster.registration.hub.world import HubWorld
 from muster.registration.hub.writes import patch_read, with_said
 from muster.registration.kinds import CLUSTER_SETS
@@ -28,7 +28,7 @@ from muster.runtime.errors import AlreadyExists
 from muster.runtime.latest import Latest
 from muster.runtime.resource import Key
 
-log = get_logger("muster.registration.hub.cluster_sets")
+log = get_logger("muster.registration.hub.sets.cluster_sets")
 
 SETTLING: Final = 1.0
 """Seconds in which changes of clusters are gathered."""

@@ -18,9 +18,9 @@ from typing import Final
 
 from muster.administration.dryrun import JournalingClient, is_dry_run
 from muster.administration.errors import AdministrationError, Refused, TookTooLong
-from muster.administration.hub_trust import Connect, connect_by_http
 from muster.administration.hubs import CLUSTERADM
-from muster.administration.klusterlets import cluster_name_of, hub_secret, list_klusterlets, operator_problem
+from muster.administration.members.hub_trust import Connect, connect_by_http
+from muster.administration.members.klusterlets import cluster_name_of, hub_secret, list_klusterlets, operator_problem
 from muster.administration.progress import SILENT, Look, Progress, wait
 from muster.api import condition_of
 from muster.api.operator.v1 import Klusterlet

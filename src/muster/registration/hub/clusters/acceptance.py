@@ -30,11 +30,11 @@ from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.logs import get_logger
 from muster.registration import names
 from muster.registration.drivers.seam import HubDriver, Outcome, Step
-from muster.registration.hub import rbac
 from muster.registration.hub.cluster_writer import Change, redated, with_finalizers
-from muster.registration.hub.permissions import Permissions
-from muster.registration.hub.rbac import Wanted
-from muster.registration.hub.remains import Remains
+from muster.registration.hub.clusters import rbac
+from muster.registration.hub.clusters.permissions import Permissions
+from muster.registration.hub.clusters.rbac import Wanted
+from muster.registration.hub.clusters.remains import Remains
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_ROLES, MANIFEST_WORKS
 from muster.runtime.errors import Conflict, KubeError, TooManyRequests, Unreachable

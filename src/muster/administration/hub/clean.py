@@ -12,9 +12,9 @@ from typing import Final
 
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import Refused, TookTooLong
+from muster.administration.hub.tokens import HUB_LABEL, TOKEN_NAMESPACE, bootstrap_places
 from muster.administration.hubs import CLUSTER_INFO, CLUSTER_INFO_ROLE, CLUSTERADM, MADE_BY, PUBLIC_NAMESPACE
 from muster.administration.progress import SILENT, Progress, wait
-from muster.administration.tokens import HUB_LABEL, TOKEN_NAMESPACE, bootstrap_places
 from muster.administration.waiting import deployment_problem
 from muster.api import MalformedObject, condition_of
 from muster.api.cluster.v1 import ManagedCluster

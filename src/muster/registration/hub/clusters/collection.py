@@ -21,7 +21,7 @@ from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import ManagedCluster
 from muster.logs import get_logger
 from muster.registration.hub.cluster_writer import with_cluster_said, with_finalizers
-from muster.registration.hub.remains import Remains
+from muster.registration.hub.clusters.remains import Remains
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import CLEANUP_PRIORITY, COLLECTION_CLEANUP
 from muster.runtime.errors import Conflict, KubeError, NotFound, TooManyRequests, Unreachable

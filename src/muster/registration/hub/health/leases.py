@@ -30,7 +30,7 @@ from muster.runtime.cache import Snapshot
 from muster.runtime.errors import AlreadyExists, NotFound
 from muster.runtime.resource import LEASES, Object
 
-log = get_logger("muster.registration.hub.leases")
+log = get_logger("muster.registration.hub.health.leases")
 
 UNKNOWN: Final = Condition(
     type=AVAILABLE,

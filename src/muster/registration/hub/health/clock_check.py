@@ -14,13 +14,13 @@ from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import CLOCK_SYNCED, ManagedCluster
 from muster.logs import get_logger
 from muster.registration.hub.cluster_writer import with_cluster_said
-from muster.registration.hub.leases import grace, is_cluster_lease, renewal
+from muster.registration.hub.health.leases import grace, is_cluster_lease, renewal
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import SKIP_CLOCK_CHECK
 from muster.runtime.cache import Snapshot
 from muster.runtime.resource import LEASES
 
-log = get_logger("muster.registration.hub.clock_check")
+log = get_logger("muster.registration.hub.health.clock_check")
 
 IN_STEP: Final = Condition(
     type=CLOCK_SYNCED,

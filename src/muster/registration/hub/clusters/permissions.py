@@ -16,8 +16,8 @@ from typing import Final
 
 from muster.logs import get_logger
 from muster.registration import names
-from muster.registration.hub import rbac
-from muster.registration.hub.rbac import Wanted
+from muster.registration.hub.clusters import rbac
+from muster.registration.hub.clusters.rbac import Wanted
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from muster.runtime.cache import Snapshot

@@ -14,7 +14,7 @@ from muster.logs import get_logger
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import UNAVAILABLE_TAINT, UNREACHABLE_TAINT
 
-log = get_logger("muster.registration.hub.taints")
+log = get_logger("muster.registration.hub.health.taints")
 
 EFFECT = "NoSelect"
 OURS = frozenset({UNAVAILABLE_TAINT, UNREACHABLE_TAINT})

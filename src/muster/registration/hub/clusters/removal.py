@@ -19,7 +19,7 @@ from muster.api import condition_of
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.kube.duration import parse_time
 from muster.logs import get_logger
-from muster.registration.hub.acceptance import DENIED
+from muster.registration.hub.clusters.acceptance import DENIED
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.controller import Controller

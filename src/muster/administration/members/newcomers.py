@@ -15,9 +15,9 @@ from typing import Final
 import orjson
 
 from muster.administration.errors import NotAHub
+from muster.administration.hub.preflight import Check
 from muster.administration.hubs import require_hub
-from muster.administration.klusterlets import hub_secret
-from muster.administration.preflight import Check
+from muster.administration.members.klusterlets import hub_secret
 from muster.api import MalformedObject
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import Klusterlet

@@ -18,17 +18,17 @@ from typing import Any, Final
 
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError, Refused
-from muster.administration.hub_trust import Connect, connect_by_http, told_server
+from muster.administration.hub.preflight import settle
 from muster.administration.hubs import CLUSTERADM, MADE_BY, HubAddress
-from muster.administration.klusterlets import (
+from muster.administration.members.hub_trust import Connect, connect_by_http, told_server
+from muster.administration.members.klusterlets import (
     await_agents,
     cluster_name_of,
     hub_connection_of,
     list_klusterlets,
     operator_problem,
 )
-from muster.administration.newcomers import Introduction, check_hub
-from muster.administration.preflight import settle
+from muster.administration.members.newcomers import Introduction, check_hub
 from muster.administration.progress import SILENT, Progress, wait
 from muster.api import Document
 from muster.api.operator.v1 import Klusterlet, ResourceRequirement

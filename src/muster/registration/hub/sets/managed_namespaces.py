@@ -12,7 +12,7 @@ import msgspec
 
 from muster.api.cluster.v1 import ClusterSetManagedNamespace, ManagedCluster
 from muster.api.cluster.v1beta2 import ManagedClusterSet
-from muster.registration.hub.set_members import selector_of, sets_of
+from muster.registration.hub.sets.members import selector_of, sets_of
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_SETS
 

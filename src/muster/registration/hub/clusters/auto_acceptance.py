@@ -22,7 +22,7 @@ from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.registration.drivers.seam import Vote
-from muster.registration.hub.rbac import name_problem
+from muster.registration.hub.clusters.rbac import name_problem
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import AUTO_ACCEPTED, RESOURCE_CLEANUP
 

@@ -1,0 +1,1 @@
+"""Clusters that join a hub, are let in there, and leave it."""
