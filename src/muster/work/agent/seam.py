@@ -1,0 +1,207 @@
+"""Where the agent's parts meet: what they hand to each other, and what each may ask of the others.
+
+`WorkSource` is where works come from and where their status goes: the hub's API, or gRPC. `Observer` knows the live objects that
+works are about, `Applier` writes one of them, `Gate` says what an executor may. The pass over a work puts them together and is the
+only one that knows them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+from muster.api.work.v1 import (
+    ConditionRule,
+    ExecutorServiceAccount,
+    FeedbackRule,
+    ManifestResourceMeta,
+    ManifestWork,
+    ManifestWorkStatus,
+    UpdateStrategy,
+)
+from muster.runtime.resource import Object, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """An object of the managed cluster."""
+
+    resource: Resource
+    namespace: str
+    """Empty for kinds without namespaces, whatever a manifest says."""
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.resource} {self.namespace}/{self.name}" if self.namespace else f"{self.resource} {self.name}"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One manifest of a work, understood: where it goes and how it is treated."""
+
+    ordinal: int
+    """Its place in the spec."""
+    rank: int
+    """Lower ones are applied first and deleted last."""
+    ref: ObjectRef
+    document: Object
+    """What to apply; without uid, with the namespace it goes to. Nobody may change it."""
+    digest: bytes
+    """Of the document and of how it is to be applied: equal digests mean that nothing is to be done anew."""
+    strategy: UpdateStrategy
+    owned: bool
+    """Whether it goes when the work goes."""
+    feedback: tuple[FeedbackRule, ...] = ()
+    conditions: tuple[ConditionRule, ...] = ()
+
+    @property
+    def meta(self) -> ManifestResourceMeta:
+        resource = self.ref.resource
+        return ManifestResourceMeta(
+            ordinal=self.ordinal,
+            group=resource.group,
+            version=resource.version,
+            kind=resource.kind,
+            resource=resource.plural,
+            name=self.ref.name,
+            namespace=self.ref.namespace,
+        )
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A manifest that cannot be applied whatever is done: not an object, or of a kind that the cluster does not serve."""
+
+    meta: ManifestResourceMeta
+    problem: str
+    unserved: bool = False
+    """The kind may be served one day."""
+
+
+class Presence(Enum):
+    PRESENT = "present"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What is known of an object without asking the cluster."""
+
+    presence: Presence
+    uid: str = ""
+    version: str = ""
+    """Its resourceVersion."""
+    raw: bytes = b""
+    """Its JSON without managedFields, when present."""
+
+
+ABSENT: Final = Sight(Presence.ABSENT)
+UNKNOWN: Final = Sight(Presence.UNKNOWN)
+
+
+class Observer(Protocol):
+    """Follows the objects that works are about with a few watches, and forgets the others."""
+
+    def follow(self, work: str, refs: frozenset[ObjectRef]) -> None:
+        """From now on `work` is about these; it is told of each of their changes, its own writes excepted. Empty: forget it."""
+
+    async def settle(self, refs: Iterable[ObjectRef], timeout: float) -> None:
+        """Until what there is of these is known, or until it is clear that it cannot be; never longer than `timeout`."""
+
+    def look(self, ref: ObjectRef) -> Sight:
+        """UNKNOWN where nothing follows it (yet); then only asking the cluster tells."""
+
+    def wrote(self, ref: ObjectRef, document: Object | None) -> None:
+        """What a write or a read has just answered (None: it is not there). An older event that comes later is no news."""
+
+    def on_change(self, handler: Callable[[str], None]) -> None:
+        """`handler` is called with a work's name."""
+
+    async def run(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The AppliedManifestWork that applied objects belong to."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class Applied:
+    """How an object is after applying: `document` is None only for one that is read only and absent."""
+
+    document: Object | None
+    wrote: bool
+
+
+class ApplyProblem(Exception):
+    """A manifest that could not be applied, with the reason for its condition; API errors stay what they are."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class Applier(Protocol):
+    async def apply(self, manifest: Manifest, owner: Owner, sight: Sight) -> Applied:
+        """Make the object agree with the manifest by its strategy. Raises KubeError and ApplyProblem."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why the executor may not have a manifest applied: what it lacks, or that another manifest of the work was refused."""
+
+    message: str
+    verb: str = ""
+    """Empty where the manifest is only withheld."""
+    failure: bool = False
+    """Nobody said no: it could not be found out, so it is to be tried again soon."""
+
+
+class Gate(Protocol):
+    """Says what an executor may."""
+
+    async def check(
+        self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest], misfits: Sequence[Misfit]
+    ) -> Mapping[int, Refusal]:
+        """The refused manifests by ordinal; empty: all may be written. Never raises for what the cluster answers."""
+
+    def on_change(self, handler: Callable[[ExecutorServiceAccount], None]) -> None:
+        """`handler` is called when what an executor may, and that was asked for before, may have changed."""
+
+    async def run(self) -> None: ...
+
+
+class WorkSource(Protocol):
+    """The works of one managed cluster."""
+
+    @property
+    def hub_hash(self) -> str:
+        """Names the hub: part of the names of AppliedManifestWorks."""
+
+    @property
+    def synced(self) -> bool: ...
+
+    def get(self, name: str) -> ManifestWork | None: ...
+
+    def names(self) -> list[str]: ...
+
+    def on_change(self, handler: Callable[[str], None]) -> None:
+        """`handler` is called with the name of a work that came, changed or went; also for all that are there already."""
+
+    async def hold(self, work: ManifestWork) -> ManifestWork:
+        """Put our finalizer on it."""
+
+    async def release(self, work: ManifestWork) -> None:
+        """Take our finalizer away."""
+
+    async def report(self, work: ManifestWork, status: ManifestWorkStatus) -> ManifestWork:
+        """Make its status be this; raises Conflict if somebody else has written meanwhile. Nothing is sent when nothing differs."""
+
+    async def run(self) -> None: ...

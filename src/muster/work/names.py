@@ -1,0 +1,22 @@
+"""The names that hub and agent agree on: finalizers, labels, conditions, reasons. All are OCM's but those said to be ours."""
+
+from __future__ import annotations
+
+from typing import Final
+
+WORK_FINALIZER: Final = "cluster.open-cluster-management.io/manifest-work-cleanup"
+APPLIED_FINALIZER: Final = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"
+CONFIG_HASH: Final = "open-cluster-management.io/config-spec-hash"
+"""Annotation: what was last applied where fields are ignored."""
+
+APPLIED: Final = "Applied"
+AVAILABLE: Final = "Available"
+DELETING: Final = "Deleting"
+COMPLETE: Final = "Complete"
+PROGRESSING: Final = "Progressing"
+FEEDBACK_SYNCED: Final = "StatusFeedbackSynced"
+
+AGENT: Final = "work-agent"
+"""User agent and field manager."""
+DEFAULT_SERVICE_ACCOUNT: Final = "klusterlet-work-sa"
+EXECUTE_AS: Final = "execute-as"
