@@ -1,1 +1,10 @@
-"""What the hub is told of a work: values and conditions read from objects, and the conditions of the work."""
+"""The status of a work: what became of its manifests, and what is reported back of the objects they became.
+
+All of it is calculation: the pass over a work brings outcomes, and gets the status that the hub is to have.
+"""
+
+from __future__ import annotations
+
+from muster.work.agent.reporting.outcome import Failure, Outcome, failed, refused, unfit
+
+__all__ = ["Failure", "Outcome", "failed", "refused", "unfit"]

@@ -1,0 +1,67 @@
+"""What came of a manifest, as the pass over a work tells it to those who write the status.
+
+An `Outcome` has two halves that know nothing of each other: whether the manifest was applied (`failure`), and how the object is now
+(`live`, or why that is not known). The status is a function of the work, its outcomes and the time; nothing is asked of a cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from muster.api.work.v1 import ManifestResourceMeta
+from muster.runtime.errors import Forbidden
+from muster.runtime.resource import Object
+from muster.work.agent.seam import ApplyProblem, Manifest, Misfit, Refusal
+
+FAILED: Final = "AppliedManifestFailed"
+IGNORED_FIELDS: Final = "AppliedManifestSSAIgnoreFieldError"
+CONFLICT: Final = "ApplyConflict"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a manifest is not applied: reason and whole message of its Applied condition."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one manifest in one pass. Without `failure` it is applied, in this pass or before."""
+
+    manifest: Manifest | Misfit
+    failure: Failure | None = None
+    live: Object | bytes | None = None
+    """The object as it is now, as a document or as JSON; None: it is not there."""
+    unfetched: str = ""
+    """Why it is not known whether the object is there; `live` says nothing then."""
+
+    @property
+    def meta(self) -> ManifestResourceMeta:
+        return self.manifest.meta
+
+
+def failed(problem: Exception) -> Failure:
+    """A manifest that the cluster did not take, or that there was no way to apply."""
+    if isinstance(problem, ApplyProblem):
+        if problem.reason == IGNORED_FIELDS:
+            return Failure(problem.reason, problem.message)
+        return _failure(problem.message, problem.reason or FAILED)
+    if isinstance(problem, Forbidden):
+        return _failure(f"the managed cluster refuses this to the work agent itself: {problem}")
+    return _failure(str(problem) or type(problem).__name__)
+
+
+def refused(refusal: Refusal) -> Failure:
+    """A manifest that the executor may not have applied."""
+    return _failure(refusal.message)
+
+
+def unfit(misfit: Misfit) -> Failure:
+    return _failure(misfit.problem)
+
+
+def _failure(detail: str, reason: str = FAILED) -> Failure:
+    return Failure(reason, f"Failed to apply manifest: {detail}")
