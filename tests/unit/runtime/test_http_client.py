@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import http.server
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -33,6 +32,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.https_server import Answer, HttpsServer, Received
 from tests.support.pki import Authority
 from tests.support.processes import free_ports
+from tests.support.proxy import Proxy
 from tests.unit.runtime.conftest import config_map
 
 
@@ -327,47 +327,16 @@ async def test_every_verb_says_what_the_api_expects() -> None:
     assert server.received[0].headers["authorization"] == "Basic " + base64.b64encode(b"u:p").decode()
 
 
-class ConnectProxy(http.server.BaseHTTPRequestHandler):
-    """An HTTP proxy that tunnels, one connection at a time."""
-
-    def do_CONNECT(self) -> None:
-        host, _, port = self.path.partition(":")
-        self.server.asked.append(self.path)  # type: ignore[attr-defined]
-        upstream = socket.create_connection((host, int(port)))
-        self.send_response(200)
-        self.end_headers()
-        back = threading.Thread(target=_copy, args=(upstream, self.connection), daemon=True)
-        back.start()
-        _copy(self.connection, upstream)
-        back.join(5)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    try:
-        while data := source.recv(65536):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
-    except OSError:
-        pass
-
-
-async def test_requests_go_through_the_proxy_that_the_kubeconfig_names() -> None:
-    proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), ConnectProxy)
-    proxy.daemon_threads = True
-    proxy.asked = []  # type: ignore[attr-defined]
-    threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        with HttpsServer(lambda request: Answer({})) as server:
-            through = config(server, proxy_url=f"http://127.0.0.1:{proxy.server_address[1]}")
-            async with client_of(through) as client:
-                assert await client.get(CONFIG_MAPS, "a", "default") == {}
-            assert proxy.asked == [f"127.0.0.1:{server.port}"]  # type: ignore[attr-defined]
-    finally:
-        proxy.shutdown()
-        proxy.server_close()
+@pytest.mark.parametrize("secured", [False, True])
+async def test_requests_go_through_the_proxy_that_the_kubeconfig_names(tmp_path: Path, secured: bool) -> None:
+    authority = Authority(tmp_path, "proxies")
+    pair = authority.issue("proxy", hosts=("127.0.0.1",)) if secured else None
+    with HttpsServer(lambda request: Answer({})) as server, Proxy(pair=pair) as proxy:
+        authorities = server.ca + authority.pair.cert.read_bytes()
+        through = ClientConfig(server.url, authorities, proxy_url=proxy.url)
+        async with client_of(through) as client:
+            assert await client.get(CONFIG_MAPS, "a", "default") == {}
+        assert proxy.asked == [f"127.0.0.1:{server.port}"]
 
 
 def watching(lines: list[Any]) -> Callable[[Received], Answer]:
