@@ -10,6 +10,7 @@ import pytest
 
 from muster.kube.selectors import parse_label_selector
 from muster.runtime import informer as informer_module
+from muster.runtime import reflector as reflector_module
 from muster.runtime.cache import Snapshot, label_index
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import BadRequest, Expired, Unreachable
@@ -58,6 +59,7 @@ class Log:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     log = Log()
     monkeypatch.setattr(informer_module, "log", log)
+    monkeypatch.setattr(reflector_module, "log", log)
     return log.lines
 
 
