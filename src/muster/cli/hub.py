@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from muster.registration.drivers.seam import DriverOptions
     from muster.registration.hub.manager import Hub
     from muster.registration.hub.options import HubOptions
-    from muster.registration.hub.serving import ServingOptions
+    from muster.runtime.webhookserving import ServingOptions
 
 
 @click.command("hub", short_help="Run the hub's registration controllers.")
@@ -113,7 +113,7 @@ class Settings:
 def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
     from muster.kube.names import dns1123_label
     from muster.registration.hub.options import CLEANED_RESOURCES, HubOptions
-    from muster.registration.hub.serving import ServingOptions
+    from muster.runtime.webhookserving import ServingOptions
 
     if problems := dns1123_label(given["namespace"]):
         raise click.BadParameter(f"{given['namespace']!r}: {problems[0]}", param_hint="--namespace")
@@ -217,13 +217,13 @@ def run_hub(settings: Settings) -> None:
 def _explain(error: Exception) -> click.ClickException | None:
     from muster.registration.drivers import BrokenDriver, UnknownDriver
     from muster.registration.drivers.seam import DriverError
-    from muster.registration.hub.manager import HubFailed
     from muster.registration.installing import InstallError
+    from muster.runtime.parts import PartFailed
 
     match error:
         case UnknownDriver() | BrokenDriver():
             return click.BadParameter(str(error), param_hint="--enabled-registration-drivers")
-        case DriverError() | InstallError() | HubFailed():
+        case DriverError() | InstallError() | PartFailed():
             return click.ClickException(str(error))
     return cluster_problem(error, "the hub cluster", "--webhook-port or --health-port")
 

@@ -20,8 +20,9 @@ from muster.fleet.bootstrap import BOOTSTRAP_USER, bootstrap_user, certificate_u
 from muster.registration.hub.install import install, install_namespaces
 from muster.registration.hub.manager import REPORTER, Hub
 from muster.registration.hub.options import HubOptions
-from muster.registration.hub.serving import ServingOptions, Webhooks
+from muster.registration.hub.serving import Webhooks
 from muster.runtime.direct import InProcessClient
+from muster.runtime.webhookserving import ServingOptions
 
 CLUSTER = "hub"
 ADMIN = "admin.kubeconfig"

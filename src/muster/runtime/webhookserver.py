@@ -11,10 +11,11 @@ import base64
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
+from muster.api import resource as api
 from muster.http import HttpServer, Request, Response
 from muster.logs import get_logger
 from muster.runtime.delegation import Identity, identity_of
@@ -26,6 +27,7 @@ log = get_logger("muster.runtime.webhookserver")
 MAX_REVIEW = 8 * 1024 * 1024
 """A review carries an object twice, before and after."""
 _TEXT = "text/plain; charset=utf-8"
+R = TypeVar("R", bound=api.Resource)
 
 
 class Denied(Exception):
@@ -101,6 +103,21 @@ def deny(message: str, code: int = 403, reason: str = "Forbidden") -> Verdict:
 def mutate(request: AdmissionRequest, wanted: Object, *warnings: str) -> Verdict:
     """Allow, and make the object be `wanted`."""
     return Verdict(True, warnings=warnings, patch=tuple(json_patch(request.object or {}, wanted)))
+
+
+def bad_request(message: str) -> Denied:
+    """For what is wrong with the object, whoever sends it."""
+    return Denied(message, 400, "BadRequest")
+
+
+def read(kind: type[R], document: Object | None) -> R:
+    """The object of a review; one that does not have the shape of its kind is refused, and the refusal names the field."""
+    if not isinstance(document, Mapping):
+        raise bad_request(f"the review carries no {kind.resource.kind}")
+    try:
+        return kind.decode(document)
+    except api.MalformedObject as error:
+        raise bad_request(str(error)) from error
 
 
 Admit = Callable[[AdmissionRequest], Awaitable[Verdict]]

@@ -10,7 +10,6 @@ Webhooks are called at a URL where API server and hub share a machine, else thro
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +18,6 @@ from muster.api.addon.v1alpha1 import GROUP as ADDON_GROUP
 from muster.api.cluster.v1 import GROUP
 from muster.api.crds import HUB, ConversionWebhook, definitions
 from muster.api.work.v1 import GROUP as WORK_GROUP
-from muster.logs import get_logger
 from muster.registration.hub.clusters import rbac
 from muster.registration.hub.webhooks import (
     BINDING_VALIDATOR,
@@ -52,13 +50,11 @@ from muster.registration.names import (
     HUB_NAMESPACE,
     REGISTER_GROUP,
 )
-from muster.runtime.certs import inject_ca_bundle
+from muster.runtime import webhookconfig
 from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import NotFound
 from muster.runtime.resource import DEFINITIONS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from muster.runtime.verbs import KubeClient
-
-log = get_logger("muster.registration.hub.install")
+from muster.runtime.webhookconfig import Endpoint, Hook, configure
 
 MANAGER: Final = "muster-hub-install"
 ACCOUNT: Final = "registration-controller-sa"
@@ -69,52 +65,16 @@ BOOTSTRAP_GROUP: Final = "system:bootstrappers:managedcluster"
 
 
 @dataclass(frozen=True)
-class WebhookEndpoint:
-    """Where the API server finds the webhooks, and whom it trusts there. `url` has no path; empty: the Service is called."""
+class WebhookEndpoint(Endpoint):
+    """Of the webhooks of registration, which convert addons too."""
 
-    ca: bytes
-    url: str = ""
     namespace: str = HUB_NAMESPACE
-    port: int = 9443
-
-    @property
-    def bundle(self) -> str:
-        return base64.b64encode(self.ca).decode()
-
-    def client_config(self, path: str) -> Document:
-        if self.url:
-            return {"url": self.url + path, "caBundle": self.bundle}
-        service = {"name": SERVICE, "namespace": self.namespace, "path": path, "port": self.port}
-        return {"service": service, "caBundle": self.bundle}
+    service: str = SERVICE
 
     def conversion(self) -> ConversionWebhook:
         if self.url:
             return ConversionWebhook(self.bundle, url=self.url + CONVERT)
-        return ConversionWebhook(self.bundle, service=SERVICE, namespace=self.namespace, port=self.port)
-
-
-@dataclass(frozen=True)
-class Hook:
-    """A webhook configuration with its one webhook, which has the same name."""
-
-    resource: Resource
-    name: str
-    path: str
-    versions: tuple[str, ...]
-    plural: str
-
-    def document(self, endpoint: WebhookEndpoint) -> Document:
-        rule = {"apiGroups": [GROUP], "apiVersions": list(self.versions), "resources": [self.plural], "scope": "*"}
-        webhook: Document = {
-            "name": self.name,
-            "failurePolicy": "Fail",
-            "sideEffects": "None",
-            "timeoutSeconds": 10,
-            "admissionReviewVersions": ["v1"],
-            "clientConfig": endpoint.client_config(self.path),
-            "rules": [{**rule, "operations": ["CREATE", "UPDATE"]}],
-        }
-        return {"metadata": {"name": self.name}, "webhooks": [webhook]}
+        return ConversionWebhook(self.bundle, service=self.service, namespace=self.namespace, port=self.port)
 
 
 HOOKS: Final = (
@@ -122,6 +82,7 @@ HOOKS: Final = (
         MUTATING_WEBHOOKS,
         CLUSTER_MUTATOR,
         MUTATE_CLUSTER,
+        GROUP,
         ("*",),
         "managedclusters",
     ),
@@ -129,6 +90,7 @@ HOOKS: Final = (
         VALIDATING_WEBHOOKS,
         CLUSTER_VALIDATOR,
         VALIDATE_CLUSTER,
+        GROUP,
         ("*",),
         "managedclusters",
     ),
@@ -136,6 +98,7 @@ HOOKS: Final = (
         VALIDATING_WEBHOOKS,
         BINDING_VALIDATOR,
         VALIDATE_BINDING,
+        GROUP,
         ("v1beta2",),
         "managedclustersetbindings",
     ),
@@ -217,21 +180,13 @@ async def install(
     await apply_all(client, [(DEFINITIONS, document) for document in documents], MANAGER)
     await apply_all(client, permissions(namespace), MANAGER)
     await await_definitions(client, [kind.name for kind in HUB], clock)
-    for hook in HOOKS:
-        if webhooks is not None:
-            await client.apply(hook.resource, hook.document(webhooks), manager=MANAGER)
-        else:
-            await _remove(client, hook.resource, hook.name)
+    await configure(client, HOOKS, webhooks, MANAGER)
 
 
 async def trust(client: KubeClient, ca: bytes, *, clock: Clock = SYSTEM) -> None:
     """Tell the API server whom to trust when it calls the webhooks; those that are not configured are left so."""
     places = [*((hook.resource, hook.name) for hook in HOOKS), *((DEFINITIONS, name) for name in CONVERTED)]
-    for resource, name in places:
-        try:
-            await inject_ca_bundle(client, resource, name, ca, clock=clock)
-        except NotFound:
-            log.warning("webhook is not installed", configuration=name)
+    await webhookconfig.trust(client, places, ca, clock=clock)
 
 
 def permissions(namespace: str) -> list[tuple[Resource, Document]]:
@@ -255,10 +210,3 @@ def bootstrap_permissions() -> list[tuple[Resource, Document]]:
         (CLUSTER_ROLE_BINDINGS, binding(f"{BOOTSTRAP_ROLE}:agent-registration", "ClusterRole", BOOTSTRAP_ROLE, agent)),
         (CLUSTER_ROLE_BINDINGS, binding(f"{BOOTSTRAP_ROLE}:managedcluster", "ClusterRole", BOOTSTRAP_ROLE, group)),
     ]
-
-
-async def _remove(client: KubeClient, resource: Resource, name: str) -> None:
-    try:
-        await client.delete(resource, name)
-    except NotFound:
-        return

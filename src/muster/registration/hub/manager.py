@@ -2,19 +2,17 @@
 
 `Hub` takes a client and options and nothing else from the process around it, so that a test, a simulation and `muster hub` run the
 very same thing. Everything runs in one task group: either all of it runs, or none. A controller looks after its own failures, so
-one that ends by itself is a defect; then the rest is cancelled and `HubFailed` names it, and whoever started the process decides
+one that ends by itself is a defect; then the rest is cancelled and `PartFailed` names it, and whoever started the process decides
 what to do. Who may run at all (leader election) and webhooks are the caller's business.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random as chance
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final, NoReturn, Protocol
 
-from muster.logs import get_logger
 from muster.registration import drivers
 from muster.registration.drivers.seam import HubContext, HubDriver
 from muster.registration.hub.clusters.acceptance import Acceptance
@@ -34,21 +32,11 @@ from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.events import EventRecorder
 from muster.runtime.informer import Informers
 from muster.runtime.metrics import Metrics
+from muster.runtime.parts import Part, run_parts
 from muster.runtime.verbs import KubeClient
-
-log = get_logger("muster.registration.hub")
 
 REPORTER = "registration-controller"
 """Who the hub's events are from."""
-
-
-class HubFailed(Exception):
-    """A part of the hub ended though nobody asked it to."""
-
-    def __init__(self, part: str, error: BaseException | None) -> None:
-        super().__init__(f"{part} ended: {type(error).__name__}: {error}" if error else f"{part} ended by itself")
-        self.part = part
-        self.error = error
 
 
 CONTROLLERS: Final[tuple[Callable[[HubWorld], HubController], ...]] = (
@@ -130,26 +118,10 @@ class Hub:
         await self._informers.synced()
 
     async def run(self) -> NoReturn:
-        """Until cancelled. Raises HubFailed."""
-        parts: list[tuple[str, Callable[[], Awaitable[None]]]] = [("the caches", self._informers.run)]
+        """Until cancelled. Raises PartFailed."""
+        parts: list[Part] = [("the caches", self._informers.run)]
         if self._own_events:
             parts.append(("the event recorder", self._events.run))
         parts += [(f"driver {name}", driver.run) for name, driver in self._drivers.items()]
         parts += [(f"controller {type(controller).__name__}", controller.run) for controller in self._controllers]
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for name, run in parts:
-                    tasks.create_task(_lasting(name, run), name=name)
-        except ExceptionGroup as failures:
-            # What an `except*` clause raises comes out in a group again, or not, by Python's version.
-            raise failures.exceptions[0] from None
-        raise AssertionError("a task group of endless parts ended")
-
-
-async def _lasting(name: str, run: Callable[[], Awaitable[None]]) -> NoReturn:
-    try:
-        await run()
-    except Exception as error:
-        log.error("a part of the hub failed", part=name, error=f"{type(error).__name__}: {error}")
-        raise HubFailed(name, error) from error
-    raise HubFailed(name, None)
+        await run_parts(parts)

@@ -13,12 +13,13 @@ from muster.registration.drivers import UnknownDriver
 from muster.registration.drivers.seam import HubContext
 from muster.registration.hub import manager
 from muster.registration.hub.install import ACCOUNT, install
-from muster.registration.hub.manager import Hub, HubFailed
+from muster.registration.hub.manager import Hub
 from muster.registration.hub.options import HubOptions
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_SETS, MANAGED_CLUSTERS
 from muster.registration.names import HUB_NAMESPACE, LEASE
 from muster.runtime.errors import Forbidden
+from muster.runtime.parts import PartFailed
 from muster.runtime.resource import LEASES, NAMESPACES
 from muster.runtime.verbs import JSON, Query
 from tests.unit.registration.hub.conftest import CountingClient, Play, ScriptedDriver
@@ -128,7 +129,7 @@ async def test_a_part_that_ends_by_itself_ends_the_hub_with_its_name(play: Play,
         (Finished, "controller Finished ended by itself"),
     ):
         monkeypatch.setattr(manager, "CONTROLLERS", (part,))
-        with pytest.raises(HubFailed, match=text):
+        with pytest.raises(PartFailed, match=text):
             await Hub(play.hub_client, HubOptions(drivers=()), clock=play.clock).run()
 
 

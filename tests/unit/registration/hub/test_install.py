@@ -14,7 +14,7 @@ from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.registration.hub.install import ACCOUNT, BOOTSTRAP_GROUP, CONVERTED, HOOKS, WebhookEndpoint, install, install_namespaces
 from muster.registration.hub.options import HubOptions
-from muster.registration.hub.serving import ServingOptions, Webhooks
+from muster.registration.hub.serving import Webhooks
 from muster.registration.kinds import ADDONS, CLUSTER_ROLES, MANAGED_CLUSTERS, SIGNING_REQUESTS
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE, BOOTSTRAP_ROLE, HUB_NAMESPACE
 from muster.runtime.certs import ServingPair, make_pair
@@ -22,6 +22,7 @@ from muster.runtime.clock import SYSTEM
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import BadRequest, Forbidden, NotFound
 from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, LEASES, NAMESPACES, SECRETS, Object, Resource
+from muster.runtime.webhookserving import ServingOptions
 from tests.support.fake_clock import FakeClock
 
 V1ALPHA1_ADDONS = Resource("addon.open-cluster-management.io/v1alpha1", "managedclusteraddons", "ManagedClusterAddOn")

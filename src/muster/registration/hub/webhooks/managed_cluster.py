@@ -17,14 +17,14 @@ from muster.api.cluster.v1 import GROUP, ManagedCluster, Taint
 from muster.kube.duration import format_time, parse_time
 from muster.kube.names import dns1123_label
 from muster.registration.hub.clusters.rbac import name_problem
-from muster.registration.hub.webhooks.refusals import bad_request, forbidden, may, read
+from muster.registration.hub.webhooks.refusals import forbidden, may
 from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, REGISTER_GROUP, cluster_group, external_group
 from muster.runtime.clock import Clock
 from muster.runtime.delegation import Authorizer, Identity
 from muster.runtime.errors import NotFound
 from muster.runtime.resource import NAMESPACES, Object
 from muster.runtime.verbs import KubeClient
-from muster.runtime.webhookserver import AdmissionRequest, Verdict, allow, mutate
+from muster.runtime.webhookserver import AdmissionRequest, Verdict, allow, bad_request, mutate, read
 
 DEFAULT_SET = "default"
 _WRITES = ("CREATE", "UPDATE")
