@@ -14,13 +14,13 @@ from muster.apiserver.aggregation.remote import identity_fields
 from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.identity import AUTHENTICATED, User
 from muster.apiserver.auth.impersonation import impersonated
-from muster.apiserver.auth.rbac import Decision
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.controllers.certificates import signing_problem
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer
 from muster.http import Headers, Request, Response
 from muster.http.message import Connection
+from muster.kube.rbac import Decision
 
 RBAC = "rbac.authorization.k8s.io/v1"
 MALLORY = User("mallory", groups=(AUTHENTICATED,))

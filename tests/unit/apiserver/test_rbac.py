@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.apiserver.attributes import Attributes
-from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Rule
+from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.apiserver.auth.identity import User
-from muster.apiserver.auth.rbac import Rbac, rules_cover
+from muster.apiserver.auth.rbac import Rbac
 from muster.apiserver.cluster import Cluster
+from muster.kube.rbac import Rule, uncovered
 from muster.store import MemoryStore
 
 VERBS = ["get", "list", "create", "*"]
@@ -121,7 +122,7 @@ async def test_decisions_follow_the_definition(
 def test_a_covered_rule_grants_nothing_the_owner_lacks(
     owned: list[dict[str, Any]], wanted: dict[str, Any], request: Attributes
 ) -> None:
-    if not rules_cover([Rule(rule) for rule in owned], wanted) and rule_allows(wanted, request):
+    if not uncovered([Rule(rule) for rule in owned], wanted) and rule_allows(wanted, request):
         assert any(rule_allows(rule, request) for rule in owned)
 
 

@@ -20,12 +20,13 @@ from muster.apiserver import errors
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import ANONYMOUS, MASTERS, User, authenticated, from_header
 from muster.apiserver.auth.impersonation import impersonated
-from muster.apiserver.auth.rbac import Decision, Rbac
+from muster.apiserver.auth.rbac import Rbac
 from muster.apiserver.auth.serviceaccounts import API_AUDIENCES, InvalidToken, TokenIssuer
 from muster.apiserver.auth.vault import Vault
 from muster.apiserver.cluster import Cluster
 from muster.http import Request
 from muster.kube.certificates import CertificateAuthority, common_name, organizations
+from muster.kube.rbac import Decision
 from muster.logs import get_logger
 
 log = get_logger(__name__)

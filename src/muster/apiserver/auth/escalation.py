@@ -4,15 +4,15 @@ the role (or `bind` on it).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from muster.apiserver import errors
 from muster.apiserver.attributes import Attributes
-from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, RawRule
+from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.apiserver.auth.identity import MASTERS
-from muster.apiserver.auth.rbac import rules_cover
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import Object, Resource
+from muster.kube.rbac import RawRule, shown, uncovered
 
 GROUP = "rbac.authorization.k8s.io"
 _ROLE_KINDS = frozenset({ROLES, CLUSTER_ROLES})
@@ -76,7 +76,7 @@ def _check_binding(ctx: Context, resource: Resource, new: Object, old: Object | 
 
 def _missing(ctx: Context, namespace: str, rules: Iterable[RawRule]) -> list[RawRule]:
     owned = ctx.cluster.access.rbac.rules_for(ctx.user, namespace)
-    return [missing for rule in rules for missing in rules_cover(owned, rule)]
+    return [missing for rule in rules for missing in uncovered(owned, rule)]
 
 
 def _require(ctx: Context, resource: Resource, name: str, namespace: str, rules: Iterable[RawRule]) -> None:
@@ -84,34 +84,6 @@ def _require(ctx: Context, resource: Resource, name: str, namespace: str, rules:
     if not missing:
         return
     groups = " ".join(f'"{group}"' for group in ctx.user.groups)
-    shown = "\n".join(sorted({_compact(rule) for rule in _joined(missing)}))
-    text = f'user "{ctx.user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n{shown}'
+    lacking = "\n".join(shown(missing))
+    text = f'user "{ctx.user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n{lacking}'
     raise errors.forbidden(GROUP, resource.plural, name, text)
-
-
-def _joined(atoms: Sequence[RawRule]) -> list[RawRule]:
-    """Atoms that differ only in the verb become one rule."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for atom in atoms:
-        target = {key: list(value) for key, value in atom.items() if key != "verbs"}
-        rule = found.setdefault(repr(sorted(target.items())), {**target, "verbs": []})
-        rule["verbs"] += [verb for verb in atom["verbs"] if verb not in rule["verbs"]]
-    return list(found.values())
-
-
-_SHOWN = (
-    ("APIGroups", "apiGroups"),
-    ("Resources", "resources"),
-    ("ResourceNames", "resourceNames"),
-    ("NonResourceURLs", "nonResourceURLs"),
-    ("Verbs", "verbs"),
-)
-
-
-def _compact(rule: RawRule) -> str:
-    parts = []
-    for shown, key in _SHOWN:
-        values = rule.get(key)
-        if values:
-            parts.append(f"{shown}:[" + " ".join(f'"{value}"' for value in values) + "]")
-    return "{" + ", ".join(parts) + "}"

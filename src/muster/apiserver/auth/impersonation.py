@@ -8,8 +8,8 @@ from urllib.parse import unquote
 from muster.apiserver import errors
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, from_header
-from muster.apiserver.auth.rbac import Decision
 from muster.http import Request
+from muster.kube.rbac import Decision
 
 Authorize = Callable[[User, Attributes], Decision]
 _ACCOUNT = "system:serviceaccount:"

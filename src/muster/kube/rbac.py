@@ -1,0 +1,327 @@
+"""Role-based access control as pure functions and one index: what rules allow, who holds them, what they cover.
+
+A rule allows what it lists and nothing denies. `Grants` is the index from subject to granted rules over roles and bindings that
+somebody else keeps (a store, informers): it reads them through one function and is told which of them changed. A changed binding
+is taken out and put in again, a changed role does so with the bindings that refer to it, so a change costs what it touches. Each
+change tells whose rights it changed, former subjects included; one that changes nobody's rights (a label, the same rules again)
+tells nobody. Compiled rules are shared by content: most clusters hold the same roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol
+
+import orjson
+
+API_GROUP: Final = "rbac.authorization.k8s.io"
+MASTERS: Final = "system:masters"
+"""Whoever is in this group may do everything, whatever the rules say."""
+_SERVICE_ACCOUNT: Final = "system:serviceaccount:"
+
+RawRule = Mapping[str, Any]
+Subject = tuple[str, str]
+"""("User" | "Group", name); a service account is its user name."""
+
+
+class Asked(Protocol):
+    """What somebody wants to do: to a resource, or (without one) to a path."""
+
+    @property
+    def verb(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def resource(self) -> str: ...
+    @property
+    def subresource(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+
+
+class Rule:
+    """A compiled PolicyRule."""
+
+    __slots__ = ("groups", "names", "paths", "raw", "resources", "verbs")
+
+    def __init__(self, raw: RawRule) -> None:
+        self.raw = raw
+        self.verbs = frozenset(raw.get("verbs") or ())
+        self.groups = frozenset(raw.get("apiGroups") or ())
+        self.resources = frozenset(raw.get("resources") or ())
+        self.names = frozenset(raw.get("resourceNames") or ())
+        self.paths = tuple(raw.get("nonResourceURLs") or ())
+
+    def allows(self, asked: Asked) -> bool:
+        if asked.verb not in self.verbs and "*" not in self.verbs:
+            return False
+        if not asked.resource:
+            return any(_path_matches(pattern, asked.path) for pattern in self.paths)
+        if asked.group not in self.groups and "*" not in self.groups:
+            return False
+        if self.names and asked.name not in self.names:
+            return False
+        resources, subresource = self.resources, asked.subresource
+        if "*" in resources:
+            return True
+        if not subresource:
+            return asked.resource in resources
+        return f"{asked.resource}/{subresource}" in resources or f"*/{subresource}" in resources
+
+    def covers(self, atom: RawRule) -> bool:
+        """Whether it grants all of an atom: a rule with one verb, group, resource and name."""
+        verb = atom["verbs"][0]
+        if verb not in self.verbs and "*" not in self.verbs:
+            return False
+        if "nonResourceURLs" in atom:
+            path = atom["nonResourceURLs"][0]
+            return any(_path_matches(pattern, path) for pattern in self.paths)
+        group, resource = atom["apiGroups"][0], atom["resources"][0]
+        if group not in self.groups and "*" not in self.groups:
+            return False
+        if self.names and not set(atom.get("resourceNames", ())) & self.names:
+            return False
+        if "*" in self.resources or resource in self.resources:
+            return True
+        _, slash, sub = resource.partition("/")
+        return bool(slash) and f"*/{sub}" in self.resources
+
+
+EVERYTHING: Final = (
+    Rule({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
+    Rule({"verbs": ["*"], "nonResourceURLs": ["*"]}),
+)
+
+
+def _path_matches(pattern: str, path: str) -> bool:
+    return pattern == "*" or pattern == path or (pattern.endswith("*") and path.startswith(pattern[:-1]))
+
+
+@lru_cache(maxsize=4096)
+def _compiled(rules: bytes) -> tuple[Rule, ...]:
+    return tuple(Rule(rule) for rule in orjson.loads(rules))
+
+
+def uncovered(owned: Iterable[Rule], wanted: RawRule) -> list[RawRule]:
+    """The atoms of `wanted` (one verb, group, resource, name each) that no owned rule grants."""
+    rules = tuple(owned)
+    return [atom for atom in _atoms(wanted) if not any(rule.covers(atom) for rule in rules)]
+
+
+def _atoms(rule: RawRule) -> Iterator[RawRule]:
+    for verb in rule.get("verbs") or ():
+        for path in rule.get("nonResourceURLs") or ():
+            yield {"nonResourceURLs": [path], "verbs": [verb]}
+        for group in rule.get("apiGroups") or ():
+            for resource in rule.get("resources") or ():
+                names = rule.get("resourceNames") or ()
+                if not names:
+                    yield {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
+                for name in names:
+                    yield {"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": [verb]}
+
+
+def shown(atoms: Iterable[RawRule]) -> list[str]:
+    """Atoms as the API server prints them, those that differ only in the verb as one."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for atom in atoms:
+        target = {key: list(value) for key, value in atom.items() if key != "verbs"}
+        rule = found.setdefault(repr(sorted(target.items())), {**target, "verbs": []})
+        rule["verbs"] += [verb for verb in atom["verbs"] if verb not in rule["verbs"]]
+    return sorted({_compact(rule) for rule in found.values()})
+
+
+_SHOWN = (
+    ("APIGroups", "apiGroups"),
+    ("Resources", "resources"),
+    ("ResourceNames", "resourceNames"),
+    ("NonResourceURLs", "nonResourceURLs"),
+    ("Verbs", "verbs"),
+)
+
+
+def _compact(rule: RawRule) -> str:
+    parts = []
+    for name, key in _SHOWN:
+        values = rule.get(key)
+        if values:
+            parts.append(f"{name}:[" + " ".join(f'"{value}"' for value in values) + "]")
+    return "{" + ", ".join(parts) + "}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    allowed: bool
+    reason: str = ""
+
+
+_DENIED = Decision(False)
+
+
+class Place(NamedTuple):
+    """One of the four kinds of objects; `namespace` is empty for those without."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class Grant:
+    """The rules one binding gives a subject; `description` is how an allowed request explains itself, `problem` why there are
+    no rules."""
+
+    rules: tuple[Rule, ...]
+    description: str
+    problem: str = ""
+
+
+Table = dict[Subject, dict[Place, Grant]]
+"""Per subject: what each binding gives it."""
+
+
+class _Binding:
+    """A binding as it was put in: what to undo when it changes."""
+
+    __slots__ = ("role", "rules", "subjects", "table")
+
+    def __init__(self, role: Place, rules: tuple[Rule, ...], table: Table) -> None:
+        self.role = role
+        self.rules = rules
+        self.table = table
+        self.subjects: list[Subject] = []
+
+
+class Grants:
+    """Who holds which rules. `read` gives a role or binding as it is now, or None."""
+
+    def __init__(self, read: Callable[[Place], Mapping[str, Any] | None]) -> None:
+        self._read = read
+        self._cluster_wide: Table = {}
+        self._namespaced: dict[str, Table] = {}
+        self._bindings: dict[Place, _Binding] = {}
+        self._bound: dict[Place, set[Place]] = {}
+        """Role → bindings that refer to it, whether it exists or not."""
+
+    def decide(self, name: str, groups: Iterable[str], asked: Asked) -> Decision:
+        problems: dict[str, None] = {}
+        for grant in self.held(name, groups, asked.namespace):
+            if grant.problem:
+                problems[grant.problem] = None
+            for rule in grant.rules:
+                if rule.allows(asked):
+                    return Decision(True, f"RBAC: allowed by {grant.description}")
+        if not problems:
+            return _DENIED
+        return Decision(False, "RBAC: " + (", ".join(problems) if len(problems) == 1 else f"[{', '.join(problems)}]"))
+
+    def held(self, name: str, groups: Iterable[str], namespace: str) -> Iterator[Grant]:
+        """Everything granted to a user cluster-wide and, if one is given, in the namespace."""
+        subjects = subjects_of(name, groups)
+        tables = [self._cluster_wide]
+        if namespace and namespace in self._namespaced:
+            tables.append(self._namespaced[namespace])
+        for table in tables:
+            for subject in subjects:
+                held = table.get(subject)
+                if held:
+                    yield from held.values()
+
+    def rules_for(self, name: str, groups: Iterable[str], namespace: str) -> list[Rule]:
+        """Every rule a user has in the namespace (cluster-wide ones included); "" for cluster-wide only."""
+        return [rule for grant in self.held(name, groups, namespace) for rule in grant.rules]
+
+    def role_rules(self, kind: str, namespace: str, name: str) -> list[RawRule] | None:
+        """The rules of a (Cluster)Role, or None if there is no such role."""
+        role = self._read(role_place(kind, namespace, name))
+        return None if role is None else list(role.get("rules") or ())
+
+    def changed(self, place: Place) -> set[Subject]:
+        """A role or binding came, changed or went. Tells whose rights are others now."""
+        if place.kind in ("RoleBinding", "ClusterRoleBinding"):
+            return self._renew(place)
+        touched: set[Subject] = set()
+        for binding in tuple(self._bound.get(place, ())):
+            touched |= self._renew(binding)
+        return touched
+
+    def _renew(self, place: Place) -> set[Subject]:
+        former = self._take(place)
+        now = self._put(place)
+        before = set(former.subjects) if former is not None else set()
+        after = set(now.subjects) if now is not None else set()
+        same = former is not None and now is not None and _same(former.rules, now.rules)
+        return before ^ after if same else before | after
+
+    def _take(self, place: Place) -> _Binding | None:
+        known = self._bindings.pop(place, None)
+        if known is None:
+            return None
+        for subject in known.subjects:
+            held = known.table.get(subject)
+            if held is not None:
+                held.pop(place, None)
+                if not held:
+                    del known.table[subject]
+        referring = self._bound[known.role]
+        referring.discard(place)
+        if not referring:
+            del self._bound[known.role]
+        if not known.table:
+            self._namespaced.pop(place.namespace, None)
+        return known
+
+    def _put(self, place: Place) -> _Binding | None:
+        binding = self._read(place)
+        if binding is None:
+            return None
+        namespace = place.namespace
+        table = self._namespaced.setdefault(namespace, {}) if namespace else self._cluster_wide
+        ref = binding.get("roleRef") or {}
+        kind, name = str(ref.get("kind", "")), str(ref.get("name", ""))
+        raw = self.role_rules(kind, namespace, name)
+        problem = "" if raw is not None else f'{kind.lower()}.rbac.authorization.k8s.io "{name}" not found'
+        rules = _compiled(orjson.dumps(raw or ()))
+        known = self._bindings[place] = _Binding(role_place(kind, namespace, name), rules, table)
+        self._bound.setdefault(known.role, set()).add(place)
+        for subject in binding.get("subjects") or ():
+            key = subject_key(subject, namespace)
+            known.subjects.append(key)
+            table.setdefault(key, {})[place] = Grant(rules, _describe(binding, subject, namespace), problem)
+        return known
+
+
+def _same(one: tuple[Rule, ...], other: tuple[Rule, ...]) -> bool:
+    return one is other or [rule.raw for rule in one] == [rule.raw for rule in other]
+
+
+def role_place(kind: str, namespace: str, name: str) -> Place:
+    """What a roleRef in a namespace means."""
+    return Place("ClusterRole", "", name) if kind == "ClusterRole" else Place("Role", namespace, name)
+
+
+def subjects_of(name: str, groups: Iterable[str]) -> list[Subject]:
+    """As which subjects a user is meant by bindings."""
+    return [("User", name), *(("Group", group) for group in groups)]
+
+
+def subject_key(subject: Mapping[str, Any], namespace: str) -> Subject:
+    """The subject of a binding in `namespace`."""
+    if subject.get("kind") == "ServiceAccount":
+        return "User", f"{_SERVICE_ACCOUNT}{subject.get('namespace') or namespace}:{subject.get('name', '')}"
+    return str(subject.get("kind", "")), str(subject.get("name", ""))
+
+
+def _describe(binding: Mapping[str, Any], subject: Mapping[str, Any], namespace: str) -> str:
+    ref, name = binding["roleRef"], binding["metadata"]["name"]
+    kind, called = ("RoleBinding", f"{name}/{namespace}") if namespace else ("ClusterRoleBinding", name)
+    who = subject.get("name", "")
+    if subject.get("kind") == "ServiceAccount":
+        who = f"{who}/{subject.get('namespace') or namespace}"
+    return f'{kind} "{called}" of {ref["kind"]} "{ref["name"]}" to {subject.get("kind", "")} "{who}"'
