@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.fleet.node import NodeRuntime, Programs
+from muster.fleet.node import NodeRuntime, Programs, RemoteNode
+from muster.fleet.node.clusternode import ClusterNode
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.direct import InProcessClient
 from muster.runtime.resource import Resource
@@ -24,9 +25,12 @@ IMAGE = "registry.example/stolostron/muster:v1"
 
 
 class Stage:
-    """One cluster with a node. `start` and `stop` may alternate: the server lives on, as its store would."""
+    """One cluster with a node. `start` and `stop` may alternate: the server lives on, as its store would. A `remote` node knows
+    the server only by a client; the way to its logs, which is a kubelet's, is made here."""
 
-    def __init__(self, server: ApiServer, programs: Programs, directory: Path, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self, server: ApiServer, programs: Programs, directory: Path, clock: Clock = SYSTEM, *, remote: bool = False
+    ) -> None:
         self.server = server
         self.cluster = server.clusters["default"]
         self.client = InProcessClient(server.client(self.cluster, agent="test"))
@@ -34,13 +38,28 @@ class Stage:
         """May be added to while it runs."""
         self._directory = directory
         self._clock = clock
+        self._remote = remote
+        self.node: ClusterNode
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self.runtime = NodeRuntime(self.server, self.programs, self._directory, grace=1.0, clock=self._clock)
-        self.runtime.attach("default")
-        self._task = asyncio.create_task(self.runtime.run())
-        await self.until(lambda: self.cluster.read("/nodes", "default-node"), "there is a node")
+        if self._remote:
+            client, url = InProcessClient(self.server.client(self.cluster, agent="node")), self.server.cluster_url("default")
+            place = self._directory / "default"
+            remote = RemoteNode(
+                client, url, self.programs, place, name="default-node", workloads=True, grace=1.0, clock=self._clock
+            )
+            self._task = asyncio.create_task(remote.run(self._begun))
+        else:
+            runtime = NodeRuntime(self.server, self.programs, self._directory, grace=1.0, clock=self._clock)
+            runtime.attach("default")
+            self._task = asyncio.create_task(runtime.run())
+        await self.until(lambda: self.cluster.node and self.cluster.read("/nodes", "default-node"), "there is a node")
+        assert isinstance(self.cluster.node, ClusterNode)
+        self.node = self.cluster.node
+
+    def _begun(self, node: ClusterNode) -> None:
+        self.cluster.node = node
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -106,10 +125,10 @@ def pod_manifest(name: str, container: dict[str, Any], **spec: Any) -> dict[str,
 
 
 @asynccontextmanager
-async def open_stage(programs: Programs, directory: Path, clock: Clock = SYSTEM) -> AsyncIterator[Stage]:
+async def open_stage(programs: Programs, directory: Path, clock: Clock = SYSTEM, *, remote: bool = False) -> AsyncIterator[Stage]:
     server = ApiServer(ServerConfig(store="memory", clusters=("default",), clock=clock.now))
     await server.start()
-    stage = Stage(server, programs, directory, clock)
+    stage = Stage(server, programs, directory, clock, remote=remote)
     await stage.start()
     try:
         yield stage

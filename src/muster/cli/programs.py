@@ -59,5 +59,5 @@ def surroundings(pod: PodEnvironment) -> Surroundings:
         path=pod.path,
         say=pod.print,
         ip=pod.ip,
-        cluster=FoundCluster(pod.client_config, in_pod=True, direct=pod.connect),
+        cluster=FoundCluster(pod.client_config, in_pod=True, direct=pod.direct),
     )

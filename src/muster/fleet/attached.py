@@ -1,26 +1,37 @@
-"""A cluster the fleet takes care of: where its objects are read, and through which clients they are written.
+"""A cluster the fleet takes care of: how it is read, through which clients it is written, and what its controllers look like.
 
-State is read straight from the server's store (`cluster.read`, `cluster.scan`): it is in this process already, decoded once for
-all, and a write is visible there as soon as it is answered. So controllers here keep no caches and need no expectations.
-Writes go through the pipeline like everybody's, under the names of the Kubernetes components whose work is done.
+Where the cluster is does not matter here. `embedded` reads the store of an API server in this process; `followed` keeps caches of
+one that is reached by a client. Both keep one promise: whoever writes through the clients of an `Attached` sees that in its view
+as soon as the write is answered. So controllers here need no expectations. Writes go through the API server's pipeline like
+everybody's, under the names of the Kubernetes components whose work is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
 
-from muster.apiserver.cluster import Cluster
-from muster.apiserver.objects import shared
-from muster.apiserver.registry.resource import Object
 from muster.runtime.events import EventRecorder
+from muster.runtime.resource import Object, Resource
 from muster.runtime.verbs import KubeClient
-from muster.store.api import Event
+
+
+class View(Protocol):
+    """The present state of a cluster. A key is `namespace/name`, or the name of what is in no namespace. Nobody may change what
+    is handed out: there is one copy for all."""
+
+    def read(self, resource: Resource, key: str) -> Object | None: ...
+
+    def scan(self, resource: Resource, namespace: str = "") -> Iterable[Object]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    cluster: Cluster
+    name: str
+    view: View
+    now: Callable[[], datetime]
     controllers: KubeClient
     """Writes as kube-controller-manager."""
     kubelet: KubeClient
@@ -29,34 +40,31 @@ class Attached:
     """Of the controllers."""
     node_events: EventRecorder
 
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    resource: Resource
+    key: str
+    deleted: bool
+    versions: Callable[[], list[Object]]
+    """What the object is and was, the newest first; decoded when asked."""
+
+
+class Controller(Protocol):
+    """Says which keys a change concerns, and makes the world agree with what is wanted for a key. Keeps nothing."""
+
     @property
-    def name(self) -> str:
-        return self.cluster.name
+    def name(self) -> str: ...
 
+    @property
+    def resources(self) -> Sequence[Resource]:
+        """What it looks at; every object of the first has a key of its own."""
 
-class Attachments:
-    """The clusters taken care of, by name; everything that looks at events asks here first."""
+    def keys(self, attached: Attached, change: Change) -> Iterable[str]:
+        """Called with every change: must be quick."""
 
-    def __init__(self) -> None:
-        self._attached: dict[str, Attached] = {}
-
-    def add(self, attached: Attached) -> None:
-        self._attached[attached.name] = attached
-
-    def remove(self, name: str) -> Attached | None:
-        return self._attached.pop(name, None)
-
-    def get(self, name: str) -> Attached | None:
-        return self._attached.get(name)
-
-    def __iter__(self) -> Iterator[Attached]:
-        return iter(list(self._attached.values()))
-
-
-def versions(event: Event) -> list[Object]:
-    """What the object of an event was and is."""
-    entries = (event.entry, event.previous) if event.previous is not None else (event.entry,)
-    return [shared(entry) for entry in entries]
+    async def reconcile(self, attached: Attached, key: str) -> float | None:
+        """A number asks to be called again after so many seconds."""
 
 
 def controller_of(obj: Object) -> Object | None:
@@ -64,10 +72,10 @@ def controller_of(obj: Object) -> Object | None:
     return next((owner for owner in obj["metadata"].get("ownerReferences") or () if owner.get("controller")), None)
 
 
-def owner_keys(event: Event, kind: str) -> set[str]:
-    """namespace/name of the controllers of a kind that own, or owned, the object of an event."""
+def owner_keys(change: Change, kind: str) -> set[str]:
+    """namespace/name of the controllers of a kind that own, or owned, the object of a change."""
     found = set()
-    for obj in versions(event):
+    for obj in change.versions():
         owner = controller_of(obj)
         if owner is not None and owner.get("kind") == kind:
             found.add(f"{obj['metadata'].get('namespace', '')}/{owner['name']}")

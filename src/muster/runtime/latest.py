@@ -44,18 +44,31 @@ class Latest(Generic[T]):
             return cached
         return answer
 
+    def snapshots(self, namespace: str = "") -> list[Snapshot]:
+        """Everything, of one namespace or of all."""
+        keys = dict.fromkeys((*self._informer.cache.all_keys(), *self._own))
+        found = [self.snapshot(key) for key in keys if not namespace or key.namespace == namespace]
+        return [snapshot for snapshot in found if snapshot is not None]
+
+    def vanished(self, key: Key, uid: str) -> None:
+        """The watch has told that this very object is gone: answers about it no longer count. For those who cannot wait for
+        `PATIENCE` to be over."""
+        own = self._own.get(key)
+        if own is not None and own[1] == uid:
+            del self._own[key]
+
     def wrote(self, answer: Object) -> T | None:
         """The server's answer to a write of an object; gives what readers see from now on."""
         snapshot = self._informer.cache.read(orjson.dumps(answer))
         metadata = answer["metadata"]
-        # Taking the last finalizer off is how an object that is being deleted goes.
-        gone = bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
+        # Taking the last finalizer off is how an object that is being deleted goes; a pod first has its time to end.
+        gone = bool(metadata.get("deletionTimestamp")) and not _held(metadata)
         self._note(snapshot.key, None if gone else snapshot, snapshot.uid)
         return self.get(snapshot.key)
 
     def deleted(self, key: Key, uid: str, answer: Object) -> None:
         """The server's answer to the deletion of the object with this uid: the object, when something still holds it."""
-        if answer.get("kind") != "Status" and (answer.get("metadata") or {}).get("finalizers") and key_of(answer) == key:
+        if answer.get("kind") != "Status" and _held(answer.get("metadata") or {}) and key_of(answer) == key:
             self.wrote(answer)
         else:
             self._note(key, None, uid)
@@ -67,6 +80,11 @@ class Latest(Generic[T]):
             del self._own[oldest]
         self._own.pop(key, None)
         self._own[key] = (answer, uid, now + PATIENCE)
+
+
+def _held(metadata: Object) -> bool:
+    """Whether something keeps an object that is being deleted: a finalizer, or a pod's grace period."""
+    return bool(metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"))
 
 
 def _supersedes(cached: Snapshot | None, answer: Snapshot | None, uid: str) -> bool:

@@ -50,7 +50,7 @@ def pod(tmp_path: Path, log: Log) -> PodEnvironment:
         ip="127.64.0.9",
         environ={"POD_NAME": "hub-1-abc"},
         server="https://127.0.0.1:1/clusters/hub",
-        connect=lambda: NoClient(),  # type: ignore[arg-type,return-value]
+        direct=lambda: NoClient(),  # type: ignore[arg-type,return-value]
         write=log.write,
         mounts={"/hub-kubeconfig": tmp_path / "mounted"},
         scratch=tmp_path / "scratch",

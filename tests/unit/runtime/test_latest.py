@@ -115,3 +115,42 @@ async def test_what_nobody_asks_for_again_takes_no_room(
         latest.wrote(await client.create(CONFIG_MAPS, config_map(f"n{number}", k="v")))
         await clock.advance(1)
     assert len(latest._own) <= PATIENCE + 1
+
+
+async def test_everything_is_listed_as_it_was_last_written(
+    client: InProcessClient, informer: Informer[Snapshot], clock: FakeClock
+) -> None:
+    latest = Latest(informer, clock=clock)
+    assert latest.snapshots() == []
+    latest.wrote(await client.create(CONFIG_MAPS, labelled("1")))
+    assert [value(one) for one in latest.snapshots()] == ["1"]
+    assert latest.snapshots("elsewhere") == []
+    made = await client.get(CONFIG_MAPS, "a", "default")
+    latest.deleted(A, made["metadata"]["uid"], await client.delete(CONFIG_MAPS, "a", "default"))
+    assert latest.snapshots("default") == []
+
+
+def test_a_pod_that_has_its_time_to_end_is_still_there(informer: Informer[Snapshot], clock: FakeClock) -> None:
+    latest = Latest(informer, clock=clock)
+    metadata = {
+        "name": "a",
+        "namespace": "default",
+        "uid": "u",
+        "resourceVersion": "9",
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+    }
+    leaving = {"metadata": {**metadata, "deletionGracePeriodSeconds": 30}}
+    assert latest.wrote(leaving) is not None
+    latest.deleted(A, "u", leaving)
+    assert latest.get(A) is not None
+    latest.deleted(A, "u", {"metadata": {**metadata, "deletionGracePeriodSeconds": 0}})
+    assert latest.get(A) is None
+
+
+def test_what_the_watch_tells_to_be_gone_is_gone_whatever_was_answered(informer: Informer[Snapshot], clock: FakeClock) -> None:
+    latest = Latest(informer, clock=clock)
+    latest.wrote({"metadata": {"name": "a", "namespace": "default", "uid": "second", "resourceVersion": "9"}})
+    latest.vanished(A, "first")
+    assert latest.get(A) is not None, "another object of that name went"
+    latest.vanished(A, "second")
+    assert latest.get(A) is None

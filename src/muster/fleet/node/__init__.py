@@ -1,10 +1,12 @@
-"""The node runtime of embedded clusters: pods of Muster's own image run as supervised tasks of this process.
+"""The node runtime: pods of Muster's own image run as supervised tasks of this process.
 
-What it offers: `NodeRuntime`, and to those who write programs for it `Program`, `Programs` and `PodEnvironment`.
+What it offers: `NodeRuntime` for clusters of an API server in this process, `RemoteNode` for a cluster that is reached by a client,
+and to those who write programs for them `Program`, `Programs` and `PodEnvironment`.
 """
 
 from muster.fleet.node.environment import PodEnvironment
 from muster.fleet.node.programs import Program, Programs
+from muster.fleet.node.remote import RemoteNode
 from muster.fleet.node.runtime import NodeRuntime
 
-__all__ = ["NodeRuntime", "PodEnvironment", "Program", "Programs"]
+__all__ = ["NodeRuntime", "PodEnvironment", "Program", "Programs", "RemoteNode"]

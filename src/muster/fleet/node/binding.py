@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from muster.apiserver.registry.resource import Object
 from muster.kube.selectors import Selector, SelectorError, from_labels, new_requirement
+from muster.runtime.resource import Object
 
 SCHEDULER = "default-scheduler"
 

@@ -16,15 +16,15 @@ from typing import Any
 import msgspec
 
 from muster.apiserver.nodes import LogOptions, NoLogs
-from muster.apiserver.registry.resource import Object
 from muster.fleet.attached import Attached
+from muster.fleet.kinds import NODES, PODS
 from muster.fleet.node.addresses import NODE_IP, LoopbackAddresses
 from muster.fleet.node.atomicdir import private
 from muster.fleet.node.binding import is_waiting, obstacle
 from muster.fleet.node.containerlog import has_log, read_log
 from muster.fleet.node.environment import Address
 from muster.fleet.node.heartbeat import MOST_PODS, Heartbeat
-from muster.fleet.node.pod import PODS, PodWorker, Shelter
+from muster.fleet.node.pod import PodWorker, Shelter
 from muster.fleet.node.podspec import Pod, pod_of
 from muster.fleet.node.states import container_status, merged
 from muster.fleet.workloads.podstate import FINISHED
@@ -32,6 +32,7 @@ from muster.logs import get_logger
 from muster.runtime.clock import Backoff, sleep
 from muster.runtime.errors import Conflict, KubeError, NotFound
 from muster.runtime.patching import patch_status
+from muster.runtime.resource import Object
 
 log = get_logger("muster.fleet.node")
 
@@ -64,7 +65,7 @@ class ClusterNode:
 
     def forget_strangers(self) -> None:
         """Remove what pods left behind that went while nobody looked."""
-        known = {pod["metadata"]["uid"] for pod in self.attached.cluster.scan("/pods")}
+        known = {pod["metadata"]["uid"] for pod in self.attached.view.scan(PODS)}
         for path in self._directory.iterdir():
             if path.name not in known:
                 shutil.rmtree(path, ignore_errors=True)
@@ -77,11 +78,11 @@ class ClusterNode:
 
     def waiting(self) -> list[str]:
         """Keys of pods that no node has taken."""
-        pods = (pod for pod in self.attached.cluster.scan("/pods") if is_waiting(pod))
+        pods = (pod for pod in self.attached.view.scan(PODS) if is_waiting(pod))
         return [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods]
 
     async def sync(self, key: str) -> None:
-        found = self.attached.cluster.read("/pods", key)
+        found = self.attached.view.read(PODS, key)
         uid = found["metadata"]["uid"] if found is not None else ""
         for worker in [each for each in self._workers.values() if each.pod.key == key and each.pod.uid != uid]:
             self._vanished(worker)
@@ -132,7 +133,7 @@ class ClusterNode:
                 log.error("pod worker failed", pod=worker.pod.key, cluster=self.attached.name, exc_info=problem)
                 worker.tell(True, "FailedSync", f"the node failed to run the pod: {type(problem).__name__}: {problem}")
             await sleep(self._shelter.clock, backoff.next())
-            found = self.attached.cluster.read("/pods", worker.pod.key)
+            found = self.attached.view.read(PODS, worker.pod.key)
             if self._stopping or worker.gone or found is None or found["metadata"]["uid"] != worker.pod.uid:
                 break
             worker = PodWorker(pod_of(found), worker.address, worker.directory, self._shelter)
@@ -164,7 +165,7 @@ class ClusterNode:
             self._start(worker, self._remove(worker))
 
     async def _bind(self, pod: Object) -> None:
-        node, metadata = self.attached.cluster.read("/nodes", self.name), pod["metadata"]
+        node, metadata = self.attached.view.read(NODES, self.name), pod["metadata"]
         problem = obstacle(pod, node, self.running, MOST_PODS)
         if problem:
             await self._refuse(pod, problem)

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from muster.apiserver.registry.resource import Object
 from muster.fleet.node.podspec import ContainerSpec, FieldSource, KeySource, Mount, Pod, ResourceSource, Variable
 from muster.kube.quantity import parse_quantity
 from muster.runtime.kubeconfig import SERVICE_ACCOUNT, ClientConfig, Identity
+from muster.runtime.resource import Object
 from muster.runtime.verbs import KubeClient
 
 Lookup = Callable[[str, str], Object | None]
@@ -50,8 +50,9 @@ class PodEnvironment:
     """Bind here: every pod has a loopback address of its own, so ports do not clash."""
     environ: Mapping[str, str] = field(repr=False)
     server: str
-    connect: Callable[[], KubeClient] = field(repr=False)
-    """A client in this process with the identity of the pod's service account: no socket, the same rules."""
+    direct: Callable[[], KubeClient] | None = field(repr=False)
+    """A client in this process with the identity of the pod's service account: no socket, the same rules. None where the server is
+    elsewhere."""
     write: Callable[[str, str], None] = field(repr=False)
     """(stream, text): lines for the pod's log."""
     mounts: Mapping[str, Path] = field(repr=False)
@@ -74,6 +75,12 @@ class PodEnvironment:
         """As in-cluster clients are configured: the API server, and the service account's token and CA, both of which rotate."""
         token, ca = self.path(str(SERVICE_ACCOUNT / "token")), self.path(str(SERVICE_ACCOUNT / "ca.crt"))
         return ClientConfig(self.server, ca if ca.exists() else None, namespace=self.namespace, identity=Identity(token_file=token))
+
+    def connect(self, agent: str = "muster") -> KubeClient:
+        """A client with the identity of the pod's service account, without a socket where that is possible."""
+        from muster.runtime.client import HttpClient
+
+        return self.direct() if self.direct is not None else HttpClient(self.client_config, agent=agent)
 
 
 def mounted(volumes: Mapping[str, Path], mounts: Sequence[Mount], environ: Mapping[str, str]) -> dict[str, Path]:

@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 
 from muster.apiserver.documents.health import VERSION
-from muster.apiserver.registry.resource import Object
 from muster.fleet.attached import Attached
+from muster.fleet.kinds import NODES
 from muster.fleet.node.addresses import NODE_IP
 from muster.fleet.node.environment import machine_memory
 from muster.fleet.node.states import SCHEME
@@ -23,10 +23,9 @@ from muster.logs import get_logger
 from muster.runtime.clock import Clock, sleep, timestamp
 from muster.runtime.errors import AlreadyExists, KubeError, NotFound
 from muster.runtime.patching import patch_changes, patch_status
-from muster.runtime.resource import LEASES, Resource
+from muster.runtime.resource import LEASES, Object
 
 log = get_logger("muster.fleet.node")
-NODES = Resource("v1", "nodes", "Node", namespaced=False)
 NAMESPACE = "kube-node-lease"
 LEASE_SECONDS, RENEW_SECONDS, REPORT_SECONDS = 40, 10.0, 300.0
 MOST_PODS = 250
@@ -100,7 +99,7 @@ class Heartbeat:
         due = float("-inf")
         while True:
             try:
-                if self._clock.monotonic() >= due or self._attached.cluster.read("/nodes", self._name) is None:
+                if self._clock.monotonic() >= due or self._attached.view.read(NODES, self._name) is None:
                     await self._report()
                     due = self._clock.monotonic() + REPORT_SECONDS
                 await self._renew()
@@ -109,7 +108,7 @@ class Heartbeat:
             await sleep(self._clock, RENEW_SECONDS)
 
     async def _report(self) -> None:
-        present = self._attached.cluster.read("/nodes", self._name)
+        present = self._attached.view.read(NODES, self._name)
         if present is None:
             wanted: Object = {
                 "apiVersion": "v1",
@@ -133,7 +132,7 @@ class Heartbeat:
             return
         except NotFound:
             pass
-        node = self._attached.cluster.read("/nodes", self._name)
+        node = self._attached.view.read(NODES, self._name)
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": node["metadata"]["uid"]} if node else None
         metadata: Object = {"name": self._name, "namespace": NAMESPACE, **({"ownerReferences": [owner]} if owner else {})}
         spec = {"holderIdentity": self._name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": moment}

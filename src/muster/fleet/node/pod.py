@@ -13,10 +13,11 @@ import contextlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from muster.apiserver.registry.resource import Object
 from muster.fleet.attached import Attached
+from muster.fleet.kinds import PODS
 from muster.fleet.node.atomicdir import private
 from muster.fleet.node.container import Container, Manner
 from muster.fleet.node.environment import (
@@ -35,11 +36,11 @@ from muster.logs import get_logger
 from muster.runtime.clock import Backoff, Clock, Random, sleep, within
 from muster.runtime.errors import Conflict, KubeError, NotFound
 from muster.runtime.patching import patch_status
-from muster.runtime.resource import Resource
+from muster.runtime.resource import CONFIG_MAPS, SECRETS, Object
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.fleet.node")
-PODS = Resource("v1", "pods", "Pod")
+_REFERENCED = {"secrets": SECRETS, "configmaps": CONFIG_MAPS}
 MOUNT_RETRY = (0.5, 60.0)
 
 
@@ -51,8 +52,8 @@ class Shelter:
     programs: Programs
     images: tuple[str, ...]
     server: str
-    connect: Callable[[Pod], KubeClient]
-    """A client with the identity of a pod's service account."""
+    connect: Callable[[Pod], KubeClient] | None
+    """A client with the identity of a pod's service account, where that needs no socket."""
     clock: Clock
     random: Random
 
@@ -102,7 +103,7 @@ class PodWorker:
         return is_ours(image, self._shelter.images)
 
     def environment(self, spec: ContainerSpec, write: Callable[[str, str], None]) -> PodEnvironment:
-        environ = resolve_environ(self.pod, spec, self.address, self._lookup)
+        environ, connect = resolve_environ(self.pod, spec, self.address, self._lookup), self._shelter.connect
         scratch = self.directory / "containers" / spec.name
         shutil.rmtree(scratch, ignore_errors=True)
         private(scratch)
@@ -114,7 +115,7 @@ class PodWorker:
             ip=self.address.ip,
             environ=environ,
             server=self._shelter.server,
-            connect=lambda: self._shelter.connect(self.pod),
+            direct=None if connect is None else partial(connect, self.pod),
             write=write,
             mounts=mounted(self._volumes.places, spec.volume_mounts, environ),
             scratch=scratch,
@@ -134,7 +135,7 @@ class PodWorker:
         self._shelter.attached.node_events.event(regarding, "Warning" if warning else "Normal", reason, note)
 
     def _lookup(self, plural: str, name: str) -> Object | None:
-        return self._shelter.attached.cluster.read(f"/{plural}", f"{self.pod.metadata.namespace}/{name}")
+        return self._shelter.attached.view.read(_REFERENCED[plural], f"{self.pod.metadata.namespace}/{name}")
 
     # What the node tells it.
 
@@ -283,8 +284,7 @@ class PodWorker:
                 await sleep(self._clock, backoff.next())
 
     async def _report(self, *, final: bool = False) -> None:
-        cluster = self._shelter.attached.cluster
-        found = cluster.read("/pods", self.pod.key)
+        found = self._shelter.attached.view.read(PODS, self.pod.key)
         if found is None or found["metadata"]["uid"] != self.pod.uid:
             return
         try:

@@ -10,28 +10,27 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from muster.apiserver.cluster import Cluster
 from muster.apiserver.controllers.manager import ControllerManager
 from muster.apiserver.server import ApiServer
-from muster.fleet.attached import Attached, Attachments
+from muster.fleet.attached import Attached, Controller
+from muster.fleet.embedded import StoreDriven, StoreView
 from muster.fleet.node.accounts import AccountClient
 from muster.fleet.node.addresses import LoopbackAddresses
 from muster.fleet.node.clusternode import ClusterNode, Work
+from muster.fleet.node.nodepods import NodePods
 from muster.fleet.node.pod import Shelter
 from muster.fleet.node.programs import IMAGES, Programs
 from muster.fleet.workloads import workload_controllers
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.direct import InProcessClient
 from muster.runtime.events import EventRecorder
-from muster.store.api import Event
 
 GRACE = 10.0
 KUBELET = "kubelet"
-_REFERENCED = {"/secrets": "secrets", "/configmaps": "configmaps"}
 
 
 class NodeRuntime:
@@ -56,10 +55,11 @@ class NodeRuntime:
         self._clock = clock
         self._random = random
         self._addresses = LoopbackAddresses(random)
-        self._attachments = Attachments()
+        self._attachments: dict[str, Attached] = {}
         self.nodes: dict[str, ClusterNode] = {}
         self._helpers: dict[str, list[asyncio.Task[None]]] = {}
-        self._manager = ControllerManager(server, [*workload_controllers(self._attachments), NodePods(self.nodes)])
+        controllers: list[Controller] = [*workload_controllers(), NodePods(self.nodes)]
+        self._manager = ControllerManager(server, [StoreDriven(each, self._attachments) for each in controllers])
         self._tasks: asyncio.TaskGroup | None = None
         self._wanted: dict[str, None] = {}
 
@@ -76,8 +76,8 @@ class NodeRuntime:
         if node is None:
             return
         await node.stop(self._grace)
-        node.attached.cluster.node = None
-        self._attachments.remove(cluster)
+        self._server.clusters[cluster].node = None
+        del self._attachments[cluster]
         for task in self._helpers.pop(cluster):
             task.cancel()
 
@@ -101,7 +101,9 @@ class NodeRuntime:
         controllers = InProcessClient(self._server.client(cluster), name)
         kubelet = InProcessClient(self._server.client(cluster, agent=KUBELET), name)
         attached = Attached(
-            cluster,
+            name,
+            StoreView(cluster),
+            cluster.clock,
             controllers,
             kubelet,
             EventRecorder(controllers, "kube-controller-manager", node_name, clock=self._clock, random=self._random),
@@ -113,7 +115,7 @@ class NodeRuntime:
         )
         node = ClusterNode(node_name, shelter, self._directory / name / "pods", self._addresses, self._spawn)
         node.forget_strangers()
-        self._attachments.add(attached)
+        self._attachments[name] = attached
         self.nodes[name] = node
         cluster.node = node
         self._helpers[name] = [
@@ -128,34 +130,3 @@ class NodeRuntime:
             work.close()
             raise RuntimeError("the node runtime is not running")
         return self._tasks.create_task(work, name=name)
-
-
-class NodePods:
-    """Brings changes of pods, and of what they read, to the node of their cluster."""
-
-    name = "node"
-    resources = ("/pods", "/nodes", *_REFERENCED)
-
-    def __init__(self, nodes: dict[str, ClusterNode]) -> None:
-        self._nodes = nodes
-
-    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
-        node = self._nodes.get(cluster.name)
-        if node is None:
-            return ()
-        if event.resource == "/pods":
-            return (event.entry.key,)
-        if event.resource == "/nodes":
-            return node.waiting()
-        namespace, _, name = event.entry.key.partition("/")
-        node.touched(_REFERENCED[event.resource], namespace, name)
-        return ()
-
-    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
-        return [entry.key for entry in cluster.store.list(cluster.name, "/pods")]
-
-    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
-        node = self._nodes.get(cluster.name)
-        if node is not None:
-            await node.sync(key)
-        return None

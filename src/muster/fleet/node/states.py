@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from muster.apiserver.registry.resource import Object
 from muster.fleet.node.podspec import ContainerSpec, Pod
 from muster.kube.duration import format_time, parse_time
+from muster.runtime.resource import Object
 
 CREATING = "ContainerCreating"
 INITIALIZING = "PodInitializing"

@@ -14,17 +14,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from muster.apiserver.registry.resource import Object
+from muster.fleet.kinds import SERVICE_ACCOUNTS
 from muster.fleet.node import atomicdir
 from muster.fleet.node.environment import Address, Lookup, MissingReference, contents, field_value, resource_value
 from muster.fleet.node.podspec import DownwardVolume, KeyPath, Pod, Projection, TokenSource, Volume
 from muster.kube.duration import parse_time
 from muster.runtime.clock import Clock
 from muster.runtime.errors import KubeError
-from muster.runtime.resource import Resource
+from muster.runtime.resource import Object
 from muster.runtime.verbs import KubeClient
 
-SERVICE_ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
 RENEW_AFTER = 0.8
 """Share of a token's life after which it is replaced."""
 RETRY = 30.0
@@ -70,8 +69,8 @@ class Volumes:
             return _downward(pod, volume.downward_api, address)
         if volume.projected is None:
             raise MissingReference(
-                f"volume {volume.name!r} is of a kind that embedded clusters do not have: only emptyDir, secret, configMap, "
-                "downwardAPI and projected volumes exist there"
+                f"volume {volume.name!r} is of a kind that this node does not have: only emptyDir, secret, configMap, "
+                "downwardAPI and projected volumes exist here"
             )
         files: dict[str, bytes] = {}
         for source in volume.projected.sources:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from muster.apiserver.registry.resource import Object
 from muster.fleet.attached import controller_of, reference
 from muster.kube.selectors import Selector
 from muster.runtime.errors import Conflict, NotFound
-from muster.runtime.resource import Resource
+from muster.runtime.resource import Object, Resource
 from muster.runtime.verbs import KubeClient
 
 

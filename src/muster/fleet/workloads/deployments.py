@@ -9,55 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from muster.apiserver.cluster import Cluster
-from muster.apiserver.registry.resource import Object
-from muster.fleet.attached import Attached, Attachments, controller_of, owner_keys, versions
+from muster.fleet.attached import Attached, Change, controller_of, owner_keys
+from muster.fleet.kinds import DEPLOYMENTS, REPLICA_SETS
 from muster.fleet.workloads import rollout, templates
 from muster.fleet.workloads.claims import claim
 from muster.fleet.workloads.deploymentstatus import deadline_in, is_complete, status_of
-from muster.fleet.workloads.replicasets import REPLICA_SETS
 from muster.fleet.workloads.rollout import Group, Sizes, Wish
 from muster.kube.selectors import Selector, from_label_selector_object
 from muster.runtime.errors import AlreadyExists, Conflict, NotFound
 from muster.runtime.patching import patch_changes, patch_status
-from muster.runtime.resource import Resource
-from muster.store.api import Event
-
-DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
-STORED = "apps/deployments"
-SETS = "apps/replicasets"
+from muster.runtime.resource import Object
 
 
 class Deployments:
     name = "deployments"
-    resources = (STORED, SETS)
+    resources = (DEPLOYMENTS, REPLICA_SETS)
 
-    def __init__(self, attachments: Attachments) -> None:
-        self._attachments = attachments
+    def keys(self, attached: Attached, change: Change) -> Iterable[str]:
+        if change.resource == DEPLOYMENTS:
+            return (change.key,)
+        return owner_keys(change, "Deployment") or self._matching(attached, change)
 
-    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
-        if self._attachments.get(cluster.name) is None:
-            return ()
-        if event.resource == STORED:
-            return (event.entry.key,)
-        return owner_keys(event, "Deployment") or self._matching(cluster, event)
-
-    def _matching(self, cluster: Cluster, event: Event) -> list[str]:
+    def _matching(self, attached: Attached, change: Change) -> list[str]:
         """Deployments that may want to adopt a set without a controller."""
-        found = versions(event)[0]
-        if event.deleted or controller_of(found) is not None:
+        found = change.versions()[0]
+        if change.deleted or controller_of(found) is not None:
             return []
         labels, namespace = found["metadata"].get("labels") or {}, found["metadata"]["namespace"]
         return [
-            f"{namespace}/{each['metadata']['name']}" for each in cluster.scan(STORED, namespace) if _selector(each).matches(labels)
+            f"{namespace}/{each['metadata']['name']}"
+            for each in attached.view.scan(DEPLOYMENTS, namespace)
+            if _selector(each).matches(labels)
         ]
 
-    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
-        return [entry.key for entry in cluster.store.list(cluster.name, STORED)]
-
-    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
-        attached, found = self._attachments.get(cluster.name), cluster.read(STORED, key)
-        if attached is None or found is None:
+    async def reconcile(self, attached: Attached, key: str) -> float | None:
+        found = attached.view.read(DEPLOYMENTS, key)
+        if found is None:
             return None
         wish = _wish(found)
         sets = await claim(
@@ -66,7 +53,7 @@ class Deployments:
             DEPLOYMENTS,
             REPLICA_SETS,
             _selector(found),
-            list(cluster.scan(SETS, key.partition("/")[0])),
+            list(attached.view.scan(REPLICA_SETS, key.partition("/")[0])),
         )
         new, created = templates.current_set(found, sets), False
         if not found["metadata"].get("deletionTimestamp"):
@@ -80,11 +67,11 @@ class Deployments:
                 sets = [new if each["metadata"]["uid"] == new["metadata"]["uid"] else each for each in sets]
             sets = await _resize(attached, found, wish, new, sets)
             new = templates.current_set(found, sets)
-        status = status_of(found, new, sets, wish, cluster.clock(), created)
+        status = status_of(found, new, sets, wish, attached.now(), created)
         await _write(attached, found, new, status)
         if new is not None and is_complete(found, status):
             await _forget_history(attached, found, new, sets)
-        waiting = deadline_in(found, status["conditions"], cluster.clock())
+        waiting = deadline_in(found, status["conditions"], attached.now())
         return None if waiting is None else waiting + 1
 
 

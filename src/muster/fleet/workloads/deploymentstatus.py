@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from muster.apiserver.registry.resource import Object
 from muster.fleet.workloads.podstate import condition
 from muster.fleet.workloads.rollout import Wish
 from muster.kube.duration import format_time, parse_time
+from muster.runtime.resource import Object
 
 FOREVER = 2**31 - 1
 """The progress deadline that means none."""

@@ -9,54 +9,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from muster.apiserver.cluster import Cluster
-from muster.apiserver.registry.resource import Object
-from muster.fleet.attached import Attached, Attachments, controller_of, reference, versions
+from muster.fleet.attached import Attached, Change, controller_of, reference
+from muster.fleet.kinds import ENDPOINTS, PODS, SERVICES, SLICES
 from muster.fleet.workloads import podstate
 from muster.kube.selectors import from_labels
 from muster.runtime.errors import AlreadyExists, Conflict, NotFound
 from muster.runtime.patching import patch_changes
-from muster.runtime.resource import Resource
-from muster.store.api import Event
+from muster.runtime.resource import Object
 
-SLICES = Resource("discovery.k8s.io/v1", "endpointslices", "EndpointSlice")
-ENDPOINTS = Resource("v1", "endpoints", "Endpoints")
 _SERVICE_NAME = "kubernetes.io/service-name"
 _MANAGED_BY, _SLICE_CONTROLLER = "endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io"
 _ENDPOINTS_MANAGED_BY, _ENDPOINTS_CONTROLLER = "endpoints.kubernetes.io/managed-by", "endpoint-controller"
-_STORED_SLICES = "discovery.k8s.io/endpointslices"
 
 
 class ServiceEndpoints:
     name = "endpoints"
-    resources = ("/services", "/pods", _STORED_SLICES, "/endpoints")
+    resources = (SERVICES, PODS, SLICES, ENDPOINTS)
 
-    def __init__(self, attachments: Attachments) -> None:
-        self._attachments = attachments
-
-    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
-        if self._attachments.get(cluster.name) is None:
-            return ()
-        if event.resource in ("/services", "/endpoints"):
-            return (event.entry.key,)
-        namespace = event.entry.key.partition("/")[0]
-        if event.resource == _STORED_SLICES:
-            names = {(obj["metadata"].get("labels") or {}).get(_SERVICE_NAME) for obj in versions(event)}
+    def keys(self, attached: Attached, change: Change) -> Iterable[str]:
+        if change.resource in (SERVICES, ENDPOINTS):
+            return (change.key,)
+        namespace = change.key.partition("/")[0]
+        if change.resource == SLICES:
+            names = {(obj["metadata"].get("labels") or {}).get(_SERVICE_NAME) for obj in change.versions()}
             return [f"{namespace}/{name}" for name in names if name]
-        labels = [obj["metadata"].get("labels") or {} for obj in versions(event)]
+        labels = [obj["metadata"].get("labels") or {} for obj in change.versions()]
         return [
             f"{namespace}/{service['metadata']['name']}"
-            for service in cluster.scan("/services", namespace)
+            for service in attached.view.scan(SERVICES, namespace)
             if service["spec"].get("selector") and any(from_labels(service["spec"]["selector"]).matches(each) for each in labels)
         ]
 
-    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
-        return [entry.key for entry in cluster.store.list(cluster.name, "/services")]
-
-    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
-        attached, service = self._attachments.get(cluster.name), cluster.read("/services", key)
-        if attached is None:
-            return None
+    async def reconcile(self, attached: Attached, key: str) -> float | None:
+        service = attached.view.read(SERVICES, key)
         if service is None or service["metadata"].get("deletionTimestamp"):
             await _remove_endpoints(attached, key)
             return None
@@ -66,7 +51,7 @@ class ServiceEndpoints:
         selector, namespace = from_labels(spec["selector"]), service["metadata"]["namespace"]
         pods = [
             pod
-            for pod in cluster.scan("/pods", namespace)
+            for pod in attached.view.scan(PODS, namespace)
             if selector.matches(pod["metadata"].get("labels") or {}) and (pod.get("status") or {}).get("podIP")
         ]
         pods = sorted((pod for pod in pods if pod["status"].get("phase") not in podstate.FINISHED), key=_name)
@@ -155,7 +140,7 @@ async def _write_slice(attached: Attached, service: Object, wanted: Object) -> N
     client, metadata = attached.controllers, service["metadata"]
     mine = [
         each
-        for each in attached.cluster.scan(_STORED_SLICES, metadata["namespace"])
+        for each in attached.view.scan(SLICES, metadata["namespace"])
         if (controller_of(each) or {}).get("uid") == metadata["uid"]
         and (each["metadata"].get("labels") or {}).get(_MANAGED_BY) == _SLICE_CONTROLLER
     ]
@@ -173,7 +158,7 @@ async def _write_slice(attached: Attached, service: Object, wanted: Object) -> N
 
 async def _write_endpoints(attached: Attached, wanted: Object) -> None:
     client, metadata = attached.controllers, wanted["metadata"]
-    present = attached.cluster.read("/endpoints", f"{metadata['namespace']}/{metadata['name']}")
+    present = attached.view.read(ENDPOINTS, f"{metadata['namespace']}/{metadata['name']}")
     try:
         if present is None:
             await client.create(ENDPOINTS, wanted)
@@ -186,7 +171,7 @@ async def _write_endpoints(attached: Attached, wanted: Object) -> None:
 
 
 async def _remove_endpoints(attached: Attached, key: str) -> None:
-    present = attached.cluster.read("/endpoints", key)
+    present = attached.view.read(ENDPOINTS, key)
     if present is None or (present["metadata"].get("labels") or {}).get(_ENDPOINTS_MANAGED_BY) != _ENDPOINTS_CONTROLLER:
         return
     namespace, _, name = key.partition("/")

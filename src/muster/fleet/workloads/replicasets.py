@@ -7,67 +7,55 @@ the condition ReplicaFailure, and tried again later and later.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 
-from muster.apiserver.cluster import Cluster
-from muster.apiserver.registry.resource import Object
-from muster.fleet.attached import Attached, Attachments, owner_keys, reference, versions
+from muster.fleet.attached import Attached, Change, owner_keys, reference
+from muster.fleet.kinds import PODS, REPLICA_SETS
 from muster.fleet.workloads import podstate
 from muster.fleet.workloads.claims import claim
 from muster.kube.duration import format_time
 from muster.kube.selectors import Selector, from_label_selector_object
 from muster.runtime.errors import Conflict, NotFound, StatusError
 from muster.runtime.patching import patch_status
-from muster.runtime.resource import Resource
-from muster.store.api import Event
+from muster.runtime.resource import Object
 
-REPLICA_SETS = Resource("apps/v1", "replicasets", "ReplicaSet")
-PODS = Resource("v1", "pods", "Pod")
-STORED = "apps/replicasets"
 BURST = 500
 """Pods made or deleted in one pass."""
 
 
 class ReplicaSets:
     name = "replicasets"
-    resources = (STORED, "/pods")
+    resources = (REPLICA_SETS, PODS)
 
-    def __init__(self, attachments: Attachments) -> None:
-        self._attachments = attachments
+    def keys(self, attached: Attached, change: Change) -> Iterable[str]:
+        if change.resource == REPLICA_SETS:
+            return (change.key,)
+        return owner_keys(change, "ReplicaSet") or self._matching(attached, change)
 
-    def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
-        if self._attachments.get(cluster.name) is None:
-            return ()
-        if event.resource == STORED:
-            return (event.entry.key,)
-        return owner_keys(event, "ReplicaSet") or self._matching(cluster, event)
-
-    def _matching(self, cluster: Cluster, event: Event) -> list[str]:
+    def _matching(self, attached: Attached, change: Change) -> list[str]:
         """Sets that may want to adopt a pod without a controller."""
-        if event.deleted:
+        if change.deleted:
             return []
-        pod = versions(event)[0]
+        pod = change.versions()[0]
         labels, namespace = pod["metadata"].get("labels") or {}, pod["metadata"]["namespace"]
-        sets = cluster.scan(STORED, namespace) if labels else ()
+        sets = attached.view.scan(REPLICA_SETS, namespace) if labels else ()
         return [f"{namespace}/{each['metadata']['name']}" for each in sets if _selector(each).matches(labels)]
 
-    def initial_keys(self, cluster: Cluster) -> Iterable[str]:
-        return [entry.key for entry in cluster.store.list(cluster.name, STORED)]
-
-    async def reconcile(self, cluster: Cluster, key: str) -> float | None:
-        attached, found = self._attachments.get(cluster.name), cluster.read(STORED, key)
-        if attached is None or found is None:
+    async def reconcile(self, attached: Attached, key: str) -> float | None:
+        found = attached.view.read(REPLICA_SETS, key)
+        if found is None:
             return None
         namespace = found["metadata"]["namespace"]
-        pods = list(cluster.scan("/pods", namespace))
+        pods = list(attached.view.scan(PODS, namespace))
         mine = await claim(attached.controllers, found, REPLICA_SETS, PODS, _selector(found), pods)
         problem: StatusError | None = None
         if not found["metadata"].get("deletionTimestamp"):
             problem = await self._scale(attached, found, [pod for pod in mine if podstate.is_active(pod)])
-            mine = [pod for pod in cluster.scan("/pods", namespace) if _owned(pod, found)]
+            mine = [pod for pod in attached.view.scan(PODS, namespace) if _owned(pod, found)]
         await self._write_status(attached, found, mine, problem)
         if problem is not None:
             raise problem
-        return _next_look(found, mine, cluster)
+        return _next_look(found, mine, attached.now())
 
     async def _scale(self, attached: Attached, found: Object, active: list[Object]) -> StatusError | None:
         missing = found["spec"].get("replicas", 1) - len(active)
@@ -88,8 +76,8 @@ class ReplicaSets:
         return None
 
     async def _write_status(self, attached: Attached, found: Object, mine: list[Object], problem: StatusError | None) -> None:
-        now = attached.cluster.clock()
-        status = status_of(found, mine, attached.cluster)
+        now = attached.now()
+        status = status_of(found, mine, now)
         failing = podstate.condition(found, "ReplicaFailure")
         if problem is None:
             others = [each for each in status["conditions"] if each["type"] != "ReplicaFailure"]
@@ -105,12 +93,11 @@ class ReplicaSets:
             return
 
 
-def status_of(found: Object, mine: Iterable[Object], cluster: Cluster) -> Object:
+def status_of(found: Object, mine: Iterable[Object], now: datetime) -> Object:
     mine = list(mine)
     active = [pod for pod in mine if podstate.is_active(pod)]
     wanted = (found["spec"].get("template") or {}).get("metadata", {}).get("labels") or {}
     least = found["spec"].get("minReadySeconds", 0)
-    now = cluster.clock()
     status: Object = {
         "replicas": len(active),
         "fullyLabeledReplicas": sum(wanted.items() <= (pod["metadata"].get("labels") or {}).items() for pod in active),
@@ -125,9 +112,9 @@ def status_of(found: Object, mine: Iterable[Object], cluster: Cluster) -> Object
     return status
 
 
-def _next_look(found: Object, mine: Iterable[Object], cluster: Cluster) -> float | None:
+def _next_look(found: Object, mine: Iterable[Object], now: datetime) -> float | None:
     """When the next ready pod becomes an available one."""
-    least, now = found["spec"].get("minReadySeconds", 0), cluster.clock()
+    least = found["spec"].get("minReadySeconds", 0)
     waits = [podstate.available_in(pod, least, now) for pod in mine if least and podstate.is_active(pod)]
     return min((wait for wait in waits if wait), default=None)
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from muster.apiserver.registry.resource import Object
 from muster.fleet.attached import reference
+from muster.runtime.resource import Object
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"

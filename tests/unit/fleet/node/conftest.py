@@ -93,7 +93,8 @@ PROGRAMS = {
 }
 
 
-@pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    async with open_stage(PROGRAMS, tmp_path / "node") as opened:
+@pytest.fixture(params=[False, True], ids=["embedded", "remote"])
+async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+    """Twice: with a node that reads the server's store, and with one that knows the server by a client only."""
+    async with open_stage(PROGRAMS, tmp_path / "node", remote=request.param) as opened:
         yield opened

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.fleet.node.heartbeat import NODES
+from muster.fleet.kinds import NODES
 from muster.runtime.errors import BadRequest
 from tests.support.stage import IMAGE, PODS, Stage, condition
 
@@ -42,7 +42,7 @@ async def test_a_pod_that_is_deleted_ends_goes_and_leaves_no_files(stage: Stage,
     await stage.client.delete(PODS, "web", "default")
     await stage.gone("web")
     await stage.until(lambda: not home.exists(), "its files are gone")
-    assert stage.runtime.nodes["default"].running == 0
+    assert stage.node.running == 0
 
 
 async def test_a_pod_deleted_by_force_is_stopped_all_the_same(stage: Stage) -> None:
@@ -50,7 +50,7 @@ async def test_a_pod_deleted_by_force_is_stopped_all_the_same(stage: Stage) -> N
     await stage.ready("web")
     await stage.client.delete(PODS, "web", "default", grace=0)
     assert not stage.read("web")
-    await stage.until(lambda: stage.runtime.nodes["default"].running == 0, "nothing runs any more")
+    await stage.until(lambda: stage.node.running == 0, "nothing runs any more")
 
 
 async def test_another_image_stays_pending_and_says_why_until_it_is_ours(stage: Stage) -> None:
@@ -140,7 +140,7 @@ async def test_a_pod_held_by_a_finalizer_ends_but_stays_until_it_is_let_go(stage
     await stage.ready("web")
     await stage.client.patch(PODS, "web", {"metadata": {"finalizers": ["example.com/hold"]}}, "default")
     await stage.client.delete(PODS, "web", "default")
-    await stage.until(lambda: stage.runtime.nodes["default"].running == 0, "nothing runs")
+    await stage.until(lambda: stage.node.running == 0, "nothing runs")
     assert stage.read("web")["metadata"]["deletionTimestamp"]
     await stage.client.patch(PODS, "web", {"metadata": {"annotations": {"touched": "yes"}}}, "default")
     assert stage.container("web")["restartCount"] == 0
@@ -175,4 +175,4 @@ async def test_fifty_pods_run_side_by_side_each_with_an_address_of_its_own(stage
     await asyncio.gather(*(stage.client.delete(PODS, f"p{number}", "default") for number in range(50)))
     for number in range(50):
         await stage.gone(f"p{number}")
-    assert stage.runtime.nodes["default"].running == 0
+    assert stage.node.running == 0

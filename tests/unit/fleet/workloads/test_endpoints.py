@@ -2,8 +2,14 @@
 
 from typing import Any
 
-from muster.fleet.workloads.endpoints import SLICES, endpoints_of, slice_of, target_port
+import pytest
+
+from muster.fleet.kinds import SLICES
+from muster.fleet.workloads.endpoints import endpoints_of, slice_of, target_port
 from tests.support.stage import PODS, SERVICES, Stage
+
+embedded_only = pytest.mark.parametrize("stage", [False], ids=["embedded"], indirect=True)
+"""Nodes of servers elsewhere write no endpoints: loopback addresses are not taken there."""
 
 
 def service(name: str = "web", **spec: Any) -> dict[str, Any]:
@@ -21,6 +27,7 @@ def ready(stage: Stage) -> list[str]:
     return [each["addresses"][0] for piece in pieces(stage) for each in piece["endpoints"] or () if each["conditions"]["ready"]]
 
 
+@embedded_only
 async def test_a_service_leads_to_its_ready_pods_and_the_server_finds_the_way(stage: Stage) -> None:
     await stage.client.create(SERVICES, service())
     await stage.until(lambda: pieces(stage), "there is a slice")
@@ -39,6 +46,7 @@ async def test_a_service_leads_to_its_ready_pods_and_the_server_finds_the_way(st
     await stage.until(lambda: not ready(stage), "it is listed no longer")
 
 
+@embedded_only
 async def test_a_service_that_goes_takes_its_endpoints_along(stage: Stage) -> None:
     await stage.client.create(SERVICES, service())
     await stage.until(lambda: pieces(stage) and stage.read("web", "/endpoints"), "it has endpoints")
@@ -46,6 +54,7 @@ async def test_a_service_that_goes_takes_its_endpoints_along(stage: Stage) -> No
     await stage.until(lambda: not pieces(stage) and not stage.read("web", "/endpoints"), "they are gone")
 
 
+@embedded_only
 async def test_a_slice_somebody_deletes_or_bends_is_mended(stage: Stage) -> None:
     await stage.client.create(SERVICES, service())
     (piece,) = await stage.until(lambda: pieces(stage), "there is a slice")

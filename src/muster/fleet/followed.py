@@ -1,0 +1,132 @@
+"""Clusters reached by a client, over HTTP or otherwise: their state followed by informers, their controllers driven by these.
+
+A cache is always a little late. What is written through `Followed.noting` is therefore noted with the server's answer, and reads
+give whichever is newer, so whoever writes sees that at once, as with a store of one's own. What others wrote comes with the watch.
+"""
+
+from __future__ import annotations
+
+import random as chance
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from urllib.parse import unquote
+
+import orjson
+
+from muster.fleet.attached import Attached, Change, Controller
+from muster.runtime.cache import Snapshot
+from muster.runtime.clock import SYSTEM, Clock, Random
+from muster.runtime.controller import Controller as Queued
+from muster.runtime.informer import Informers
+from muster.runtime.latest import Latest
+from muster.runtime.resource import Key, Object, Resource
+from muster.runtime.verbs import JSON, KubeClient, Query
+
+LONGEST_DELAY = 60.0
+_WRITES = ("POST", "PUT", "PATCH")
+
+
+class Followed:
+    """The view. `run` follows until cancelled; before `synced` nothing is to be concluded from what is missing."""
+
+    def __init__(
+        self, client: KubeClient, resources: Iterable[Resource], *, clock: Clock = SYSTEM, random: Random = chance.random
+    ) -> None:
+        self._informers = Informers(client, clock=clock, random=random)
+        self._latest: dict[Resource, Latest[Snapshot]] = {}
+        for resource in resources:
+            informer = self._informers.of(resource)
+            latest = self._latest[resource] = Latest(informer, clock=clock)
+            informer.on_change(partial(_vanish, latest))
+
+    async def run(self) -> None:
+        await self._informers.run()
+
+    async def synced(self) -> None:
+        await self._informers.synced()
+
+    def read(self, resource: Resource, key: str) -> Object | None:
+        namespace, _, name = key.rpartition("/")
+        found = self._latest[resource].snapshot(Key(namespace, name))
+        return None if found is None else found.data
+
+    def scan(self, resource: Resource, namespace: str = "") -> Iterable[Object]:
+        return [snapshot.data for snapshot in self._latest[resource].snapshots(namespace)]
+
+    def noting(self, client: KubeClient) -> KubeClient:
+        """The client, with its writes seen here at once."""
+        return _Noting(client, self._latest)
+
+    def queued(
+        self, controller: Controller, attached: Attached, *, clock: Clock = SYSTEM, random: Random = chance.random
+    ) -> Queued[str]:
+        """A controller of the fleet at work on what is followed."""
+        reconcile = partial(controller.reconcile, attached)
+        made: Queued[str] = Queued(controller.name, reconcile, timeout=None, max_delay=LONGEST_DELAY, clock=clock, random=random)
+        for resource in controller.resources:
+            informer = self._informers.of(resource)
+            made.depend(informer)
+            informer.on_change(partial(_enqueue, made, controller, attached, resource))
+        return made
+
+
+def _vanish(latest: Latest[Snapshot], old: Snapshot | None, new: Snapshot | None) -> None:
+    if old is not None and (new is None or new.uid != old.uid):
+        latest.vanished(old.key, old.uid)
+
+
+def _enqueue(
+    queued: Queued[str], controller: Controller, attached: Attached, resource: Resource, old: Snapshot | None, new: Snapshot | None
+) -> None:
+    sides: Sequence[Snapshot] = [side for side in (new, old) if side is not None]
+    change = Change(resource, str(sides[0].key), new is None, lambda: [side.data for side in sides])
+    for key in controller.keys(attached, change):
+        queued.enqueue(key)
+
+
+class _Noting(KubeClient):
+    """Passes everything on, and notes what the server answered to a write of something that is followed."""
+
+    def __init__(self, client: KubeClient, latest: Mapping[Resource, Latest[Snapshot]]) -> None:
+        self._client = client
+        self._latest = latest
+        self._kinds = {(resource.api_version, resource.kind): one for resource, one in latest.items()}
+
+    @property
+    def server(self) -> str:
+        return self._client.server
+
+    async def exchange(
+        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+    ) -> bytes:
+        answer = await self._client.exchange(method, path, query, body, media, idempotent=idempotent)
+        if method in _WRITES:
+            written: Object = orjson.loads(answer)
+            latest = self._kinds.get((written.get("apiVersion", ""), written.get("kind", "")))
+            if latest is not None:
+                latest.wrote(written)
+        elif method == "DELETE":
+            self._deleted(path, orjson.loads(answer))
+        return answer
+
+    def _deleted(self, path: str, answer: Object) -> None:
+        *place, _, name = path.split("/")
+        key = Key(unquote(place[-1]) if place[-2:-1] == ["namespaces"] else "", unquote(name))
+        fitting = (of for of in self._latest if of.namespaced == bool(key.namespace))
+        resource = next((of for of in fitting if of.path(key.namespace, key.name) == path), None)
+        uid = (answer.get("metadata") or {}).get("uid") or (answer.get("details") or {}).get("uid")
+        if resource is not None and uid:
+            self._latest[resource].deleted(key, uid, answer)
+
+    async def lines(
+        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
+    ) -> AsyncGenerator[bytes, None]:
+        lines = self._client.lines(path, query, timeout, opened)
+        try:
+            async for line in lines:
+                yield line
+        finally:
+            await lines.aclose()
+
+    async def close(self) -> None:
+        await self._client.close()

@@ -1,0 +1,36 @@
+"""Brings changes of pods, and of what they read, to the node of their cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from muster.fleet.attached import Attached, Change
+from muster.fleet.kinds import NODES, PODS
+from muster.fleet.node.clusternode import ClusterNode
+from muster.runtime.resource import CONFIG_MAPS, SECRETS
+
+
+class NodePods:
+    name = "node"
+    resources = (PODS, NODES, SECRETS, CONFIG_MAPS)
+
+    def __init__(self, nodes: Mapping[str, ClusterNode]) -> None:
+        self._nodes = nodes
+
+    def keys(self, attached: Attached, change: Change) -> Iterable[str]:
+        node = self._nodes.get(attached.name)
+        if node is None:
+            return ()
+        if change.resource == PODS:
+            return (change.key,)
+        if change.resource == NODES:
+            return node.waiting()
+        namespace, _, name = change.key.partition("/")
+        node.touched(change.resource.plural, namespace, name)
+        return ()
+
+    async def reconcile(self, attached: Attached, key: str) -> float | None:
+        node = self._nodes.get(attached.name)
+        if node is not None:
+            await node.sync(key)
+        return None

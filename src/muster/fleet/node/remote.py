@@ -1,0 +1,105 @@
+"""A node for a cluster that is reached by a client: a real kube-apiserver without kubelets, as test rigs have.
+
+The same node as on embedded clusters, with the cluster's state followed by informers, service account tokens from the
+TokenRequest API, and programs that talk to the server over TLS as their pods would. It also relays Services on the loopback
+interface (`services`). Where nobody runs kube-controller-manager's workload controllers, `workloads` brings ours; EndpointSlices
+are not written, since a real server takes no loopback addresses there.
+
+`run` owns every task; when it is cancelled, programs are asked to end, have `grace` seconds for it, and their last states are
+written before it returns. Pods stay: the next run takes them up again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from muster.fleet.attached import Attached, Controller
+from muster.fleet.followed import Followed
+from muster.fleet.node.addresses import LoopbackAddresses
+from muster.fleet.node.clusternode import ClusterNode, Work
+from muster.fleet.node.nodepods import NodePods
+from muster.fleet.node.pod import Shelter
+from muster.fleet.node.programs import IMAGES, Programs
+from muster.fleet.node.runtime import GRACE, KUBELET
+from muster.fleet.node.services import ServiceRelay
+from muster.fleet.workloads import Deployments, ReplicaSets
+from muster.runtime.clock import SYSTEM, Clock, Random
+from muster.runtime.events import EventRecorder
+from muster.runtime.verbs import KubeClient
+
+
+class RemoteNode:
+    """`client` needs the rights of a kubelet and a scheduler for all namespaces; `server` is where pods find the API server."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        server: str,
+        programs: Programs,
+        directory: Path,
+        *,
+        name: str,
+        workloads: bool = False,
+        images: Sequence[str] = IMAGES,
+        grace: float = GRACE,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self.name = name
+        self._relay = ServiceRelay(name)
+        self._nodes: dict[str, ClusterNode] = {}
+        controllers: list[Controller] = [NodePods(self._nodes), self._relay]
+        if workloads:
+            controllers += [Deployments(), ReplicaSets()]
+        watched = dict.fromkeys(resource for each in controllers for resource in each.resources)
+        self._followed = Followed(client, watched, clock=clock, random=random)
+        noting = self._followed.noting(client)
+        self._attached = Attached(
+            name,
+            self._followed,
+            clock.now,
+            noting,
+            noting,
+            EventRecorder(client, "kube-controller-manager", name, clock=clock, random=random),
+            EventRecorder(client, KUBELET, name, clock=clock, random=random),
+        )
+        self._queued = [self._followed.queued(each, self._attached, clock=clock, random=random) for each in controllers]
+        self._shelter = Shelter(self._attached, programs, tuple(images), server, None, clock, random)
+        self._directory = directory
+        self._addresses = LoopbackAddresses(random)
+        self._grace = grace
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self, ready: Callable[[ClusterNode], None] = lambda node: None) -> None:
+        """Until cancelled; `ready` is called when the cluster's state is known and the node begins its work."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            background = [self._spawn(self._followed.run(), "informers")]
+            await self._followed.synced()
+            node = ClusterNode(self.name, self._shelter, self._directory / "pods", self._addresses, self._spawn)
+            node.forget_strangers()
+            self._nodes[self.name] = node
+            background += [
+                self._spawn(self._attached.events.run(), "events of controllers"),
+                self._spawn(self._attached.node_events.run(), "events of the node"),
+                self._spawn(node.heartbeat.run(), "heartbeat"),
+                *(self._spawn(each.run(), f"controller {each.name}") for each in self._queued),
+            ]
+            ready(node)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                # Controllers see the programs end, so that Deployments do not claim what is no longer there.
+                await node.stop(self._grace)
+                await self._relay.close()
+                for task in background:
+                    task.cancel()
+
+    def _spawn(self, work: Work, name: str) -> asyncio.Task[None]:
+        if self._tasks is None:
+            work.close()
+            raise RuntimeError("the node is not running")
+        return self._tasks.create_task(work, name=name)

@@ -1,0 +1,179 @@
+"""Services of a node's own pods, on the loopback interface: what kube-proxy does, for clusters whose service range lies there.
+
+A real API server takes no loopback address for an endpoint, but it may be started with a range of cluster addresses inside
+127.0.0.0/8. On Linux all of these are this machine's. So whoever dials a Service (the API server, for a webhook) reaches a relay
+here that listens on the Service's own address and ports and goes on to a ready pod, chosen in turn. While no pod is ready nobody
+listens: connections are refused, as kube-proxy would. Services outside of the loopback range are left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import itertools
+import socket
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from muster.fleet.attached import Attached, Change
+from muster.fleet.kinds import PODS, SERVICES
+from muster.fleet.workloads import podstate
+from muster.fleet.workloads.endpoints import target_port
+from muster.kube.selectors import from_labels
+from muster.logs import get_logger
+from muster.runtime.resource import Object
+
+log = get_logger("muster.fleet.node")
+
+Place = tuple[str, int]
+"""Address and port."""
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+CHUNK = 64 * 1024
+CONNECT_SECONDS = 5.0
+
+
+def routes(service: Object, pods: Sequence[Object]) -> dict[Place, list[Place]]:
+    """Where a Service listens, and the ready pods each of its ports leads to. Empty while there are none."""
+    address = service["spec"].get("clusterIP") or ""
+    if not _is_loopback(address) or service["metadata"].get("deletionTimestamp"):
+        return {}
+    ready = [pod for pod in pods if podstate.is_active(pod) and podstate.is_ready(pod) and pod["status"].get("podIP")]
+    found: dict[Place, list[Place]] = {}
+    for port in service["spec"].get("ports") or ():
+        if port.get("protocol", "TCP") != "TCP":
+            continue
+        targets = [(pod["status"]["podIP"], number) for pod in ready if (number := target_port(port, [pod])) is not None]
+        if targets:
+            found[address, port["port"]] = targets
+    return found
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+class _Listener:
+    """Takes connections at one place until it is cancelled, each as a task of the relay. Connections that are cut in the middle of
+    being accepted are closed with the socket, so nobody is left hanging."""
+
+    def __init__(
+        self, place: Place, targets: list[Place], spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    ) -> None:
+        self.targets = targets
+        self._turns = itertools.count()
+        self._spawn = spawn
+        self._socket = socket.create_server(place, backlog=128)
+        self._socket.setblocking(False)
+        self._task = spawn(self._accept())
+
+    def close(self) -> None:
+        self._task.cancel()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._socket:
+            while True:
+                connection, _ = await loop.sock_accept(self._socket)
+                self._spawn(_relay(self.targets[next(self._turns) % len(self.targets)], connection))
+
+
+class ServiceRelay:
+    """A controller: one key per Service. `close` ends all listeners and connections."""
+
+    name = "services"
+    resources = (SERVICES, PODS)
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._listeners: dict[str, dict[Place, _Listener]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def keys(self, attached: Attached, change: Change) -> Iterable[str]:
+        if change.resource == SERVICES:
+            return (change.key,)
+        namespace = change.key.partition("/")[0]
+        labels = [obj["metadata"].get("labels") or {} for obj in change.versions()]
+        return [
+            f"{namespace}/{service['metadata']['name']}"
+            for service in attached.view.scan(SERVICES, namespace)
+            if service["spec"].get("selector") and any(from_labels(service["spec"]["selector"]).matches(each) for each in labels)
+        ]
+
+    async def reconcile(self, attached: Attached, key: str) -> float | None:
+        service = attached.view.read(SERVICES, key)
+        wanted: dict[Place, list[Place]] = {}
+        if service is not None and service["spec"].get("selector"):
+            selector = from_labels(service["spec"]["selector"])
+            pods = [
+                pod
+                for pod in attached.view.scan(PODS, service["metadata"]["namespace"])
+                if pod["spec"].get("nodeName") == self._node and selector.matches(pod["metadata"].get("labels") or {})
+            ]
+            wanted = routes(service, pods)
+        self._listen(key, {} if self._closed else wanted)
+        return None
+
+    def _listen(self, key: str, wanted: dict[Place, list[Place]]) -> None:
+        present = self._listeners.setdefault(key, {})
+        for place in [place for place in present if place not in wanted]:
+            # Connections that were made go on until one of their ends is closed.
+            present.pop(place).close()
+        for place, targets in wanted.items():
+            if place in present:
+                present[place].targets = targets
+            else:
+                present[place] = _Listener(place, targets, self._spawn)
+        if not present:
+            del self._listeners[key]
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        self._closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _relay(target: Place, connection: socket.socket) -> None:
+    """Until both sides have said everything."""
+    try:
+        here, answers = await asyncio.open_connection(sock=connection)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                there, requests = await asyncio.open_connection(*target)
+            try:
+                await _both(_copy(here, requests), _copy(there, answers))
+            finally:
+                requests.close()
+        finally:
+            answers.close()
+    except (OSError, TimeoutError) as problem:
+        log.debug("a connection to a service broke", target=target[0], error=str(problem))
+
+
+async def _both(*ways: Coroutine[Any, Any, None]) -> None:
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for way in ways:
+                tasks.create_task(way)
+    except* OSError as several:
+        raise ConnectionError(str(several.exceptions[0])) from None
+
+
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    while data := await source.read(CHUNK):
+        sink.write(data)
+        await sink.drain()
+    with contextlib.suppress(OSError):
+        sink.write_eof()
