@@ -47,9 +47,9 @@ from muster.operator.names import (
 from muster.operator.reporting import StepFailed, Waiting, deleting, gates, not_applied, with_status
 from muster.operator.spec import BadSpec
 from muster.registration.hub.install import WEBHOOK_SECRET
-from muster.registration.hub.writes import patch_read
 from muster.registration.kinds import NODES
 from muster.registration.names import HUB_NAMESPACE
+from muster.registration.writes import patch_read
 from muster.runtime.cache import Snapshot
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.controller import Controller, Stop

@@ -20,8 +20,8 @@ from muster.operator.klusterlet.connection import HUB_REASONS, ConnectionCheck, 
 from muster.operator.klusterlet.plan import Plan, agent_namespace_of
 from muster.operator.names import KLUSTERLET_FINALIZER, KLUSTERLETS
 from muster.operator.spec import BadSpec
-from muster.registration.hub.writes import say
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
+from muster.registration.writes import say
 from muster.runtime.cache import Snapshot
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.controller import Controller

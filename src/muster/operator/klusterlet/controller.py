@@ -52,9 +52,9 @@ from muster.operator.names import (
 )
 from muster.operator.reporting import StepFailed, Waiting, gates, not_applied, with_status
 from muster.operator.spec import BadSpec
-from muster.registration.hub.writes import patch_read
 from muster.registration.kinds import NODES
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
+from muster.registration.writes import patch_read
 from muster.runtime.cache import Snapshot
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.controller import Controller

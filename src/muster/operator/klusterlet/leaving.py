@@ -23,7 +23,7 @@ from muster.operator.klusterlet.plan import LONGEST_NAME, Plan
 from muster.operator.klusterlet.removal import Removal
 from muster.operator.names import EVICTION_ANNOTATION, KLUSTERLET_FINALIZER, KLUSTERLET_HOSTED_FINALIZER
 from muster.operator.reporting import deleting, with_status
-from muster.registration.hub.writes import patch_read
+from muster.registration.writes import patch_read
 from muster.runtime.clock import Clock
 from muster.runtime.errors import Forbidden, KubeError, Unauthorized, Unreachable
 from muster.runtime.kubeconfig import KubeconfigError

@@ -25,7 +25,7 @@ from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import ManagedCluster
 from muster.kube.duration import format_time
 from muster.logs import get_logger
-from muster.registration.hub.writes import patch_read, with_said
+from muster.registration.writes import patch_read, with_said
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.errors import KubeError
 from muster.runtime.informer import Informer

@@ -15,8 +15,8 @@ from muster.api.addon.v1beta1 import ManagedClusterAddOn
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.logs import get_logger
 from muster.registration.hub.world import HubWorld
-from muster.registration.hub.writes import say
 from muster.registration.kinds import ADDONS
+from muster.registration.writes import say
 from muster.runtime.cache import Snapshot
 
 log = get_logger("muster.registration.hub.health.addon_health")

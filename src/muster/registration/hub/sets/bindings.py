@@ -5,8 +5,8 @@ from __future__ import annotations
 from muster.api import Condition
 from muster.api.cluster.v1beta2 import BOUND, ManagedClusterSet, ManagedClusterSetBinding
 from muster.registration.hub.world import HubWorld
-from muster.registration.hub.writes import say
 from muster.registration.kinds import CLUSTER_SET_BINDINGS, CLUSTER_SETS
+from muster.registration.writes import say
 from muster.runtime.controller import Controller
 from muster.runtime.resource import Key
 

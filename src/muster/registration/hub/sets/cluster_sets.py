@@ -20,9 +20,9 @@ from muster.api.meta import LabelSelector
 from muster.logs import get_logger
 from muster.registration.hub.sets.members import selector_of, sets_of
 from muster.registration.hub.world import HubWorld
-from muster.registration.hub.writes import patch_read, with_said
 from muster.registration.kinds import CLUSTER_SETS
 from muster.registration.names import AUTO_UPDATE
+from muster.registration.writes import patch_read, with_said
 from muster.runtime.controller import Controller
 from muster.runtime.errors import AlreadyExists
 from muster.runtime.latest import Latest

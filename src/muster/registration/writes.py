@@ -1,6 +1,6 @@
-"""How controllers of the hub write: the difference between what was read and what should be, valid for that version only.
+"""How controllers write: the difference between what was read and what should be, valid for that version only.
 
-ManagedClusters are written by many controllers; for them see `cluster_writer.py`.
+ManagedClusters are written by many controllers; for them see `hub/cluster_writer.py`.
 """
 
 from __future__ import annotations
