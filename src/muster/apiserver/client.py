@@ -7,6 +7,7 @@ cut off and lists again, as over the network.
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import cast
@@ -30,14 +31,20 @@ class DirectClient:
         self._pipeline = pipeline
         self._cluster = cluster
         self._user = user
-        self._agent = agent.encode()
+        self._headers: tuple[tuple[bytes, bytes], ...] = ((b"user-agent", agent.encode()), (b"accept", b"application/json"))
         self._connection = Connection(("127.0.0.1", 0), "https")
+
+    def as_user(self, name: str) -> DirectClient:
+        """Requests that impersonate somebody, which needs the permission to."""
+        other = copy.copy(self)
+        other._headers = (*self._headers, (b"impersonate-user", name.encode()))
+        return other
 
     async def send(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None, media: str = "application/json"
     ) -> Response | StreamResponse:
         target = path + ("?" + urlencode(query) if query else "")
-        headers = [(b"user-agent", self._agent), (b"accept", b"application/json")]
+        headers = list(self._headers)
         if body is not None:
             headers.append((b"content-type", media.encode()))
         payload = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)

@@ -11,6 +11,7 @@ aiohttp is imported by the first request: command lines that never make one star
 from __future__ import annotations
 
 import asyncio
+import copy
 import random as chance
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -61,16 +62,22 @@ class HttpClient(KubeClient):
         self._random = random
         self._metrics = metrics or Metrics()
         self._answers: dict[tuple[str, str], Counter] = {}
-        self._credentials = Credentials(config, clock)
-        self._session: _Session | None = None
-        self._closed = False
-        self._retiring: set[_Session] = set()
-        self.requests = 0
-        """Attempts sent so far."""
+        self._connections = _Connections(config, clock)
+        self._impersonation: tuple[tuple[str, str], ...] = ()
 
     @property
     def server(self) -> str:
         return self._config.server
+
+    @property
+    def requests(self) -> int:
+        """Attempts sent so far, those as somebody else included."""
+        return self._connections.requests
+
+    def as_user(self, name: str) -> HttpClient:
+        other = copy.copy(self)
+        other._impersonation = (("Impersonate-User", name),)
+        return other
 
     async def exchange(
         self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
@@ -83,10 +90,10 @@ class HttpClient(KubeClient):
             try:
                 return await self._attempt(method, path, query, body, media)
             except Unauthorized:
-                if refreshed or not self._credentials.renewable:
+                if refreshed or not self._connections.credentials.renewable:
                     raise
                 refreshed = True
-                self._credentials.forget()
+                self._connections.credentials.forget()
             except StatusError as error:
                 if error.retry_after is None or error.code not in (429, 503) or attempt >= THROTTLED_ATTEMPTS:
                     raise
@@ -114,7 +121,7 @@ class HttpClient(KubeClient):
             if response.status >= 400:
                 error = status_error(response.status, await response.read(), response.headers.get("Retry-After"))
                 if isinstance(error, Unauthorized):
-                    self._credentials.forget()
+                    self._connections.credentials.forget()
                 raise error
             if opened is not None:
                 opened()
@@ -148,9 +155,9 @@ class HttpClient(KubeClient):
         import aiohttp
 
         try:
-            session = await self._current()
-            headers = [("Accept", JSON), ("User-Agent", self._agent), ("Accept-Encoding", "identity")]
-            headers += await self._credentials.headers()
+            session = await self._connections.current()
+            headers = [("Accept", JSON), ("User-Agent", self._agent), ("Accept-Encoding", "identity"), *self._impersonation]
+            headers += await self._connections.credentials.headers()
         except CredentialError as error:
             raise NoCredential(self.server, str(error)) from error
         if body is not None:
@@ -160,7 +167,7 @@ class HttpClient(KubeClient):
             options["server_hostname"] = self._config.tls_server_name
         if self._config.proxy_url:
             options["proxy"] = self._config.proxy_url
-        self.requests += 1
+        self._connections.requests += 1
         session.users += 1
         try:
             async with session.http.request(
@@ -183,7 +190,7 @@ class HttpClient(KubeClient):
             raise Unreachable(self.server, _reason(error)) from error
         finally:
             session.users -= 1
-            await self._retire()
+            await self._connections.retire()
 
     def _count(self, method: str, code: str) -> None:
         counter = self._answers.get((method, code))
@@ -197,23 +204,38 @@ class HttpClient(KubeClient):
             )
         counter.inc()
 
-    async def _current(self) -> _Session:
+    async def close(self) -> None:
+        await self._connections.close()
+
+
+class _Connections:
+    """The sessions of one configuration, shared by a client and those that act as somebody else through it."""
+
+    def __init__(self, config: ClientConfig, clock: Clock) -> None:
+        self.credentials = Credentials(config, clock)
+        self.requests = 0
+        self._server = config.server
+        self._session: _Session | None = None
+        self._closed = False
+        self._retiring: set[_Session] = set()
+
+    async def current(self) -> _Session:
         import aiohttp
 
         if self._closed:
-            raise KubeError(f"the client of {self.server} is closed")
-        context = await self._credentials.tls()
-        generation = self._credentials.generation
+            raise KubeError(f"the client of {self._server} is closed")
+        context = await self.credentials.tls()
+        generation = self.credentials.generation
         if self._session is None or self._session.generation != generation:
             if self._session is not None:
                 self._retiring.add(self._session)
             connector = aiohttp.TCPConnector(limit=0, ssl=context if context is not None else True)
             http = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
             self._session = _Session(generation, http)
-            await self._retire()
+            await self.retire()
         return self._session
 
-    async def _retire(self) -> None:
+    async def retire(self) -> None:
         for session in [session for session in self._retiring if not session.users]:
             self._retiring.discard(session)
             await session.http.close()

@@ -170,9 +170,10 @@ class AccessReviewer:
         self.memory: Memory[Verdict] = Memory(lambda verdict: allowed_for if verdict.allowed else refused_for, clock, limit)
 
     async def authorize(self, who: Identity, action: Action) -> Verdict:
-        return await self.memory.ask((who, action), lambda: self._review(who, action))
+        return await self.memory.ask((who, action), lambda: self.review(who, action))
 
-    async def _review(self, who: Identity, action: Action) -> Verdict:
+    async def review(self, who: Identity, action: Action) -> Verdict:
+        """What the cluster says now, whatever is remembered."""
         spec: dict[str, Any] = {"user": who.name, **action.review()}
         if who.uid:
             spec["uid"] = who.uid

@@ -6,6 +6,7 @@ keep up is cut off by the server's bounded queue, as it would be over a socket.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncGenerator, Callable
 
 from muster.apiserver.client import DirectClient
@@ -23,6 +24,11 @@ class InProcessClient(KubeClient):
     @property
     def server(self) -> str:
         return self._name
+
+    def as_user(self, name: str) -> InProcessClient:
+        other = copy.copy(self)
+        other._client = self._client.as_user(name)
+        return other
 
     async def exchange(
         self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool

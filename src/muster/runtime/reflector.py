@@ -98,6 +98,11 @@ class Reflector(abc.ABC):
     def has_synced(self) -> bool:
         return self._synced.is_set()
 
+    @property
+    def outage(self) -> str:
+        """Why the server cannot be followed at present; empty while it can, as far as is known."""
+        return self._outage
+
     async def synced(self) -> None:
         """Until the whole state was here once."""
         await self._synced.wait()

@@ -9,13 +9,14 @@ from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer
 from muster.runtime.delegation import AccessReviewer, Action, Identity, TokenReviewer
 from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import KubeError, Unreachable
+from muster.runtime.errors import Forbidden, KubeError, Unreachable
 from muster.runtime.resource import Resource
 from muster.runtime.verbs import JSON, Query
 from tests.support.fake_clock import FakeClock
 
 BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
 ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+SELF_REVIEWS = Resource("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 SECRETS_OF_DEFAULT = Action("get", resource="secrets", namespace="default", name="s")
 ALICE = Identity("alice", groups=("system:authenticated",))
 
@@ -39,9 +40,9 @@ def counting(client: InProcessClient) -> Counting:
     return Counting(client._client)
 
 
-async def grant(client: InProcessClient, name: str) -> None:
+async def grant(client: InProcessClient, name: str, kind: str = "User") -> None:
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
     await client.create(BINDINGS, {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
 
 
@@ -135,3 +136,18 @@ async def test_one_who_may_not_ask_gets_no_answer(server: ApiServer, clock: Fake
     nobody = InProcessClient(server.client(server.clusters["default"], User("nobody")))
     with pytest.raises(KubeError):
         await AccessReviewer(nobody, clock=clock).authorize(ALICE, SECRETS_OF_DEFAULT)
+
+
+async def test_a_client_in_the_process_acts_as_somebody_else_only_with_the_permission_to(
+    server: ApiServer, client: InProcessClient
+) -> None:
+    await client.create(ACCOUNTS, {"metadata": {"name": "robot", "namespace": "default"}})
+    await grant(client, "system:serviceaccounts:default", "Group")
+    robot = client.as_user("system:serviceaccount:default:robot")
+    review = await robot.create(SELF_REVIEWS, {})
+    assert review["status"]["userInfo"]["username"] == "system:serviceaccount:default:robot"
+    assert (await robot.get(ACCOUNTS, "robot", "default"))["metadata"]["name"] == "robot"
+    alice = InProcessClient(server.client(server.clusters["default"], User("alice", groups=("system:authenticated",))))
+    with pytest.raises(Forbidden) as refused:
+        await alice.as_user("system:serviceaccount:default:robot").get(ACCOUNTS, "robot", "default")
+    assert refused.value.details["kind"] == "serviceaccounts"

@@ -213,6 +213,19 @@ async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path) -> Non
     assert seen == ["Bearer first", "Bearer second, longer", "Bearer second, longer"]
 
 
+async def test_acting_as_somebody_else_says_so_on_the_same_connections(tmp_path: Path) -> None:
+    with HttpsServer(lambda request: Answer({})) as server:
+        async with client_of(config(server, Identity(token="own"))) as client:
+            other = client.as_user("system:serviceaccount:a:b")
+            await other.get(CONFIG_MAPS, "a", "default")
+            await client.get(CONFIG_MAPS, "a", "default")
+            assert client.requests == other.requests == 2
+        with pytest.raises(KubeError, match="is closed"):
+            await other.get(CONFIG_MAPS, "a", "default")
+    seen = [(request.headers["authorization"], request.headers.get("impersonate-user")) for request in server.received]
+    assert seen == [("Bearer own", "system:serviceaccount:a:b"), ("Bearer own", None)]
+
+
 async def test_a_rotated_client_certificate_is_used_by_the_next_request(authority: Authority, tmp_path: Path) -> None:
     pair = authority.issue("agent-1", file="agent")
     with HttpsServer(lambda request: Answer({}), client_ca=authority.pair.cert) as server:
