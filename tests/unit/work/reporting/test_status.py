@@ -7,7 +7,7 @@ import pytest
 
 from muster.api.meta import Condition
 from muster.api.work.v1 import ManifestCondition, ManifestResourceMeta, ManifestWorkStatus
-from muster.runtime.errors import Forbidden, Invalid, Unreachable
+from muster.runtime.errors import Invalid, Unreachable
 from muster.work.agent.reporting import Failure, Outcome, Reporter, deleting, failed, refused, unfit
 from muster.work.agent.seam import ApplyProblem, Misfit, Refusal
 from tests.unit.work.reporting.builders import FIRST, LATER, applied, cel, complaints, manifest, misfit, paths, said, values, work
@@ -60,11 +60,7 @@ def test_an_applied_manifest_is_applied_and_available() -> None:
             "AppliedManifestSSAIgnoreFieldError",
             "Failed to process ignoreFields: odd",
         ),
-        (
-            failed(Forbidden(403, "Forbidden", "User cannot create")),
-            "AppliedManifestFailed",
-            "Failed to apply manifest: the managed cluster refuses this to the work agent itself: User cannot create",
-        ),
+        (failed(TimeoutError()), "AppliedManifestFailed", "Failed to apply manifest: TimeoutError"),
     ],
 )
 def test_a_manifest_that_is_not_applied_says_why(failure: Failure, reason: str, message: str) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.api.work.v1 import ManifestResourceMeta
-from muster.runtime.errors import Forbidden
 from muster.runtime.resource import Object
 from muster.work.agent.seam import ApplyProblem, Manifest, Misfit, Refusal
 
@@ -44,13 +43,11 @@ class Outcome:
 
 
 def failed(problem: Exception) -> Failure:
-    """A manifest that the cluster did not take, or that there was no way to apply."""
+    """A manifest that the cluster did not take, or that there was no way to apply; an error's text says whose permission is missing."""
     if isinstance(problem, ApplyProblem):
         if problem.reason == IGNORED_FIELDS:
             return Failure(problem.reason, problem.message)
         return _failure(problem.message, problem.reason or FAILED)
-    if isinstance(problem, Forbidden):
-        return _failure(f"the managed cluster refuses this to the work agent itself: {problem}")
     return _failure(str(problem) or type(problem).__name__)
 
 
