@@ -43,7 +43,7 @@ class Outcome:
 
 
 def failed(problem: Exception) -> Failure:
-    """A manifest that the cluster did not take, or that there was no way to apply; an error's text says whose permission is missing."""
+    """A manifest that the cluster did not take, or that there was no way to apply."""
     if isinstance(problem, ApplyProblem):
         if problem.reason == IGNORED_FIELDS:
             return Failure(problem.reason, problem.message)
