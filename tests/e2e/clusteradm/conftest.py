@@ -10,6 +10,7 @@ since control planes write them by themselves.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,14 @@ import yaml
 from click.testing import CliRunner, Result
 
 from muster.cli.clusteradm import main
-from tests.support.administrator import BOOTSTRAP_NAMESPACE, MANAGED_CLUSTERS, managed_cluster, service_account_token
+from tests.e2e.clusteradm import claims
+from tests.support.administrator import (
+    AGENT_NAMESPACE,
+    BOOTSTRAP_NAMESPACE,
+    MANAGED_CLUSTERS,
+    managed_cluster,
+    service_account_token,
+)
 from tests.support.client import Client
 from tests.support.planes import USERS, Cluster, chosen, write_kubeconfig
 from tests.support.processes import Server, free_ports
@@ -40,6 +48,7 @@ class World:
     runner: CliRunner = field(default_factory=CliRunner)
 
     def run(self, *words: str, context: str = HUB) -> Result:
+        claims.noted.update(claims.used(words))
         return self.runner.invoke(main, ["--kubeconfig", str(self.kubeconfig), "--context", context, *words])
 
     def ok(self, *words: str, context: str = HUB) -> str:
@@ -71,6 +80,11 @@ class World:
                 found[f"{place}/{metadata.get('namespace', '')}/{metadata['name']}"] = metadata.get("resourceVersion", "")
         return found
 
+    def told_access(self) -> dict[str, str]:
+        """What the hub tells who is to join it."""
+        told: dict[str, str] = json.loads(self.ok("get", "token", "-o", "json"))
+        return told
+
     def pod(self, kind: str, words: Sequence[str | Path], account: tuple[str, str], context: str) -> Server:
         """A process in a pod's stead, with the token of its account."""
         cluster = self.hub.cluster if context == HUB else self.managed
@@ -85,6 +99,22 @@ class World:
 
     def operator(self, kind: str, context: str) -> Server:
         return self.pod(f"{kind}-operator", ["operator", kind, "--no-leader-elect"], (BOOTSTRAP_NAMESPACE, kind), context)
+
+    def registration_agent(self) -> Server:
+        """What the operator has deployed on the managed cluster, once it has."""
+        path = f"/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments/klusterlet-registration-agent"
+        found = self.hub.wait_reply(lambda: self.managed.client().get(path), "the agent's Deployment", 200)
+        words = [one for one in found["spec"]["template"]["spec"]["containers"][0]["args"] if not one.startswith("--health-port")]
+        files = ["--hub-kubeconfig-dir", self.directory / "agent"]
+        return self.pod("agent", [*words, *files], (AGENT_NAMESPACE, "klusterlet-registration-sa"), MANAGED)
+
+    def play_pods(self, deployment: str, context: str) -> None:
+        """A Deployment is said to be available."""
+        admin = self.admin(context)
+        found = admin.get(deployment).expect(200)
+        counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+        status = {"observedGeneration": found["metadata"]["generation"], **dict.fromkeys(counts, found["spec"]["replicas"])}
+        admin.patch(f"{deployment}/status", {"status": status}).expect(200)
 
     def cluster(self, name: str) -> None:
         """A ManagedCluster whose agent is nowhere."""
@@ -138,6 +168,14 @@ def open_world(directory: Path) -> Iterator[World]:
     finally:
         world.hub.stop(kill=True)
         plane.stop(kill=True)
+
+
+@pytest.fixture(autouse=True)
+def keep_claims(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that claims to show an option has used it."""
+    claims.noted.clear()
+    yield
+    assert claims.claimed(list(request.node.iter_markers("shows"))) <= claims.noted, "claimed, but not used"
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.e2e.clusteradm.claims import shows
 from tests.e2e.clusteradm.conftest import HUB, MANAGED, World, open_world
 from tests.support.administrator import ACCEPTED, AGENT_NAMESPACE, BOOTSTRAP_NAMESPACE, read_secret
 from tests.support.processes import Server
@@ -53,15 +54,7 @@ def ours(fleet: World, context: str) -> dict[str, str]:
     return {path: version for path, version in fleet.objects(context).items() if any(word in path for word in OURS)}
 
 
-def play_kubelet(fleet: World, path: str) -> None:
-    """The Deployment is said to be available."""
-    found = fleet.managed.client().get(path).expect(200)
-    replicas = found["spec"]["replicas"]
-    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), replicas)
-    status = {"status": {"observedGeneration": found["metadata"]["generation"], **counts}}
-    fleet.managed.client().patch(f"{path}/status", status).expect(200)
-
-
+@shows("join", "--hub-ca-hash")
 def test_a_hub_that_is_not_proved_gets_no_token(fleet: World) -> None:
     before = ours(fleet, MANAGED)
     words = join_words(fleet)
@@ -108,21 +101,19 @@ def test_waiting_tells_why(fleet: World) -> None:
     assert "Klusterlet klusterlet: not so after 2 s: Deployment open-cluster-management/klusterlet" in complaint
 
 
+@shows("accept", "--clusters", "--wait")
 def test_its_operator_and_agent_run_and_it_is_accepted(fleet: World, pods: list[Server]) -> None:
     managed = fleet.managed.client()
     pods.append(fleet.operator("klusterlet", MANAGED))
-    found = fleet.hub.wait_reply(lambda: managed.get(AGENT), "the agent's Deployment", 200)
-    words = [one for one in found["spec"]["template"]["spec"]["containers"][0]["args"] if not one.startswith("--health-port")]
-    files = fleet.directory / "agent"
-    account = (AGENT_NAMESPACE, "klusterlet-registration-sa")
-    pods.append(fleet.pod("agent", [*words, "--hub-kubeconfig-dir", files], account, MANAGED))
+    pods.append(fleet.registration_agent())
     assert "has joined the Hub successfully" in fleet.ok("accept", "--clusters", "cluster1", "--wait")
     fleet.hub.wait(lambda: read_secret(managed, AGENT_NAMESPACE, "hub-kubeconfig-secret").get("tls.crt"), "the credential is kept")
 
 
+@shows("join", "--wait")
 def test_joining_again_waits_for_what_is_there_already(fleet: World) -> None:
     for path in (OPERATOR, AGENT):
-        play_kubelet(fleet, path)
+        fleet.play_pods(path, MANAGED)
     said = fleet.ok(*join_words(fleet), "--wait", context=MANAGED)
     assert "Cluster cluster1 is known to the hub" in said
 

@@ -17,8 +17,11 @@ from muster.cli.output import Listing, format_option, show, table
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
+    import asyncio
+
     from muster.administration.hub.initialize import Initialized
     from muster.cli.clusteradm.listings import Collect, Question
+    from muster.runtime.resource import Resource
 
 F = TypeVar("F", bound=Callable[..., Any])
 HERE = "muster.cli.clusteradm.get"
@@ -134,23 +137,39 @@ async def _ask(session: Session, kind: str, question: Question, output: str, wat
 
 
 async def _follow(session: Session, kind: str, question: Question, collect: Collect, shown: Listing) -> None:
-    """Rows that changed, until interrupted."""
-    from muster.cli.clusteradm import listings
-    from muster.runtime.errors import Expired
+    """Rows that changed, until interrupted. Changes that come together are looked at once."""
+    import asyncio
 
-    resource = listings.WATCHED[kind]
+    from muster.cli.clusteradm import listings
+
     known = {item.name: item.cells for item in shown.items}
-    while True:
-        try:
-            async for event in session.client.watch(resource, initial_events=False):
-                if event.type == "BOOKMARK":
-                    continue
+    stirred = asyncio.Event()
+    try:
+        async with asyncio.TaskGroup() as watches:
+            for resource in listings.WATCHED[kind]:
+                watches.create_task(_watch(session, resource, stirred))
+            while True:
+                await stirred.wait()
+                stirred.clear()
                 now = {item.name: item.cells for item in (await collect(session.client, question)).items}
                 changed = [cells for name, cells in now.items() if known.get(name) != cells]
                 gone = [[f"{name} (deleted)"] + [""] * (len(shown.columns) - 1) for name in known if name not in now]
                 if changed or gone:
                     click.echo("\n".join(table(shown.columns, [*changed, *gone]).splitlines()[1:]))
                 known = now
+    except ExceptionGroup as group:
+        # What one of them could not do, the command could not.
+        raise group.exceptions[0] from None
+
+
+async def _watch(session: Session, resource: Resource, stirred: asyncio.Event) -> None:
+    from muster.runtime.errors import Expired
+
+    while True:
+        try:
+            async for event in session.client.watch(resource):
+                if event.type != "BOOKMARK":
+                    stirred.set()
         except Expired:
             continue
 

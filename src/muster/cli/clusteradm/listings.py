@@ -273,10 +273,11 @@ COLLECTORS: Final[Mapping[str, Collect]] = {
     "placements": placements,
     "clustersets": cluster_sets,
 }
-WATCHED: Final[Mapping[str, Resource]] = {
-    "clusters": MANAGED_CLUSTERS,
-    "works": MANIFEST_WORKS,
-    "addons": ADDONS,
-    "placements": PLACEMENTS,
-    "clustersets": CLUSTER_SETS,
+WATCHED: Final[Mapping[str, tuple[Resource, ...]]] = {
+    "clusters": (MANAGED_CLUSTERS,),
+    "works": (MANIFEST_WORKS,),
+    "addons": (CLUSTER_ADDONS, ADDONS),
+    "placements": (PLACEMENTS, DECISIONS),
+    "clustersets": (CLUSTER_SETS, CLUSTER_SET_BINDINGS),
 }
+"""What a row of each kind is made of."""
