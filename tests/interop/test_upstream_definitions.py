@@ -19,6 +19,8 @@ from tests.unit.api.objects import Maker
 OURS = {document["metadata"]["name"]: document for document in definitions()}
 NOT_OURS = {"clusterprofiles.multicluster.x-k8s.io", "clusterproperties.about.k8s.io"}
 DRAWS = 40
+NEWER = ("jqPathExpressions", "jsonPointers")
+"""Other ways to name ignored fields, which upstream's next release has; until then jsonPaths are all there is."""
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +45,21 @@ def seen(document: dict[str, Any], schema: Schema) -> tuple[dict[str, Any], bool
     return stored, not validate(stored, schema)
 
 
+def as_in_the_release(raw: Any) -> Any:
+    """Our schema without what is newer than the release."""
+    if isinstance(raw, list):
+        return [as_in_the_release(item) for item in raw]
+    if not isinstance(raw, dict):
+        return raw
+    copied = {key: as_in_the_release(value) for key, value in raw.items()}
+    properties = copied.get("properties")
+    if isinstance(properties, dict) and NEWER[0] in properties:
+        copied["properties"] = {key: value for key, value in properties.items() if key not in NEWER}
+        copied["properties"]["jsonPaths"] |= {"minItems": 1}
+        copied["required"] = [*copied.get("required", ()), "jsonPaths"]
+    return copied
+
+
 def test_upstream_defines_nothing_that_ours_lacks_or_narrows(theirs: dict[str, Any]) -> None:
     assert len(theirs) >= 14
     assert [problem for name, definition in theirs.items() for problem in compare(definition, OURS[name])] == []
@@ -52,7 +69,7 @@ def test_random_objects_of_either_schema_mean_the_same_to_both(theirs: dict[str,
     for name, definition in theirs.items():
         our_schemas = schemas(OURS[name])
         for version, their_schema in schemas(definition).items():
-            for source in (their_schema, our_schemas[version]):
+            for source in (their_schema, Schema(as_in_the_release(our_schemas[version].raw))):
                 for seed in range(DRAWS):
                     spec = definition["spec"]
                     document = Maker(seed).object(source.raw, f"{spec['group']}/{version}", spec["names"]["kind"])

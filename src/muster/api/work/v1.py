@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from muster.api.markers import REQUIRED, SUBDOMAIN, EmbeddedObject, Int32, Int64, Time, keyed_by, length, one_of, pattern, schema
+from muster.api.markers import REQUIRED, SUBDOMAIN, EmbeddedObject, Int32, Int64, Time, keyed_by, length, one_of, pattern
 from muster.api.meta import Conditions
 from muster.api.resource import Record, Resource, ResourceType
 
@@ -100,7 +100,9 @@ class IgnoreField(Record):
     """Fields that the agent leaves alone, and since when."""
 
     condition: Annotated[str, one_of("OnSpokePresent", "OnSpokeChange"), REQUIRED] = "OnSpokePresent"
-    json_paths: Annotated[tuple[str, ...], schema(minItems=1)]
+    json_paths: tuple[str, ...] = ()
+    json_pointers: tuple[str, ...] = ()
+    jq_path_expressions: tuple[str, ...] = ()
 
 
 class ServerSideApply(Record):

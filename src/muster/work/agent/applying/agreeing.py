@@ -1,0 +1,195 @@
+"""What a manifest says, what is so, and how the one becomes the other without touching what the manifest is silent about.
+
+`agrees` is the question whether all that is said is so already. Servers fill in defaults, drop empty fields and print quantities
+their own way: none of that is a difference. `overlay` makes what is said so and leaves the rest. `without_unsaid` takes away what
+an earlier manifest said and this one does not. Some maps are *closed*: what is said of them is all there may be (the data of a
+ConfigMap, a selector), because an entry more changes their meaning.
+
+Nothing here changes its arguments; a result shares with them what did not change. After `overlay(said, live)` the answer to
+`agrees(said, …)` is yes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.kube.quantity import QuantityError, parse_quantity
+
+_KEYS: Final = (
+    ("name",),
+    ("key",),
+    ("containerPort", "protocol"),
+    ("containerPort",),
+    ("port", "protocol"),
+    ("port",),
+    ("mountPath",),
+    ("devicePath",),
+    ("topologyKey", "whenUnsatisfiable"),
+    ("type",),
+    ("ip",),
+)
+"""What tells the elements of Kubernetes' lists apart, the first that does in both lists."""
+_MAPS: Final = frozenset(("annotations", "data", "labels", "limits", "matchLabels", "nodeSelector", "requests", "selector"))
+"""Fields of built-in kinds that are maps: an empty one is dropped by the server, unlike an empty struct (`emptyDir: {}`)."""
+_QUANTITIES: Final = frozenset(
+    ("capacity", "default", "defaultRequest", "hard", "limits", "max", "maxLimitRequestRatio", "min", "overhead", "requests")
+)
+_QUANTITY: Final = frozenset(("divisor", "maximumVolumeSize", "sizeLimit"))
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the fields of a kind are read."""
+
+    builtin: bool = False
+    """Whether the server drops empty fields, as it does for its own kinds; it keeps those of custom resources."""
+    closed: frozenset[str] = frozenset()
+    """Names of fields, at any depth, whose value is all there may be."""
+
+
+def agrees(said: Any, live: Any, rules: Rules, field: str = "", parent: str = "") -> bool:
+    """Whether all that `said` says is so in `live`; None in either is a field that is not there."""
+    if said is None:
+        return True
+    if isinstance(said, dict):
+        return _map_agrees(said, live, rules, field)
+    if isinstance(said, list):
+        return _list_agrees(said, live, rules, field)
+    if live is None:
+        return rules.builtin and said in ("", 0, False)
+    if said == live:
+        return isinstance(said, bool) is isinstance(live, bool)
+    return rules.builtin and (parent in _QUANTITIES or field in _QUANTITY) and _same_quantity(said, live)
+
+
+def _map_agrees(said: dict[str, Any], live: Any, rules: Rules, field: str) -> bool:
+    if live is None:
+        return rules.builtin and not said and field in _MAPS
+    if not isinstance(live, dict) or (field in rules.closed and any(said.get(key) is None for key in live)):
+        return False
+    return all(agrees(value, live.get(key), rules, key, field) for key, value in said.items())
+
+
+def _list_agrees(said: list[Any], live: Any, rules: Rules, field: str) -> bool:
+    if live is None:
+        return rules.builtin and not said
+    if not isinstance(live, list) or len(said) != len(live):
+        return False
+    if field in rules.closed:
+        return all(_alike(mine, theirs) for mine, theirs in zip(said, live, strict=True))
+    return all(
+        theirs is None if mine is None else agrees(mine, theirs, rules, "", field) for mine, theirs in zip(said, live, strict=True)
+    )
+
+
+def _alike(said: Any, live: Any) -> bool:
+    """Equal but for what is empty."""
+    if isinstance(said, dict) and isinstance(live, dict):
+        return all(_alike(said.get(key) or None, live.get(key) or None) for key in said.keys() | live.keys())
+    return bool(said == live)
+
+
+def _same_quantity(said: Any, live: Any) -> bool:
+    try:
+        return parse_quantity(str(said)) == parse_quantity(str(live))
+    except QuantityError:
+        return False
+
+
+def overlay(said: Any, live: Any, rules: Rules, field: str = "") -> Any:
+    """`live` with all that `said` says."""
+    if said is None:
+        return live
+    if isinstance(said, dict) and isinstance(live, dict):
+        if field in rules.closed:
+            return {key: value for key, value in said.items() if value is not None}
+        return {**live, **{key: overlay(value, live.get(key), rules, key) for key, value in said.items() if value is not None}}
+    if isinstance(said, list) and isinstance(live, list) and field not in rules.closed:
+        return [element if match is None else overlay(element, match, rules) for element, match in paired(said, live)]
+    return said
+
+
+def replacement(said: Any, live: Any, rules: Rules, depth: int = 0, field: str = "") -> Any:
+    """`live` with all that `said` says, where a map of which something changes loses what is not said.
+
+    For alternatives: one kind of volume, of probe or of rollout instead of another. The object's own fields and those of its spec
+    are spared, where what others say (how many replicas) lives.
+    """
+    if said is None:
+        return live
+    if isinstance(said, dict) and isinstance(live, dict):
+        if depth > 1 and any(not agrees(value, live.get(key), rules, key, field) for key, value in said.items()):
+            return said
+        return {
+            **live,
+            **{key: replacement(value, live.get(key), rules, depth + 1, key) for key, value in said.items() if value is not None},
+        }
+    if isinstance(said, list) and isinstance(live, list) and field not in rules.closed:
+        return [
+            element if match is None else replacement(element, match, rules, depth + 1) for element, match in paired(said, live)
+        ]
+    return said
+
+
+def paired(said: list[Any], live: list[Any]) -> list[tuple[Any, Any]]:
+    """Each said element with the live one it is about, or with None: by a key, else by place in lists of one length."""
+    for key in _KEYS:
+        mine, theirs = _indexed(said, key), _indexed(live, key)
+        if mine is not None and theirs is not None:
+            return [(element, theirs.get(identity)) for identity, element in mine.items()]
+    if len(said) == len(live):
+        return list(zip(said, live, strict=True))
+    return [(element, None) for element in said]
+
+
+def _indexed(elements: list[Any], key: tuple[str, ...]) -> dict[tuple[Any, ...], Any] | None:
+    found: dict[tuple[Any, ...], Any] = {}
+    for element in elements:
+        if not isinstance(element, dict):
+            return None
+        identity = tuple(element.get(part) for part in key)
+        if identity in found or not all(isinstance(part, str | int) for part in identity):
+            return None
+        found[identity] = element
+    return found
+
+
+def without_unsaid(before: Any, said: Any, live: Any) -> Any:
+    """`live` without what `before` said and `said` does not; values do not matter, only what is spoken of."""
+    if isinstance(before, dict) and isinstance(said, dict) and isinstance(live, dict):
+        gone = {key for key in before if key in live and said.get(key) is None}
+        kept = {
+            key: without_unsaid(before[key], said[key], value) if key in before and key in said else value
+            for key, value in live.items()
+            if key not in gone
+        }
+        return kept if gone or any(kept[key] is not live[key] for key in kept) else live
+    if isinstance(before, list) and isinstance(said, list) and isinstance(live, list):
+        return _elements_without_unsaid(before, said, live)
+    return live
+
+
+def _elements_without_unsaid(before: list[Any], said: list[Any], live: list[Any]) -> list[Any]:
+    earlier = {id(mine): old for mine, old in paired(said, before)}
+    kept = [without_unsaid(earlier.get(id(mine)), mine, element) for element, mine in paired(live, said)]
+    return kept if any(new is not old for new, old in zip(kept, live, strict=True)) else live
+
+
+def shape(said: Any, rules: Rules) -> Any:
+    """What a manifest speaks of, without what it says: enough to know later what is no longer spoken of."""
+    if isinstance(said, dict):
+        return {key: _outline(key, value, rules) for key, value in said.items() if value is not None}
+    if isinstance(said, list):
+        return [shape(element, rules) for element in said]
+    return 0
+
+
+def _outline(key: str, value: Any, rules: Rules) -> Any:
+    if key in rules.closed:
+        return 0
+    # What tells elements apart is kept, so that they are found again.
+    return value if key in _IDENTIFYING and isinstance(value, str | int) else shape(value, rules)
+
+
+_IDENTIFYING: Final = frozenset(part for key in _KEYS for part in key)

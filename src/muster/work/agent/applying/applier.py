@@ -1,0 +1,224 @@
+"""`ClusterApplier` makes one object agree with its manifest, with as few requests as that takes.
+
+An object that is not known to exist is created at once: the server says if it exists, and only then is it read. One that is known
+is compared with what was seen of it, and written only where it differs, with the version that was compared; when somebody was
+faster it is read and compared again. Within a process, writes to one object wait for each other.
+
+The strategies are methods of a table; Update's decisions are in `merging`, server-side apply is in `serverside`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+from weakref import WeakValueDictionary
+
+import orjson
+
+from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
+from muster.runtime.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError
+from muster.runtime.resource import SECRETS, Object
+from muster.runtime.verbs import KubeClient
+from muster.work.agent.applying.memory import Memory
+from muster.work.agent.applying.merging import creation, merged
+from muster.work.agent.applying.owners import owners_wanted
+from muster.work.agent.applying.permission import explained
+from muster.work.agent.applying.serverside import ServerSide
+from muster.work.agent.seam import Applied, ApplyProblem, Manifest, ObjectRef, Owner, Presence, Sight
+from muster.work.names import AGENT
+
+ATTEMPTS: Final = 5
+"""How often an object is read anew because somebody else wrote it meanwhile."""
+_MAYBE_THERE: Final = frozenset((400, 403, 405, 409, 422))
+"""Refusals of a creation that say nothing of whether the object exists: a quota refuses before it is looked for."""
+
+
+class _Exists(Exception):
+    def __init__(self, live: Object, refusal: StatusError) -> None:
+        super().__init__(str(refusal))
+        self.live = live
+        self.refusal = refusal
+
+
+class ClusterApplier:
+    def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM, random: Random = chance.random) -> None:
+        self._client = client
+        self._clock = clock
+        self._random = random
+        self._memory = Memory()
+        self._locks: WeakValueDictionary[ObjectRef, asyncio.Lock] = WeakValueDictionary()
+        self._server_side = ServerSide(client, self._memory)
+        self._strategies: Mapping[str, Callable[[Manifest, Owner, Object | None, bool], Awaitable[Applied]]] = {
+            "Update": self._update,
+            "CreateOnly": self._create_only,
+            "ServerSideApply": self._apply,
+        }
+
+    async def apply(self, manifest: Manifest, owner: Owner, sight: Sight) -> Applied:
+        if manifest.strategy.type == "ReadOnly":
+            return await self._read(manifest, sight)
+        strategy = self._strategies.get(manifest.strategy.type)
+        if strategy is None:
+            raise ApplyProblem("AppliedManifestFailed", f"update strategy {manifest.strategy.type!r} is not known to this agent")
+        lock = self._locks.setdefault(manifest.ref, asyncio.Lock())
+        async with lock:
+            try:
+                return await self._settled(strategy, manifest, owner, sight)
+            except Forbidden as error:
+                raise await explained(self._client, manifest.ref, error) from error
+
+    async def _settled(
+        self,
+        strategy: Callable[[Manifest, Owner, Object | None, bool], Awaitable[Applied]],
+        manifest: Manifest,
+        owner: Owner,
+        sight: Sight,
+    ) -> Applied:
+        """By what was seen first, then by what is read, until nobody writes in between."""
+        live = _seen(manifest, sight)
+        known = sight.presence is not Presence.UNKNOWN
+        backoff = Backoff(0.01, 1.0, random=self._random)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await strategy(manifest, owner, live, known)
+            except _Exists as found:
+                live, known = found.live, True
+                if attempt == ATTEMPTS:
+                    raise found.refusal from None
+                continue
+            except AlreadyExists:
+                if attempt == ATTEMPTS:
+                    raise
+            except Conflict:
+                if attempt == ATTEMPTS:
+                    raise
+                await sleep(self._clock, backoff.next())
+            except NotFound:
+                # What was seen has gone; where nothing was seen there is no place for it (a namespace, a kind).
+                if live is None or attempt == ATTEMPTS:
+                    raise
+            live, known = await self._get(manifest.ref), True
+        raise AssertionError("unreachable")
+
+    async def _read(self, manifest: Manifest, sight: Sight) -> Applied:
+        if sight.presence is Presence.UNKNOWN:
+            try:
+                return Applied(await self._get(manifest.ref), wrote=False)
+            except Forbidden as error:
+                raise await explained(self._client, manifest.ref, error) from error
+        return Applied(_seen(manifest, sight), wrote=False)
+
+    async def _get(self, ref: ObjectRef) -> Object | None:
+        try:
+            return await self._client.get(ref.resource, ref.name, ref.namespace)
+        except NotFound:
+            return None
+
+    async def _create(self, manifest: Manifest, owner: Owner, known: bool) -> Object:
+        """Raises `_Exists` when it is there although the server found something else to refuse first."""
+        ref = manifest.ref
+        try:
+            return await self._client.create(ref.resource, creation(manifest, owner), ref.namespace, manager=AGENT)
+        except AlreadyExists:
+            raise
+        except StatusError as refusal:
+            if known or refusal.code not in _MAYBE_THERE:
+                raise
+            try:
+                live = await self._get(ref)
+            except StatusError:
+                raise refusal from None
+            if live is None:
+                raise
+            raise _Exists(live, refusal) from refusal
+
+    async def _update(self, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
+        if live is None:
+            created = await self._create(manifest, owner, known)
+            self._remember(manifest, owner, created)
+            return Applied(created, wrote=True)
+        before = self._memory.before(manifest, owner)
+        wanted = merged(manifest, live, owner, before)
+        if wanted is None:
+            self._memory.keep(manifest, owner)
+            return Applied(live, wrote=False)
+        if self._memory.settled(manifest, owner, live):
+            return Applied(live, wrote=False)
+        if _must_be_made_anew(manifest, live, wanted):
+            written = await self._replace(manifest, live, wanted)
+        else:
+            written = await self._put(manifest, live, owner, before, wanted)
+        self._remember(manifest, owner, written)
+        return Applied(written, wrote=written["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"])
+
+    async def _put(self, manifest: Manifest, live: Object, owner: Owner, before: Object | None, wanted: Object) -> Object:
+        resource = manifest.ref.resource
+        try:
+            return await self._client.update(resource, wanted, manager=AGENT)
+        except Invalid as error:
+            # One alternative beside another that was said or defaulted before: the manifest's must come instead of it.
+            instead = merged(manifest, live, owner, before, replacing=True)
+            if instead is None or instead == wanted:
+                raise
+            try:
+                return await self._client.update(resource, instead, manager=AGENT)
+            except Invalid:
+                raise error from None
+
+    async def _replace(self, manifest: Manifest, live: Object, wanted: Object) -> Object:
+        ref, metadata = manifest.ref, live["metadata"]
+        await self._client.delete(
+            ref.resource, ref.name, ref.namespace, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+        )
+        kept = {key: wanted["metadata"][key] for key in _KEPT if key in wanted["metadata"]}
+        return await self._client.create(ref.resource, {**wanted, "metadata": kept}, ref.namespace, manager=AGENT)
+
+    def _remember(self, manifest: Manifest, owner: Owner, written: Object) -> None:
+        differs = merged(manifest, written, owner) is not None
+        self._memory.keep(manifest, owner, written if differs else None)
+
+    async def _create_only(self, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
+        if live is None:
+            return Applied(await self._create(manifest, owner, known), wrote=True)
+        return await self._owned(manifest, owner, live)
+
+    async def _owned(self, manifest: Manifest, owner: Owner, live: Object, wrote: bool = False) -> Applied:
+        """Only whose it is."""
+        metadata = live["metadata"]
+        owners = owners_wanted(live, owner, manifest.owned)
+        if owners == (metadata.get("ownerReferences") or []):
+            return Applied(live, wrote)
+        identity = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        patch = {"metadata": {**identity, "ownerReferences": owners}}
+        ref = manifest.ref
+        return Applied(await self._client.patch(ref.resource, ref.name, patch, ref.namespace, manager=AGENT), wrote=True)
+
+    async def _apply(self, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
+        if live is None and not known and self._server_side.must_know(manifest):
+            live = await self._get(manifest.ref)
+        applied, wrote = await self._server_side.apply(manifest, owner, live)
+        return await self._owned(manifest, owner, applied, wrote)
+
+
+_KEPT: Final = ("name", "namespace", "labels", "annotations", "ownerReferences", "finalizers")
+
+
+def _must_be_made_anew(manifest: Manifest, live: Object, wanted: Object) -> bool:
+    """Secrets of another type, and those that were sealed: the server lets nobody change them. Only what is ours is taken away."""
+    resource = manifest.ref.resource
+    if not manifest.owned or resource != SECRETS:
+        return False
+    if wanted.get("type", "Opaque") != live.get("type", "Opaque"):
+        return True
+    sealed = live.get("immutable") is True
+    return sealed and (wanted.get("data") != live.get("data") or wanted.get("immutable") is not True)
+
+
+def _seen(manifest: Manifest, sight: Sight) -> Object | None:
+    if sight.presence is not Presence.PRESENT:
+        return None
+    live: Object = orjson.loads(sight.raw)
+    # Elements of lists do not say what they are.
+    return {**live, "apiVersion": manifest.ref.resource.api_version, "kind": manifest.ref.resource.kind}

@@ -1,0 +1,121 @@
+"""Kinds that are treated in their own way, as a table: what of a manifest counts, and which of its fields are closed.
+
+Of namespaces, pods and service accounts only labels and annotations are kept in step, because the rest is the cluster's or cannot
+change. What others put into an object by right stays: certificate authorities that are injected, tokens, aggregated rules. Status
+is never the manifest's to say.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.runtime.resource import Object, Resource
+from muster.work.agent.applying.agreeing import Rules
+from muster.work.agent.seam import ApplyProblem
+
+_NOT_CONTENT: Final = frozenset(("apiVersion", "kind", "metadata", "status"))
+_SELECTORS: Final = frozenset(("matchLabels", "nodeSelector"))
+_RBAC: Final = "rbac.authorization.k8s.io"
+_ADMISSION: Final = "admissionregistration.k8s.io"
+_PLACEHOLDERS: Final = ("", "Cg==")
+"""Bundles that say no more than that somebody will inject one."""
+_INJECTED_BUNDLE: Final = "config.openshift.io/inject-trusted-cabundle"
+
+Content = Callable[[Object, Object], Object]
+"""From a manifest's own content and the live object to what the manifest says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindRules:
+    fields: Rules
+    content: Content = lambda said, _: said
+
+
+def _nothing(_: Object, __: Object) -> Object:
+    return {}
+
+
+def _secret(said: Object, live: Object) -> Object:
+    """`stringData` is only another spelling of data; a token's data is also its controller's."""
+    content = folded(said)
+    if content.get("type", live.get("type")) == "kubernetes.io/service-account-token" and "data" in content:
+        content["data"] = {**(live.get("data") or {}), **(content["data"] or {})}
+    return content
+
+
+def folded(said: Object) -> Object:
+    """A Secret's content with `stringData` in its data, as the server stores it."""
+    content = {key: value for key, value in said.items() if key != "stringData"}
+    texts = said.get("stringData")
+    if not isinstance(texts, dict) or not texts:
+        return content
+    data = dict(content.get("data") or {})
+    for key, value in texts.items():
+        encoded = base64.b64encode(str(value).encode()).decode()
+        if data.setdefault(key, encoded) != encoded:
+            raise ApplyProblem(
+                "AppliedManifestFailed", f'Secret.stringData["{key}"] conflicts with Secret.data["{key}"]: say it only once'
+            )
+    return {**content, "data": data}
+
+
+def _config_map(said: Object, live: Object) -> Object:
+    bundle = (live.get("data") or {}).get("ca-bundle.crt")
+    wants = ((live.get("metadata") or {}).get("labels") or {}).get(_INJECTED_BUNDLE) == "true"
+    data = said.get("data")
+    if bundle is None or not wants or not isinstance(data, dict) or "ca-bundle.crt" in data:
+        return said
+    return {**said, "data": {**data, "ca-bundle.crt": bundle}}
+
+
+def _cluster_role(said: Object, _: Object) -> Object:
+    """The rules of an aggregated role are its controller's."""
+    return {key: value for key, value in said.items() if key != "rules"} if said.get("aggregationRule") else said
+
+
+def _without_placeholders(said: Any, _: Object) -> Any:
+    """An authority that the manifest leaves open stays what was injected."""
+    if isinstance(said, dict):
+        return {
+            key: _without_placeholders(value, _)
+            for key, value in said.items()
+            if not (key == "caBundle" and (value is None or value in _PLACEHOLDERS))
+        }
+    return [_without_placeholders(value, _) for value in said] if isinstance(said, list) else said
+
+
+def _builtin(*closed: str) -> Rules:
+    return Rules(builtin=True, closed=_SELECTORS | frozenset(closed))
+
+
+_TABLE: Final[Mapping[tuple[str, str], KindRules]] = {
+    ("", "Namespace"): KindRules(_builtin(), _nothing),
+    ("", "Pod"): KindRules(_builtin(), _nothing),
+    ("", "ServiceAccount"): KindRules(_builtin(), _nothing),
+    ("", "ConfigMap"): KindRules(_builtin("data", "binaryData"), _config_map),
+    ("", "Secret"): KindRules(_builtin("data"), _secret),
+    ("", "Service"): KindRules(_builtin("selector")),
+    (_RBAC, "Role"): KindRules(_builtin("rules")),
+    (_RBAC, "ClusterRole"): KindRules(_builtin("rules"), _cluster_role),
+    (_ADMISSION, "ValidatingWebhookConfiguration"): KindRules(_builtin(), _without_placeholders),
+    (_ADMISSION, "MutatingWebhookConfiguration"): KindRules(_builtin(), _without_placeholders),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): KindRules(Rules(builtin=True), _without_placeholders),
+    ("apiregistration.k8s.io", "APIService"): KindRules(Rules(builtin=True), _without_placeholders),
+}
+_BUILTIN: Final = KindRules(_builtin())
+_CUSTOM: Final = KindRules(Rules())
+
+
+def rules_of(resource: Resource) -> KindRules:
+    found = _TABLE.get((resource.group, resource.kind))
+    if found is not None:
+        return found
+    return _BUILTIN if "." not in resource.group or resource.group.endswith(".k8s.io") else _CUSTOM
+
+
+def content_of(document: Object) -> Object:
+    """A manifest's or an object's own fields."""
+    return {key: value for key, value in document.items() if key not in _NOT_CONTENT}

@@ -1,0 +1,99 @@
+"""From a manifest and the live object to the object to write, if there is one: the Update strategy as pure functions.
+
+Labels and annotations are added to; a key that ends in `-` takes the key before the dash away. Finalizers stay the cluster's.
+Content is compared and overlaid as `agreeing` does it, by the rules of the kind.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from muster.runtime.resource import Object
+from muster.work.agent.applying.agreeing import agrees, overlay, replacement, without_unsaid
+from muster.work.agent.applying.kinds import KindRules, content_of, rules_of
+from muster.work.agent.applying.owners import owners_wanted, reference
+from muster.work.agent.seam import Manifest, Owner
+
+_SERVER_SET: Final = (
+    *("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
+    *("managedFields", "selfLink", "ownerReferences"),
+)
+"""Metadata that a manifest cannot decide; owners named in a manifest would be those of another cluster."""
+
+
+def cleaned(document: Object) -> Object:
+    """A manifest without the metadata that is not its to say."""
+    metadata = {key: value for key, value in (document.get("metadata") or {}).items() if key not in _SERVER_SET}
+    return {**document, "metadata": metadata}
+
+
+def creation(manifest: Manifest, owner: Owner) -> Object:
+    """What to POST."""
+    document = cleaned(manifest.document)
+    metadata = document["metadata"]
+    for field in ("labels", "annotations"):
+        if field in metadata:
+            metadata[field] = {key: value for key, value in (metadata[field] or {}).items() if not key.endswith("-")}
+    if manifest.owned:
+        metadata["ownerReferences"] = [reference(owner)]
+    return document
+
+
+def merged(manifest: Manifest, live: Object, owner: Owner, before: Any = None, *, replacing: bool = False) -> Object | None:
+    """What to PUT, or None when all is as it should be. `before` is the shape of what the last manifest said, if that is known.
+
+    With `replacing`, parts that change lose what the manifest does not say, for a server that refused them beside it.
+    """
+    kind = rules_of(manifest.ref.resource)
+    said = kind.content(content_of(manifest.document), live)
+    content = content_of(live)
+    wanted = without_unsaid(_removable(before), said, content) if before and said else content
+    if not agrees(said, wanted, kind.fields):
+        wanted = (replacement if replacing else overlay)(said, wanted, kind.fields)
+    metadata = metadata_wanted(manifest, live, owner)
+    if wanted is content and metadata is None:
+        return None
+    untouched = {key: value for key, value in live.items() if key not in content}
+    kept = {key: value for key, value in (metadata or live["metadata"]).items() if key != "managedFields"}
+    resource = manifest.ref.resource
+    return {**untouched, "apiVersion": resource.api_version, "kind": resource.kind, **wanted, "metadata": kept}
+
+
+def _removable(before: Any) -> Any:
+    """A number of replicas that is no longer said is handed over to whoever scales, not reset to the default of one."""
+    spec = before.get("spec")
+    if not isinstance(spec, dict) or "replicas" not in spec:
+        return before
+    return {**before, "spec": {key: value for key, value in spec.items() if key != "replicas"}}
+
+
+def metadata_wanted(manifest: Manifest, live: Object, owner: Owner) -> Object | None:
+    """The live metadata with what the manifest says of it, or None when that is so already."""
+    said = manifest.document.get("metadata") or {}
+    metadata = live["metadata"]
+    changes: Object = {}
+    for field in ("labels", "annotations"):
+        present = metadata.get(field) or {}
+        wanted = _keyed(said.get(field) or {}, present)
+        if wanted != present:
+            changes[field] = wanted
+    owners = owners_wanted(live, owner, manifest.owned)
+    if owners != (metadata.get("ownerReferences") or []):
+        changes["ownerReferences"] = owners
+    return {**metadata, **changes} if changes else None
+
+
+def _keyed(said: Object, live: Object) -> Object:
+    gone = {key[:-1] for key in said if key.endswith("-")}
+    kept = {key: value for key, value in live.items() if key not in gone}
+    return {**kept, **{key: value for key, value in said.items() if not key.endswith("-") and value is not None}}
+
+
+def agreed(manifest: Manifest, live: Object, kind: KindRules) -> bool:
+    """Whether all the manifest says is so, its labels and annotations included; owners are another question."""
+    said = manifest.document.get("metadata") or {}
+    metadata = live["metadata"]
+    fields = ("labels", "annotations")
+    return agrees(content_of(manifest.document), content_of(live), kind.fields) and all(
+        (metadata.get(field) or {}).get(key) == value for field in fields for key, value in (said.get(field) or {}).items()
+    )
