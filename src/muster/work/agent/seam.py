@@ -188,6 +188,9 @@ class WorkSource(Protocol):
     @property
     def synced(self) -> bool: ...
 
+    async def until_synced(self) -> None:
+        """Until it is known which works there are."""
+
     def get(self, name: str) -> ManifestWork | None: ...
 
     def names(self) -> list[str]: ...

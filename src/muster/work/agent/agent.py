@@ -1,0 +1,137 @@
+"""The work agent: one hub, one managed cluster, and everything that keeps the one's works on the other.
+
+Here the parts are put together; what happens to a work is in `reconcile`, what happens to a record in `deletion`. Each has a
+queue of its own. A work is looked at when it changes on the hub, when one of its objects changes, when its executor's rights do,
+when a kind that it needs comes, and when its record changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+
+from muster.api.work.v1 import ExecutorServiceAccount
+from muster.runtime.clock import SYSTEM, Clock, Random
+from muster.runtime.controller import Controller
+from muster.runtime.metrics import Metrics
+from muster.runtime.verbs import KubeClient
+from muster.work.agent.applying import ClusterApplier
+from muster.work.agent.deletion import FOLLOWER, Finalizing
+from muster.work.agent.executor import ExecutorGate
+from muster.work.agent.observing import ClusterObserver, Mapper
+from muster.work.agent.options import WorkAgentOptions
+from muster.work.agent.reconcile import Reconciler
+from muster.work.agent.records import Records
+from muster.work.agent.removal import Remover
+from muster.work.agent.seam import WorkSource
+from muster.work.agent.source import KubeWorkSource
+
+TIMEOUT = 300.0
+"""Seconds for one pass: a work may have a thousand manifests, and a cluster may be slow."""
+
+
+class WorkAgent:
+    """`hub` with the agent's identity there, `spoke` with its identity on the managed cluster."""
+
+    def __init__(
+        self,
+        hub: KubeClient,
+        spoke: KubeClient,
+        options: WorkAgentOptions,
+        *,
+        source: WorkSource | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+        metrics: Metrics | None = None,
+    ) -> None:
+        metrics = metrics or Metrics()
+        if source is None:
+            source = KubeWorkSource(hub, options.cluster_name, url=options.hub_url, clock=clock, random=random)
+        self._source = source
+        self._records = Records(spoke, source.hub_hash, options.agent_id, clock=clock, random=random)
+        self._mapper = Mapper(spoke, clock=clock)
+        self._observer = ClusterObserver(spoke, clock=clock, poll_seconds=options.poll_seconds)
+        self._gate = ExecutorGate(spoke, options.executor, clock=clock, random=random)
+        remover = Remover(spoke, self._observer, self._mapper.locate, writers=options.writers)
+        applier = ClusterApplier(spoke, clock=clock, random=random)
+        self._reconciler = Reconciler(
+            source, self._records, self._mapper, self._observer, applier, self._gate, remover, options, clock=clock, random=random
+        )
+        finalizing = Finalizing(
+            source,
+            self._records,
+            remover,
+            self._observer,
+            self._reconciler.leaving,
+            options.eviction_grace,
+            tell=self._work_changed,
+            clock=clock,
+            random=random,
+        )
+        self._works: Controller[str] = Controller(
+            "manifestworks",
+            self._reconciler.reconcile,
+            workers=options.workers,
+            timeout=TIMEOUT,
+            metrics=metrics,
+            clock=clock,
+            random=random,
+        )
+        self._ends: Controller[str] = Controller(
+            "appliedmanifestworks",
+            finalizing.reconcile,
+            workers=options.workers,
+            timeout=TIMEOUT,
+            metrics=metrics,
+            clock=clock,
+            random=random,
+        )
+
+    @property
+    def ready(self) -> bool:
+        return self._source.synced and self._records.synced
+
+    def unready(self) -> str | None:
+        if not self._source.synced:
+            return "the hub's works are not known yet"
+        return None if self._records.synced else "the managed cluster's AppliedManifestWorks are not known yet"
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for part in (self._source, self._records, self._mapper, self._observer, self._gate):
+                tasks.create_task(part.run())
+            await self._source.until_synced()
+            await self._records.until_synced()
+            self._source.on_change(self._work_changed)
+            self._records.on_change(self._record_changed)
+            self._observer.on_change(self._object_changed)
+            self._mapper.on_change(self._kinds_changed)
+            self._gate.on_change(self._rights_changed)
+            tasks.create_task(self._works.run())
+            tasks.create_task(self._ends.run())
+
+    def _work_changed(self, name: str) -> None:
+        self._works.enqueue(name)
+        # A work that went leaves its record behind; one that came back saves it.
+        if self._records.of(name) is not None:
+            self._ends.enqueue(self._records.name_for(name))
+
+    def _record_changed(self, name: str) -> None:
+        self._ends.enqueue(name)
+        if work := self._records.work_of(name):
+            self._works.enqueue(work)
+
+    def _object_changed(self, follower: str) -> None:
+        if follower.startswith(FOLLOWER):
+            self._ends.enqueue(follower.removeprefix(FOLLOWER))
+        else:
+            self._works.enqueue(follower)
+
+    def _kinds_changed(self, group: str) -> None:
+        for work in self._reconciler.waiting_for(group):
+            self._works.enqueue(work)
+
+    def _rights_changed(self, account: ExecutorServiceAccount) -> None:
+        for work in self._reconciler.executed_by(account):
+            self._works.enqueue(work)

@@ -1,0 +1,50 @@
+"""What becomes of records whose work is not on the hub: their objects go, but only after a time of grace.
+
+Nothing is decided before the hub has said which works there are. The time counts from when the work was first missed, which is
+written into the record, so it goes on over restarts; a work that comes back ends it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+
+from muster.api.work.v1 import AppliedManifestWork
+from muster.work.agent.options import NEVER
+
+
+class Step(Enum):
+    LEAVE = "leave"
+    """As it is; look again after `wait`, if there is one."""
+    BEGIN = "begin"
+    """Note that the work is missing."""
+    CLEAR = "clear"
+    """The work is back."""
+    EVICT = "evict"
+
+
+@dataclass(frozen=True)
+class Decision:
+    step: Step
+    wait: float | None = None
+
+
+def decide(record: AppliedManifestWork, wanted: bool, now: datetime, grace: float) -> Decision:
+    """`wanted`: whether the hub has the work."""
+    since = record.status.eviction_start_time
+    if wanted or grace >= NEVER:
+        return Decision(Step.CLEAR if since else Step.LEAVE)
+    if not since:
+        return Decision(Step.EVICT) if grace <= 0 else Decision(Step.BEGIN, grace)
+    left = grace - (now - _moment(since, now)).total_seconds()
+    return Decision(Step.EVICT) if left <= 0 else Decision(Step.LEAVE, left)
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        # Nobody knows since when: then since now.
+        return now
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,97 @@
+"""What the agent remembers of a work between two passes: what it found to be right, and what it failed at.
+
+All of it may be lost at any time: then the next pass compares once more, which costs a look at what the watches have brought and
+no request. What failed is not tried again before its time, unless the manifest or the object has changed since; the longer it
+fails, the rarer it is tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.runtime.clock import Backoff
+from muster.runtime.errors import NotFound, Unreachable
+from muster.work.agent.reporting import Failure
+from muster.work.agent.seam import ApplyProblem, Manifest, ObjectRef, Presence, Sight
+
+FIRST_RETRY: Final = 0.25
+LAST_RETRY: Final = 120.0
+CONTESTED_RETRY: Final = 60.0
+"""After a failure that only a change of manifest or object can mend: a change is noticed, so this is for safety."""
+
+MISSING_RETRY: Final = 15.0
+"""At the latest, where something else has to come first: the namespace, or the cluster itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The object as it was when it agreed with the manifest."""
+
+    digest: bytes
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    digest: bytes
+    version: str
+    """Of the object that there was, if there was one."""
+    failure: Failure
+    attempts: int
+    due: float
+    """When to try again, on the monotonic clock."""
+
+
+@dataclass
+class Memory:
+    settled: dict[ObjectRef, Settled] = field(default_factory=dict)
+    troubles: dict[ObjectRef, Trouble] = field(default_factory=dict)
+    audited: bool = False
+    """Whether the record's status names all that may have been written."""
+    setbacks: int = 0
+    """How often in a row it could not be found out what the executor may."""
+    removals: int = 0
+    """How often in a row something was left to be removed."""
+
+    def agrees(self, manifest: Manifest, sight: Sight) -> bool:
+        """Whether there is nothing to be done about a manifest."""
+        settled = self.settled.get(manifest.ref)
+        return (
+            settled is not None
+            and sight.presence is Presence.PRESENT
+            and settled.version == sight.version
+            and settled.digest == manifest.digest
+        )
+
+    def trouble(self, manifest: Manifest, sight: Sight, now: float) -> Failure | None:
+        """The failure that is not to be tried again yet."""
+        trouble = self.troubles.get(manifest.ref)
+        if trouble is None or trouble.digest != manifest.digest or trouble.version != sight.version or trouble.due <= now:
+            return None
+        return trouble.failure
+
+    def applied(self, manifest: Manifest, version: str) -> None:
+        self.settled[manifest.ref] = Settled(manifest.digest, version)
+        self.troubles.pop(manifest.ref, None)
+
+    def failed(self, manifest: Manifest, sight: Sight, error: Exception, failure: Failure, now: float, backoff: Backoff) -> None:
+        self.settled.pop(manifest.ref, None)
+        former = self.troubles.get(manifest.ref)
+        attempts = former.attempts + 1 if former is not None and former.digest == manifest.digest else 1
+        delay = backoff.delay(attempts)
+        if isinstance(error, ApplyProblem):
+            delay = max(delay, CONTESTED_RETRY)
+        elif isinstance(error, NotFound | Unreachable):
+            delay = min(delay, MISSING_RETRY)
+        self.troubles[manifest.ref] = Trouble(manifest.digest, sight.version, failure, attempts, now + delay)
+
+    def keep_only(self, refs: frozenset[ObjectRef]) -> None:
+        """Forget what the work is no longer about."""
+        for kept in (self.settled, self.troubles):
+            for ref in [ref for ref in kept if ref not in refs]:
+                del kept[ref]
+
+    def due(self) -> float | None:
+        """When the next failed manifest is to be tried."""
+        return min((trouble.due for trouble in self.troubles.values()), default=None)

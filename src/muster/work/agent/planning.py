@@ -1,0 +1,245 @@
+"""What a work says, understood: which objects its manifests are, in which order they go, and how each is treated.
+
+Nothing here asks or writes. A manifest that cannot be an object of the cluster becomes a `Misfit` that says why; the others go on
+without it. Of two manifests for one object only the first counts. Names that would lead a request to another place than the
+object's (`..`) are refused here, before anybody builds a path of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from muster.api.resource import known_fields
+from muster.api.work.v1 import (
+    ConditionRule,
+    DeleteOption,
+    FeedbackRule,
+    ManifestConfig,
+    ManifestResourceMeta,
+    ManifestWorkSpec,
+    UpdateStrategy,
+)
+from muster.runtime.resource import Object, Resource
+from muster.work.agent.seam import Manifest, Misfit, ObjectRef
+
+Kind = tuple[str, str]
+"""apiVersion and kind."""
+
+_RANKED: Final = (
+    "priorityclasses namespaces customresourcedefinitions storageclasses persistentvolumes podsecuritypolicies",
+    "clusterroles clusterrolebindings roles rolebindings",
+    "networkpolicies resourcequotas limitranges poddisruptionbudgets serviceaccounts",
+    "secrets configmaps persistentvolumeclaims",
+    "services",
+    "daemonsets pods replicationcontrollers replicasets deployments horizontalpodautoscalers statefulsets jobs cronjobs",
+    "apiservices mutatingwebhookconfigurations validatingwebhookconfigurations validatingadmissionpolicies "
+    "validatingadmissionpolicybindings",
+)
+"""By rank: what others stand on comes first. As upstream, whatever the group."""
+_RANKS: Final = {plural: rank for rank, plurals in enumerate(_RANKED) for plural in plurals.split()}
+LAST_RANK: Final = 1000
+_DEFAULT_STRATEGY: Final = UpdateStrategy()
+_NOT_OURS_TO_SAY: Final = ("uid", "resourceVersion", "managedFields")
+_READ_ONLY: Final = "ReadOnly"
+
+
+def rank_of(plural: str) -> int:
+    return _RANKS.get(plural, LAST_RANK)
+
+
+Identity = tuple[str, str, str, str]
+"""Which object, whatever the version it is spoken of in: group, plural, namespace, name."""
+
+
+def identity(ref: ObjectRef) -> Identity:
+    return ref.resource.group, ref.resource.plural, ref.namespace, ref.name
+
+
+@dataclass(frozen=True)
+class Plan:
+    manifests: tuple[Manifest, ...]
+    misfits: tuple[Misfit, ...]
+
+    @property
+    def refs(self) -> frozenset[ObjectRef]:
+        return frozenset(manifest.ref for manifest in self.manifests)
+
+    @property
+    def ranks(self) -> list[list[Manifest]]:
+        """The manifests in the order in which they are applied; those of one rank do not wait for each other."""
+        by_rank: dict[int, list[Manifest]] = {}
+        for manifest in self.manifests:
+            by_rank.setdefault(manifest.rank, []).append(manifest)
+        return [by_rank[rank] for rank in sorted(by_rank)]
+
+    def protects(self, one: Identity) -> bool:
+        """Whether it may be the object of a manifest whose kind the cluster does not serve at the moment."""
+        group, _, namespace, name = one
+        return any(
+            misfit.unserved and misfit.meta.group == group and misfit.meta.name == name and namespace in ("", misfit.meta.namespace)
+            for misfit in self.misfits
+        )
+
+
+class _Head(msgspec.Struct):
+    """Of a manifest: untyped, since nobody has checked it."""
+
+    apiVersion: Any = ""
+    kind: Any = ""
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+def kinds(spec: ManifestWorkSpec) -> frozenset[Kind]:
+    """What has to be asked of discovery before a plan can be made."""
+    found: set[Kind] = set()
+    for raw in spec.workload.manifests:
+        try:
+            head = _decode_head(raw)
+        except msgspec.DecodeError:
+            continue
+        if isinstance(head.apiVersion, str) and isinstance(head.kind, str) and head.apiVersion and head.kind:
+            found.add((head.apiVersion, head.kind))
+    return frozenset(found)
+
+
+def make_plan(spec: ManifestWorkSpec, served: Mapping[Kind, Resource | str]) -> Plan:
+    """`served`: for each of `kinds` where it is served, or why it is not."""
+    manifests: list[Manifest] = []
+    misfits: list[Misfit] = []
+    taken: dict[Identity, int] = {}
+    for ordinal, raw in enumerate(spec.workload.manifests):
+        one = _understand(ordinal, bytes(raw), spec, served)
+        if isinstance(one, Manifest):
+            first = taken.setdefault(identity(one.ref), ordinal)
+            if first == ordinal:
+                manifests.append(one)
+                continue
+            one = Misfit(one.meta, f"manifest {first} is about the same object")
+        misfits.append(one)
+    return Plan(tuple(manifests), tuple(misfits))
+
+
+def _understand(ordinal: int, raw: bytes, spec: ManifestWorkSpec, served: Mapping[Kind, Resource | str]) -> Manifest | Misfit:
+    document = _document(raw)
+    metadata = document.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    api_version, kind = _text(document.get("apiVersion")), _text(document.get("kind"))
+    group, _, version = api_version.rpartition("/")
+    name, namespace = _text(metadata.get("name")), _text(metadata.get("namespace"))
+    meta = ManifestResourceMeta(ordinal=ordinal, group=group, version=version, kind=kind, name=name, namespace=namespace)
+    if not api_version or not kind:
+        return Misfit(meta, "it is no Kubernetes object: apiVersion or kind is missing")
+    if not name:
+        return Misfit(meta, "metadata.name is missing")
+    for field, value in (("name", name), ("namespace", namespace)):
+        if problem := _segment_problem(value):
+            return Misfit(meta, f"metadata.{field} {value!r} {problem}")
+    resource = served.get((api_version, kind), f'the server doesn\'t have a resource type "{kind}"')
+    if isinstance(resource, str):
+        return Misfit(meta, resource, unserved=True)
+    if resource.namespaced and not namespace:
+        return Misfit(
+            msgspec.structs.replace(meta, resource=resource.plural),
+            f"metadata.namespace is missing: {resource.plural} live in namespaces",
+        )
+    ref = ObjectRef(resource, namespace if resource.namespaced else "", name)
+    return _manifest(ordinal, ref, raw, document, metadata, spec)
+
+
+def _document(raw: bytes) -> Object:
+    try:
+        document = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _segment_problem(value: str) -> str:
+    """Why a name cannot be a part of a path."""
+    if value in (".", ".."):
+        return "is no name"
+    return "may not have '/' or '%' in it" if "/" in value or "%" in value else ""
+
+
+def _manifest(ordinal: int, ref: ObjectRef, raw: bytes, document: Object, metadata: Object, spec: ManifestWorkSpec) -> Manifest:
+    treatment = _treatment(ref, spec.manifest_configs)
+    kept = {key: value for key, value in metadata.items() if key not in _NOT_OURS_TO_SAY}
+    kept.pop("namespace", None)
+    if ref.namespace:
+        kept["namespace"] = ref.namespace
+    owned = treatment.strategy.type != _READ_ONLY and not _orphaned(ref, spec.delete_option)
+    return Manifest(
+        ordinal=ordinal,
+        rank=rank_of(ref.resource.plural),
+        ref=ref,
+        document={**document, "metadata": kept},
+        digest=_digest(raw, treatment.strategy, owned),
+        strategy=treatment.strategy,
+        owned=owned,
+        feedback=treatment.feedback,
+        conditions=treatment.conditions,
+    )
+
+
+def _digest(raw: bytes, strategy: UpdateStrategy, owned: bool) -> bytes:
+    how = b"" if strategy is _DEFAULT_STRATEGY else orjson.dumps(known_fields(strategy))
+    return hashlib.blake2b(b"%b\0%d\0%b" % (how, owned, raw), digest_size=16).digest()
+
+
+@dataclass(frozen=True)
+class _Treatment:
+    strategy: UpdateStrategy
+    feedback: tuple[FeedbackRule, ...]
+    conditions: tuple[ConditionRule, ...]
+
+
+def _treatment(ref: ObjectRef, configs: Sequence[ManifestConfig]) -> _Treatment:
+    """Of the configurations that name the object, for each question the first that says something counts."""
+    matching = [config for config in configs if _names(config, ref)]
+    return _Treatment(
+        next((config.update_strategy for config in matching if config.update_strategy is not None), _DEFAULT_STRATEGY),
+        next((config.feedback_rules for config in matching if config.feedback_rules), ()),
+        next((config.condition_rules for config in matching if config.condition_rules), ()),
+    )
+
+
+def _names(config: ManifestConfig, ref: ObjectRef) -> bool:
+    wanted = config.resource_identifier
+    return (
+        wanted.group == ref.resource.group
+        and wanted.resource == ref.resource.plural
+        and _matches(wanted.name, ref.name)
+        and _matches(wanted.namespace, ref.namespace)
+    )
+
+
+def _matches(pattern: str, value: str) -> bool:
+    return pattern == value or ("*" in pattern and _pattern(pattern).fullmatch(value) is not None)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
+
+
+def _orphaned(ref: ObjectRef, option: DeleteOption | None) -> bool:
+    if option is None or option.propagation_policy == "Foreground":
+        return False
+    if option.propagation_policy == "Orphan":
+        return True
+    rules: Iterable[Any] = option.selectively_orphans.orphaning_rules if option.selectively_orphans else ()
+    return any((rule.group, rule.resource, rule.namespace, rule.name) == identity(ref) for rule in rules)

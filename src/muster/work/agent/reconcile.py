@@ -1,0 +1,371 @@
+"""The pass over one work: make the managed cluster agree with it, and tell the hub how that went.
+
+The steps, in `_keep`: understand the manifests; hold the work by our finalizer; see that its record exists; ask whether its
+executor may; apply what does not agree, rank by rank; remove what the work no longer has; write the record; write the status. A
+step that finds everything as it should be sends nothing, so a pass over a work that is all right costs no request. A manifest
+that fails delays nobody else and is tried again later by itself.
+
+Safe to stop anywhere: what is about to be written is on record before it is written (see `records`), and a pass starts from what
+there is, never from what the last one meant to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from muster.api.meta import Condition, condition_of
+from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ExecutorServiceAccount, ManifestWork
+from muster.kube.duration import format_time
+from muster.logs import get_logger
+from muster.runtime.clock import SYSTEM, Backoff, Clock, Random
+from muster.runtime.errors import KubeError, StatusError
+from muster.runtime.resource import Object, Resource
+from muster.work.agent.deletion import Leaving
+from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory
+from muster.work.agent.observing import UnservedKind
+from muster.work.agent.options import WorkAgentOptions
+from muster.work.agent.planning import Plan, identity, kinds, make_plan
+from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of
+from muster.work.agent.removal import Remover
+from muster.work.agent.reporting import Failure, Outcome, Reporter, failed, refused, unfit
+from muster.work.agent.seam import (
+    Applier,
+    ApplyProblem,
+    Gate,
+    Manifest,
+    Misfit,
+    ObjectRef,
+    Observer,
+    Owner,
+    Presence,
+    Refusal,
+    Sight,
+    WorkSource,
+)
+from muster.work.names import COMPLETE, WORK_FINALIZER
+
+log = get_logger("muster.work.agent")
+
+SETTLE: Final = 5.0
+"""Seconds to wait for what there is."""
+DENIED_RETRY: Final = 120.0
+"""Seconds after which a refused work is checked again, though a change of rights should have told."""
+UNSERVED_RETRY: Final = 300.0
+LAST_REMOVAL: Final = 60.0
+
+
+class Kinds(Protocol):
+    def known(self, api_version: str, kind: str) -> Resource | None: ...
+
+    async def find(self, api_version: str, kind: str) -> Resource: ...
+
+
+class Reconciler:
+    """Keeps works. `reconcile` is never called twice at once for one work."""
+
+    def __init__(
+        self,
+        source: WorkSource,
+        records: Records,
+        kinds: Kinds,
+        observer: Observer,
+        applier: Applier,
+        gate: Gate,
+        remover: Remover,
+        options: WorkAgentOptions,
+        *,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self._source = source
+        self._records = records
+        self._kinds = kinds
+        self._observer = observer
+        self._applier = applier
+        self._gate = gate
+        self._remover = remover
+        self._options = options
+        self._clock = clock
+        self._backoff = Backoff(FIRST_RETRY, LAST_RETRY, jitter=0.2, random=random)
+        self._reporter = Reporter(options.raw_json, options.max_json_raw_length)
+        self._memories: dict[str, Memory] = {}
+        self._unserved: dict[str, frozenset[str]] = {}
+        """By work: the groups of kinds that the cluster did not serve."""
+        self._executors: dict[str, ExecutorServiceAccount] = {}
+        self.leaving = Leaving(source, records, remover, observer, self._plan, clock=clock)
+
+    def waiting_for(self, group: str) -> list[str]:
+        """The works with a manifest that would need a kind of this group."""
+        return [work for work, groups in self._unserved.items() if group in groups]
+
+    def executed_by(self, account: ExecutorServiceAccount) -> list[str]:
+        return [work for work, executor in self._executors.items() if executor == account]
+
+    async def reconcile(self, name: str) -> float | None:
+        work = self._source.get(name)
+        if work is None or work.metadata.deletion_timestamp:
+            self._memories.pop(name, None)
+            self._unserved.pop(name, None)
+            self._executors.pop(name, None)
+            return await self.leaving.reconcile(name, work)
+        return await self._keep(work)
+
+    async def _keep(self, work: ManifestWork) -> float | None:
+        name = work.metadata.name
+        plan = await self._plan(work)
+        record = self._records.of(name)
+        if record is not None and record.metadata.deletion_timestamp:
+            # Whoever deleted it gets what is asked for; when it is gone we are woken, and begin anew.
+            self._memories.pop(name, None)
+            return None
+        memory = self._memories.setdefault(name, Memory())
+        memory.keep_only(plan.refs)
+        if WORK_FINALIZER not in work.metadata.finalizers:
+            work = await self._source.hold(work)
+        if _finished(work):
+            await self._watch_only(work, plan)
+            return None
+        fresh = record is None
+        try:
+            record = await self._records.ensure(work, plan.refs)
+        except StatusError as error:
+            await self._report(work, [_hopeless(one, error) for one in _in_spec_order(plan)])
+            raise
+        leftovers = self._leftovers(record, plan, memory)
+        refs = plan.refs | {await self._remover.ref(entry) for entry in leftovers}
+        self._observer.follow(name, refs)
+        if not fresh:
+            await self._observer.settle(refs, SETTLE)
+        refusals = await self._refusals(work, plan)
+        record = await self._intend(record, plan, refusals, memory)
+        outcomes = await self._apply(plan, refusals, _done_already(work), owner_of(record), memory)
+        held_back = bool(refusals) and self._options.executor.strict
+        remaining = leftovers if held_back else await self._prune(name, plan, leftovers, owner_of(record), memory)
+        record = await self._records.track(record, self._tracked(record, plan, outcomes, remaining))
+        memory.audited = not held_back and not remaining
+        await self._report(work, [outcomes[one.meta.ordinal] for one in _in_spec_order(plan)])
+        return self._again(plan, refusals, remaining, memory)
+
+    # Understanding.
+
+    async def _plan(self, work: ManifestWork) -> Plan:
+        served: dict[tuple[str, str], Resource | str] = {}
+        for kind in kinds(work.spec):
+            try:
+                served[kind] = self._kinds.known(*kind) or await self._kinds.find(*kind)
+            except UnservedKind as error:
+                served[kind] = str(error)
+        plan = make_plan(work.spec, served)
+        groups = frozenset(misfit.meta.group for misfit in plan.misfits if misfit.unserved)
+        if groups:
+            self._unserved[work.metadata.name] = groups
+        else:
+            self._unserved.pop(work.metadata.name, None)
+        return plan
+
+    async def _refusals(self, work: ManifestWork, plan: Plan) -> Mapping[int, Refusal]:
+        executor = work.spec.executor
+        if executor is None:
+            self._executors.pop(work.metadata.name, None)
+            return {}
+        subject = executor.subject
+        if subject is None or subject.type != "ServiceAccount":
+            problem = "only support ServiceAccount type for the executor"
+        elif subject.service_account is None:
+            problem = "the executor service account is nil"
+        else:
+            self._executors[work.metadata.name] = subject.service_account
+            return await self._gate.check(subject.service_account, plan.manifests, plan.misfits)
+        self._executors.pop(work.metadata.name, None)
+        return {manifest.ordinal: Refusal(problem) for manifest in plan.manifests}
+
+    # Applying.
+
+    async def _intend(
+        self, record: AppliedManifestWork, plan: Plan, refusals: Mapping[int, Refusal], memory: Memory
+    ) -> AppliedManifestWork:
+        """Have on record whatever may be written now."""
+        on_record = known(record)
+        wanted = [manifest.ref for manifest in plan.manifests if manifest.ordinal not in refusals]
+        if not all(ref in memory.settled for ref in wanted):
+            memory.audited = False
+        new = [entry_of(ref) for ref in wanted if identity(ref) not in on_record]
+        return await self._records.track(record, [*record.status.applied_resources, *new]) if new else record
+
+    async def _apply(
+        self, plan: Plan, refusals: Mapping[int, Refusal], done: frozenset[int], owner: Owner, memory: Memory
+    ) -> dict[int, Outcome]:
+        outcomes = {misfit.meta.ordinal: Outcome(misfit, unfit(misfit)) for misfit in plan.misfits}
+        turn = asyncio.Semaphore(self._options.writers)
+
+        async def one(manifest: Manifest) -> None:
+            if manifest.ordinal in done:
+                outcome = await self._seen(manifest)
+            elif refusal := refusals.get(manifest.ordinal):
+                outcome = await self._seen(manifest, refused(refusal))
+            else:
+                outcome = await self._apply_one(manifest, owner, memory, turn)
+            outcomes[manifest.ordinal] = outcome
+
+        for rank in plan.ranks:
+            if len(rank) == 1:
+                await one(rank[0])
+                continue
+            async with asyncio.TaskGroup() as tasks:
+                for manifest in rank:
+                    tasks.create_task(one(manifest))
+        return outcomes
+
+    async def _apply_one(self, manifest: Manifest, owner: Owner, memory: Memory, turn: asyncio.Semaphore) -> Outcome:
+        sight = self._observer.look(manifest.ref)
+        if memory.agrees(manifest, sight):
+            return Outcome(manifest, live=sight.raw)
+        now = self._clock.monotonic()
+        if failure := memory.trouble(manifest, sight, now):
+            return await self._seen(manifest, failure)
+        async with turn:
+            try:
+                applied = await self._applier.apply(manifest, owner, sight)
+            except (KubeError, ApplyProblem) as error:
+                return await self._failed(manifest, sight, error, memory)
+            except Exception as error:
+                # A manifest can be wrong in ways that nobody has thought of; its neighbours are not to suffer.
+                log.error("applying a manifest failed", object=str(manifest.ref), error=f"{type(error).__name__}: {error}")
+                return await self._failed(manifest, sight, error, memory)
+        self._observer.wrote(manifest.ref, applied.document)
+        if applied.document is not None:
+            memory.applied(manifest, applied.document["metadata"].get("resourceVersion", ""))
+        return Outcome(manifest, live=applied.document)
+
+    async def _failed(self, manifest: Manifest, sight: Sight, error: Exception, memory: Memory) -> Outcome:
+        failure = failed(error)
+        memory.failed(manifest, sight, error, failure, self._clock.monotonic(), self._backoff)
+        return await self._seen(manifest, failure)
+
+    async def _seen(self, manifest: Manifest, failure: Failure | None = None) -> Outcome:
+        """A manifest that is left as it is, with the object that there is."""
+        sight = self._observer.look(manifest.ref)
+        if sight.presence is not Presence.UNKNOWN:
+            return Outcome(manifest, failure, live=sight.raw if sight.presence is Presence.PRESENT else None)
+        try:
+            return Outcome(manifest, failure, live=await self._remover.live(manifest.ref))
+        except KubeError as error:
+            return Outcome(manifest, failure, unfetched=str(error))
+
+    async def _watch_only(self, work: ManifestWork, plan: Plan) -> None:
+        """A work that has reached its end: nothing more is written for it, but what there is of it is reported."""
+        self._observer.follow(work.metadata.name, plan.refs)
+        await self._observer.settle(plan.refs, SETTLE)
+        outcomes = [Outcome(one, unfit(one)) if isinstance(one, Misfit) else await self._seen(one) for one in _in_spec_order(plan)]
+        await self._report(work, outcomes)
+
+    # What is no longer wanted, and what is on record.
+
+    def _leftovers(self, record: AppliedManifestWork, plan: Plan, memory: Memory) -> list[AppliedResource]:
+        """What may be on the cluster because of the work, and is not in it."""
+        entries = record.status.applied_resources if memory.audited else known(record).values()
+        wanted = {identity(ref) for ref in plan.refs}
+        return [entry for entry in entries if (one := entry_identity(entry)) not in wanted and not plan.protects(one)]
+
+    async def _prune(
+        self, name: str, plan: Plan, leftovers: list[AppliedResource], owner: Owner, memory: Memory
+    ) -> list[AppliedResource]:
+        """What could not be removed yet."""
+        if not leftovers:
+            memory.removals = 0
+            return []
+        removal = await self._remover.remove(leftovers, owner)
+        gone = set(map(entry_identity, removal.gone))
+        remaining = [entry for entry in leftovers if entry_identity(entry) not in gone]
+        memory.removals = memory.removals + 1 if remaining else 0
+        self._observer.follow(name, plan.refs | {await self._remover.ref(entry) for entry in remaining})
+        for pending in removal.pending:
+            if pending.problem:
+                log.warning("cannot remove what a work no longer has", work=name, object=str(pending))
+        return remaining
+
+    def _tracked(
+        self,
+        record: AppliedManifestWork,
+        plan: Plan,
+        outcomes: Mapping[int, Outcome],
+        remaining: Iterable[AppliedResource],
+    ) -> list[AppliedResource]:
+        """What there is, as far as it is the work's, and what there may be; what is on record is forgotten only when it is gone."""
+        former = {entry_identity(entry): entry for entry in record.status.applied_resources}
+        tracked = {one: entry for one, entry in former.items() if plan.protects(one)}
+        tracked |= {entry_identity(entry): entry for entry in remaining if entry.uid or entry_identity(entry) in former}
+        for manifest in plan.manifests:
+            outcome, one = outcomes[manifest.ordinal], identity(manifest.ref)
+            if outcome.failure is None:
+                if uid := self._uid(manifest.ref, outcome.live):
+                    tracked[one] = entry_of(manifest.ref, uid)
+            elif one in former:
+                tracked[one] = former[one]
+        return list(tracked.values())
+
+    def _uid(self, ref: ObjectRef, live: Object | bytes | None) -> str:
+        if isinstance(live, dict):
+            return str(live["metadata"].get("uid", ""))
+        return self._observer.look(ref).uid if live is not None else ""
+
+    # Telling.
+
+    async def _report(self, work: ManifestWork, outcomes: list[Outcome]) -> None:
+        now = format_time(self._clock.now())
+        ruled = any(isinstance(one.manifest, Manifest) and one.manifest.conditions for one in outcomes)
+        if ruled:
+            # Expressions may take their time.
+            status = await asyncio.to_thread(self._reporter.status, work, outcomes, now)
+        else:
+            status = self._reporter.status(work, outcomes, now)
+        await self._source.report(work, status)
+
+    def _again(self, plan: Plan, refusals: Mapping[int, Refusal], remaining: list[AppliedResource], memory: Memory) -> float | None:
+        """Seconds until the next pass, if nothing happens before."""
+        delays: list[float] = []
+        due = memory.due()
+        if due is not None:
+            delays.append(max(0.01, due - self._clock.monotonic()))
+        unknown = any(refusal.failure for refusal in refusals.values())
+        memory.setbacks = memory.setbacks + 1 if unknown else 0
+        if unknown:
+            delays.append(self._backoff.delay(memory.setbacks))
+        elif refusals:
+            delays.append(DENIED_RETRY)
+        if any(misfit.unserved for misfit in plan.misfits):
+            delays.append(UNSERVED_RETRY)
+        if remaining and memory.removals:
+            delays.append(min(LAST_REMOVAL, self._backoff.delay(memory.removals)))
+        return min(delays, default=None)
+
+
+def _in_spec_order(plan: Plan) -> list[Manifest | Misfit]:
+    return sorted([*plan.manifests, *plan.misfits], key=lambda one: one.meta.ordinal)
+
+
+def _finished(work: ManifestWork) -> bool:
+    """Whether the work is complete as it is now; after a change of its spec it is not."""
+    return _is_complete(work.status.conditions, work.metadata.generation)
+
+
+def _is_complete(conditions: tuple[Condition, ...], generation: int) -> bool:
+    complete = condition_of(conditions, COMPLETE)
+    return complete is not None and complete.status == "True" and complete.observed_generation == generation
+
+
+def _done_already(work: ManifestWork) -> frozenset[int]:
+    """The manifests that have reached their end, though the work has not."""
+    return frozenset(
+        entry.resource_meta.ordinal
+        for entry in work.status.resource_status.manifests
+        if _is_complete(entry.conditions, work.metadata.generation)
+    )
+
+
+def _hopeless(one: Manifest | Misfit, error: StatusError) -> Outcome:
+    """Nothing can be applied for want of a record."""
+    return Outcome(one, unfit(one) if isinstance(one, Misfit) else failed(error), unfetched="it was not looked for")

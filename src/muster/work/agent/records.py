@@ -1,0 +1,210 @@
+"""AppliedManifestWorks: the managed cluster's own record of what works have put there, and owner of what they put.
+
+What is written to the cluster is recorded before it is written, so that nothing is forgotten by an agent that dies in between. A
+new record names in an annotation what is about to be applied (`INTENT`, ours; creation cannot set a status); what a later version
+of the work adds is entered into the status before it is applied, still without uid. Such an entry claims nothing: whether an
+object is the work's is told by the object's owner reference alone.
+"""
+
+from __future__ import annotations
+
+import random as chance
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from muster.api.work.v1 import (
+    AppliedManifestWork,
+    AppliedManifestWorkSpec,
+    AppliedManifestWorkStatus,
+    AppliedResource,
+    ManifestWork,
+)
+from muster.registration.writes import patch_read
+from muster.runtime.clock import SYSTEM, Clock, Random
+from muster.runtime.errors import AlreadyExists, NotFound
+from muster.runtime.informer import Informer
+from muster.runtime.latest import Latest
+from muster.runtime.resource import Key
+from muster.runtime.verbs import KubeClient
+from muster.work.agent.echoes import Echoes
+from muster.work.agent.planning import Identity
+from muster.work.agent.seam import ObjectRef, Owner
+from muster.work.kinds import APPLIED_WORKS
+from muster.work.names import APPLIED_FINALIZER
+
+INTENT: Final = "work.open-cluster-management.io/muster-intent"
+"""Annotation of a record: what was about to be applied when it was made, one `version group/resource namespace/name` per line."""
+MAX_INTENT: Final = 128 * 1024
+"""Annotations together may have 256 KiB; beyond this the status has to do."""
+
+
+def entry_of(ref: ObjectRef, uid: str = "") -> AppliedResource:
+    resource = ref.resource
+    return AppliedResource(
+        group=resource.group, version=resource.version, resource=resource.plural, namespace=ref.namespace, name=ref.name, uid=uid
+    )
+
+
+def entry_identity(entry: AppliedResource) -> Identity:
+    return entry.group, entry.resource, entry.namespace, entry.name
+
+
+def in_order(entries: Iterable[AppliedResource]) -> tuple[AppliedResource, ...]:
+    """As upstream's agent sorts them."""
+    return tuple(sorted(entries, key=lambda one: (one.group, one.version, one.resource, one.namespace, one.name)))
+
+
+def intended(record: AppliedManifestWork) -> list[AppliedResource]:
+    """What its annotation names."""
+    found = []
+    for line in record.metadata.annotations.get(INTENT, "").splitlines():
+        version, _, rest = line.partition(" ")
+        kind, _, place = rest.partition(" ")
+        (group, _, plural), (namespace, _, name) = kind.rpartition("/"), place.rpartition("/")
+        if version and plural and name:
+            found.append(AppliedResource(group=group, version=version, resource=plural, namespace=namespace, name=name))
+    return found
+
+
+def _intent(refs: Iterable[ObjectRef]) -> dict[str, str]:
+    lines = [f"{ref.resource.version} {ref.resource.group}/{ref.resource.plural} {ref.namespace}/{ref.name}" for ref in refs]
+    text = "\n".join(sorted(lines))
+    return {INTENT: text} if len(text) <= MAX_INTENT else {}
+
+
+def known(record: AppliedManifestWork) -> dict[Identity, AppliedResource]:
+    """All that the work may have put on the cluster, so far as the record tells."""
+    entries = [*intended(record), *record.status.applied_resources]
+    return {entry_identity(entry): entry for entry in entries}
+
+
+def owner_of(record: AppliedManifestWork) -> Owner:
+    return Owner(record.metadata.name, record.metadata.uid)
+
+
+class Records:
+    """The records of the managed cluster, of whichever hub and agent."""
+
+    def __init__(
+        self, client: KubeClient, hub_hash: str, agent_id: str, *, clock: Clock = SYSTEM, random: Random = chance.random
+    ) -> None:
+        self._client = client
+        self._hub_hash = hub_hash
+        self.agent_id = agent_id or hub_hash
+        self._informer: Informer[AppliedManifestWork] = Informer(
+            client, APPLIED_WORKS, decode=AppliedManifestWork.decode, clock=clock, random=random
+        )
+        self._latest = Latest(self._informer, clock=clock)
+        self._echoes = Echoes()
+        self._informer.on_change(self._seen)
+
+    @property
+    def synced(self) -> bool:
+        return self._informer.has_synced
+
+    async def until_synced(self) -> None:
+        await self._informer.synced()
+
+    async def run(self) -> None:
+        await self._informer.run()
+
+    def on_change(self, handler: Callable[[str], None]) -> None:
+        """`handler` is called with the name of a record that somebody else than this agent has changed."""
+        self._echoes.on_change(handler)
+        for key in self._informer.cache.all_keys():
+            handler(key.name)
+
+    def name_for(self, work: str) -> str:
+        return f"{self._hub_hash}-{work}"
+
+    def work_of(self, record: str) -> str:
+        """The work of our hub that a record is about; empty for records of other hubs."""
+        prefix = f"{self._hub_hash}-"
+        return record.removeprefix(prefix) if record.startswith(prefix) else ""
+
+    def get(self, name: str) -> AppliedManifestWork | None:
+        return self._latest.get(Key("", name))
+
+    def of(self, work: str) -> AppliedManifestWork | None:
+        return self.get(self.name_for(work))
+
+    def ours(self, record: AppliedManifestWork) -> bool:
+        """Whether it was made by this agent, or by one that had its name."""
+        return record.spec is not None and record.spec.agent_id == self.agent_id
+
+    async def ensure(self, work: ManifestWork, refs: Iterable[ObjectRef]) -> AppliedManifestWork:
+        """The record of a work, with the work's labels; a new one intends `refs`."""
+        spec = AppliedManifestWorkSpec(hub_hash=self._hub_hash, manifest_work_name=work.metadata.name, agent_id=self.agent_id)
+        record = self.of(work.metadata.name)
+        if record is None:
+            return await self._create(spec, work.metadata.labels, refs)
+        labels = {**record.metadata.labels, **work.metadata.labels}
+        wanted = msgspec.structs.replace(record, spec=spec, metadata=msgspec.structs.replace(record.metadata, labels=labels))
+        if APPLIED_FINALIZER not in record.metadata.finalizers:
+            finalizers = (*record.metadata.finalizers, APPLIED_FINALIZER)
+            wanted = msgspec.structs.replace(wanted, metadata=msgspec.structs.replace(wanted.metadata, finalizers=finalizers))
+        return await self._write(record, wanted)
+
+    async def _create(
+        self, spec: AppliedManifestWorkSpec, labels: Mapping[str, str], refs: Iterable[ObjectRef]
+    ) -> AppliedManifestWork:
+        name = self.name_for(spec.manifest_work_name)
+        document = {
+            "apiVersion": APPLIED_WORKS.api_version,
+            "kind": APPLIED_WORKS.kind,
+            "metadata": {"name": name, "labels": dict(labels), "annotations": _intent(refs), "finalizers": [APPLIED_FINALIZER]},
+            "spec": {"hubHash": spec.hub_hash, "agentID": spec.agent_id, "manifestWorkName": spec.manifest_work_name},
+        }
+        with self._echoes.writing(name) as wrote:
+            try:
+                answer = await self._client.create(APPLIED_WORKS, document)
+            except AlreadyExists:
+                # Our watch is late.
+                answer = await self._client.get(APPLIED_WORKS, name)
+            wrote(answer["metadata"]["resourceVersion"])
+            self._latest.wrote(answer)
+        return AppliedManifestWork.decode(answer)
+
+    async def track(self, record: AppliedManifestWork, entries: Iterable[AppliedResource]) -> AppliedManifestWork:
+        """Make `entries` the applied resources."""
+        status = msgspec.structs.replace(record.status, applied_resources=in_order(entries))
+        return await self.report(record, status)
+
+    async def report(self, record: AppliedManifestWork, status: AppliedManifestWorkStatus) -> AppliedManifestWork:
+        return await self._write(record, msgspec.structs.replace(record, status=status), status=True)
+
+    async def delete(self, record: AppliedManifestWork) -> None:
+        """Of the very record that was read; its objects go before it does."""
+        metadata = record.metadata
+        with self._echoes.writing(metadata.name):
+            try:
+                answer = await self._client.delete(APPLIED_WORKS, metadata.name, uid=metadata.uid, propagation="Background")
+            except NotFound:
+                answer = {"kind": "Status"}
+            self._latest.deleted(Key("", metadata.name), metadata.uid, answer)
+
+    async def release(self, record: AppliedManifestWork) -> None:
+        """Take our finalizer away: nothing of what it records is left."""
+        finalizers = tuple(one for one in record.metadata.finalizers if one != APPLIED_FINALIZER)
+        wanted = msgspec.structs.replace(record, metadata=msgspec.structs.replace(record.metadata, finalizers=finalizers))
+        await self._write(record, wanted)
+
+    async def _write(
+        self, record: AppliedManifestWork, wanted: AppliedManifestWork, *, status: bool = False
+    ) -> AppliedManifestWork:
+        with self._echoes.writing(record.metadata.name) as wrote:
+            answer = await patch_read(self._client, record, wanted, status=status)
+            if answer is None:
+                return record
+            wrote(answer["metadata"]["resourceVersion"])
+            self._latest.wrote(answer)
+        return AppliedManifestWork.decode(answer)
+
+    def _seen(self, old: AppliedManifestWork | None, new: AppliedManifestWork | None) -> None:
+        if new is not None:
+            self._echoes.came(new.metadata.name, new.metadata.resource_version)
+        elif old is not None:
+            self._latest.vanished(Key("", old.metadata.name), old.metadata.uid)
+            self._echoes.went(old.metadata.name)

@@ -1,0 +1,165 @@
+"""Taking objects away that a work no longer wants: what is the work's and nobody else's, in the reverse of the order of applying.
+
+An object is the work's if it names the work's record, by uid, among its owners; whatever else was recorded about it, an object
+without that mark is left alone. If other records own it too, it only loses our mark. Deletions carry the uid of the object that
+was looked at, so one that was made anew in between stays. What one rank waits for (finalizers, pods that end) is waited for
+before the next rank begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from muster.api.work.v1 import GROUP, AppliedResource
+from muster.runtime.errors import Conflict, KubeError, NotFound
+from muster.runtime.resource import Object, Resource
+from muster.runtime.verbs import KubeClient
+from muster.work.agent.planning import rank_of
+from muster.work.agent.seam import ObjectRef, Observer, Owner, Presence
+from muster.work.kinds import APPLIED_WORKS
+
+ATTEMPTS: Final = 4
+"""How often an object is looked at again that somebody changes meanwhile."""
+Locate = Callable[[str, str, str], Awaitable[Resource | None]]
+"""Where objects of a group, version and plural are served; None: nowhere."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An object that is still there, and what keeps it, if that is an error."""
+
+    entry: AppliedResource
+    problem: str = ""
+
+    def __str__(self) -> str:
+        entry = self.entry
+        kind = f"{entry.resource}.{entry.group}" if entry.group else entry.resource
+        place = f"{entry.namespace}/{entry.name}" if entry.namespace else entry.name
+        return f"{kind} {place} ({self.problem})" if self.problem else f"{kind} {place}"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What came of it; entries that are neither `gone` nor `pending` wait for their rank's turn."""
+
+    gone: tuple[AppliedResource, ...]
+    pending: tuple[Pending, ...]
+
+    @property
+    def failed(self) -> bool:
+        return any(one.problem for one in self.pending)
+
+
+def owned_by(document: Object, owner: Owner) -> bool:
+    return any(reference.get("uid") == owner.uid for reference in _owners(document))
+
+
+def _owners(document: Object) -> list[Any]:
+    return list(document["metadata"].get("ownerReferences") or ())
+
+
+def _is_record(reference: Any) -> bool:
+    return reference.get("kind") == APPLIED_WORKS.kind and str(reference.get("apiVersion", "")).partition("/")[0] == GROUP
+
+
+class Remover:
+    def __init__(self, client: KubeClient, observer: Observer, locate: Locate, *, writers: int = 8) -> None:
+        self._client = client
+        self._observer = observer
+        self._locate = locate
+        self._writers = writers
+
+    async def ref(self, entry: AppliedResource) -> ObjectRef:
+        """As manifests of the same kind have it, so that one watch serves both."""
+        try:
+            resource = await self._locate(entry.group, entry.version, entry.resource)
+        except KubeError:
+            resource = None
+        if resource is None:
+            api_version = f"{entry.group}/{entry.version}" if entry.group else entry.version
+            resource = Resource(api_version, entry.resource, "", namespaced=bool(entry.namespace))
+        return ObjectRef(resource, entry.namespace if resource.namespaced else "", entry.name)
+
+    async def remove(self, entries: Iterable[AppliedResource], owner: Owner) -> Removal:
+        """One round; whoever called comes again while something is pending or waits."""
+        ranks: dict[int, list[AppliedResource]] = {}
+        for entry in entries:
+            ranks.setdefault(rank_of(entry.resource), []).append(entry)
+        gone: list[AppliedResource] = []
+        pending: list[Pending] = []
+        turn = asyncio.Semaphore(self._writers)
+        for rank in sorted(ranks, reverse=True):
+            results = await asyncio.gather(*(self._guarded(entry, owner, turn) for entry in ranks[rank]))
+            gone += [entry for entry, left in zip(ranks[rank], results, strict=True) if left is None]
+            pending += [left for left in results if left is not None]
+            if pending:
+                break
+        return Removal(tuple(gone), tuple(pending))
+
+    async def live(self, ref: ObjectRef, *, ask: bool = False) -> Object | None:
+        """The object as it is, asked of the cluster only where nobody knows, or to be sure (`ask`)."""
+        sight = self._observer.look(ref)
+        if not ask and sight.presence is not Presence.UNKNOWN:
+            return orjson.loads(sight.raw) if sight.presence is Presence.PRESENT else None
+        try:
+            found = await self._client.get(ref.resource, ref.name, ref.namespace)
+        except NotFound:
+            self._observer.wrote(ref, None)
+            return None
+        self._observer.wrote(ref, found)
+        return found
+
+    async def _guarded(self, entry: AppliedResource, owner: Owner, turn: asyncio.Semaphore) -> Pending | None:
+        async with turn:
+            try:
+                return await self._remove(entry, await self.ref(entry), owner)
+            except KubeError as error:
+                return Pending(entry, str(error))
+
+    async def _remove(self, entry: AppliedResource, ref: ObjectRef, owner: Owner) -> Pending | None:
+        for attempt in range(ATTEMPTS):
+            document = await self.live(ref, ask=attempt > 0)
+            if document is None or not owned_by(document, owner):
+                return None
+            if any(_is_record(one) and one.get("uid") != owner.uid for one in _owners(document)):
+                step = self._disown(ref, document, owner)
+            elif document["metadata"].get("deletionTimestamp"):
+                return Pending(entry)
+            else:
+                step = self._delete(ref, document)
+            try:
+                return None if await step else Pending(entry)
+            except NotFound:
+                self._observer.wrote(ref, None)
+                return None
+            except Conflict:
+                continue
+        return Pending(entry, "it keeps changing")
+
+    async def _disown(self, ref: ObjectRef, document: Object, owner: Owner) -> bool:
+        metadata = document["metadata"]
+        others = [reference for reference in _owners(document) if reference.get("uid") != owner.uid]
+        patch = {"metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], "ownerReferences": others}}
+        answer = await self._client.patch(ref.resource, ref.name, patch, ref.namespace)
+        self._observer.wrote(ref, answer)
+        return True
+
+    async def _delete(self, ref: ObjectRef, document: Object) -> bool:
+        """Whether it is gone at once."""
+        uid = document["metadata"]["uid"]
+        answer = await self._client.delete(ref.resource, ref.name, ref.namespace, uid=uid, propagation="Background")
+        metadata = answer.get("metadata") or {}
+        if answer.get("kind") != "Status" and (metadata.get("deletionTimestamp") or metadata.get("finalizers")):
+            self._observer.wrote(ref, answer)
+            return False
+        self._observer.wrote(ref, None)
+        return True
+
+
+def pending_names(pending: Sequence[Pending]) -> list[str]:
+    return [str(one) for one in pending]

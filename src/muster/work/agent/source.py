@@ -1,0 +1,106 @@
+"""Works as the hub's API has them: those of the managed cluster's namespace, followed by one watch.
+
+A write holds for the version that was read: whoever wrote in between makes it fail with `Conflict`. What comes back of our own
+writes is not told as a change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random as chance
+from collections.abc import Callable
+
+import msgspec
+
+from muster.api.work.v1 import ManifestWork, ManifestWorkStatus
+from muster.registration.writes import patch_read
+from muster.runtime.clock import SYSTEM, Clock, Random
+from muster.runtime.errors import NotFound
+from muster.runtime.informer import Informer
+from muster.runtime.latest import Latest
+from muster.runtime.resource import Key
+from muster.runtime.verbs import KubeClient
+from muster.work.agent.echoes import Echoes
+from muster.work.kinds import MANIFEST_WORKS
+from muster.work.names import WORK_FINALIZER
+
+
+def hash_of(url: str) -> str:
+    """Names a hub by its address."""
+    return hashlib.sha256(url.encode()).hexdigest()
+
+
+class KubeWorkSource:
+    """`url` is the hub's address as its kubeconfig has it; without one, the client's."""
+
+    def __init__(
+        self, client: KubeClient, cluster: str, *, url: str = "", clock: Clock = SYSTEM, random: Random = chance.random
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._hub_hash = hash_of(url or client.server)
+        self._informer: Informer[ManifestWork] = Informer(
+            client, MANIFEST_WORKS, cluster, decode=ManifestWork.decode, clock=clock, random=random
+        )
+        self._latest = Latest(self._informer, clock=clock)
+        self._echoes = Echoes()
+        self._informer.on_change(self._seen)
+
+    @property
+    def hub_hash(self) -> str:
+        return self._hub_hash
+
+    @property
+    def synced(self) -> bool:
+        return self._informer.has_synced
+
+    async def until_synced(self) -> None:
+        await self._informer.synced()
+
+    def get(self, name: str) -> ManifestWork | None:
+        return self._latest.get(Key(self._cluster, name))
+
+    def names(self) -> list[str]:
+        return [key.name for key in self._informer.cache.all_keys()]
+
+    def on_change(self, handler: Callable[[str], None]) -> None:
+        self._echoes.on_change(handler)
+        for name in self.names():
+            handler(name)
+
+    async def hold(self, work: ManifestWork) -> ManifestWork:
+        held = await self._write(work, _with_finalizers(work, (*work.metadata.finalizers, WORK_FINALIZER)))
+        if held is None:
+            raise NotFound(404, "NotFound", f"the work {work.metadata.name} is gone")
+        return held
+
+    async def release(self, work: ManifestWork) -> None:
+        finalizers = tuple(one for one in work.metadata.finalizers if one != WORK_FINALIZER)
+        await self._write(work, _with_finalizers(work, finalizers))
+
+    async def report(self, work: ManifestWork, status: ManifestWorkStatus) -> ManifestWork:
+        return await self._write(work, msgspec.structs.replace(work, status=status), status=True) or work
+
+    async def run(self) -> None:
+        await self._informer.run()
+
+    async def _write(self, work: ManifestWork, wanted: ManifestWork, *, status: bool = False) -> ManifestWork | None:
+        """The work as it is then; None if nothing was to be written, or the work is gone."""
+        with self._echoes.writing(work.metadata.name) as wrote:
+            answer = await patch_read(self._client, work, wanted, status=status)
+            if answer is None:
+                return None
+            wrote(answer["metadata"]["resourceVersion"])
+            self._latest.wrote(answer)
+        return ManifestWork.decode(answer)
+
+    def _seen(self, old: ManifestWork | None, new: ManifestWork | None) -> None:
+        if new is not None:
+            self._echoes.came(new.metadata.name, new.metadata.resource_version)
+        elif old is not None:
+            self._latest.vanished(Key(self._cluster, old.metadata.name), old.metadata.uid)
+            self._echoes.went(old.metadata.name)
+
+
+def _with_finalizers(work: ManifestWork, finalizers: tuple[str, ...]) -> ManifestWork:
+    return msgspec.structs.replace(work, metadata=msgspec.structs.replace(work.metadata, finalizers=finalizers))
