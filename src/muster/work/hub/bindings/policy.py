@@ -1,0 +1,32 @@
+"""Bindings as an authority on executors, alone or beside access reviews (`webhooks/authorization.py` says who else is asked)."""
+
+from __future__ import annotations
+
+from muster.runtime.delegation import Identity
+from muster.work.hub.bindings.accounts import BoundAccounts, NotKnown
+from muster.work.hub.webhooks.authorization import ExecutorPolicy, unknown
+from muster.work.hub.webhooks.executors import AGENT, Executor
+
+
+class ByBinding:
+    """`reviews` judge what no binding can: works of all clusters, those of the hub's own `controller`, works without executor.
+
+    With `either` they are asked first about everything.
+    """
+
+    def __init__(self, bound: BoundAccounts, reviews: ExecutorPolicy, controller: str, *, either: bool) -> None:
+        self._bound = bound
+        self._reviews = reviews
+        self._controller = controller
+        self._either = either
+
+    async def allows(self, who: Identity, executor: Executor, namespace: str) -> bool:
+        beyond = not namespace or who.name == self._controller or executor == AGENT
+        if (self._either or beyond) and await self._reviews.allows(who, executor, namespace):
+            return True
+        if beyond:
+            return False
+        try:
+            return self._bound.allow(who, executor, namespace)
+        except NotKnown as error:
+            raise unknown(f"whether user {who.name} may execute as {executor.user} is not known: {error}") from error

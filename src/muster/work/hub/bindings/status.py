@@ -1,0 +1,51 @@
+"""What becomes of a binding: whether the account it names is there, and whether it therefore counts."""
+
+from __future__ import annotations
+
+from muster.api import Condition
+from muster.api.authentication.v1alpha1 import ACCEPTED, REF_FOUND, ManagedServiceAccountBinding
+from muster.api.authentication.v1beta1 import ManagedServiceAccount
+from muster.registration.writes import patch_read, with_said
+from muster.runtime.resource import Key
+from muster.work.hub.bindings.accounts import BoundAccounts, account_key
+from muster.work.hub.world import WorkHubWorld
+
+
+def conditions(binding: ManagedServiceAccountBinding, there: bool) -> tuple[Condition, Condition]:
+    """RefFound and Accepted."""
+    account = f"ManagedServiceAccount {binding.spec.ref.namespace}/{binding.spec.ref.name}"
+    if not there:
+        missing = f"{account} does not exist"
+        found = Condition(type=REF_FOUND, status="False", reason="ManagedServiceAccountNotFound", message=missing)
+        return found, Condition(type=ACCEPTED, status="False", reason="ManagedServiceAccountNotFound", message=missing)
+    found = Condition(type=REF_FOUND, status="True", reason="ManagedServiceAccountFound", message=f"{account} exists")
+    if not binding.spec.subjects:
+        return found, Condition(type=ACCEPTED, status="False", reason="NoSubjects", message="the binding names no subjects")
+    count = len(binding.spec.subjects)
+    message = f"{count} subject{'s' if count > 1 else ''} may have works run as this account"
+    return found, Condition(type=ACCEPTED, status="True", reason="Bound", message=message)
+
+
+class BindingStatus:
+    def __init__(self, world: WorkHubWorld) -> None:
+        self._world = world
+        self._bound = BoundAccounts(world.informers, world.options.addon_namespace)
+        self._controller = world.controller("service-account-bindings", self.reconcile)
+        self._controller.watch(self._bound.bindings, lambda binding: [Key("", binding.metadata.name)])
+        self._controller.watch(self._bound.accounts, self._bindings_of)
+
+    def _bindings_of(self, account: ManagedServiceAccount) -> list[Key]:
+        key = Key(account.metadata.namespace, account.metadata.name)
+        return [Key("", binding.metadata.name) for binding in self._bound.of_account(key)]
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, key: Key) -> None:
+        binding = self._bound.bindings.cache.get(key)
+        if binding is None or binding.metadata.deletion_timestamp:
+            return
+        wanted = binding
+        for condition in conditions(binding, self._bound.exists(account_key(binding))):
+            wanted = with_said(wanted, condition, self._world.clock.now())
+        await patch_read(self._world.client, binding, wanted, status=True)

@@ -1,0 +1,184 @@
+"""What has to be on a hub before its side of works can run there: definitions, accounts, roles, webhook configurations.
+
+`install` applies all of it with a field manager of its own and may be called again at any time. It needs an administrator's rights;
+the controllers then run as `work-controller-sa`, which holds `execute-as` on everything, because it writes works that somebody else
+was allowed to ask for. Webhooks that run apart from them are `work-webhook-sa` and may do no more than ask for reviews.
+
+The API server is told to leave alone what does not touch a spec: while nobody answers, works can be neither written nor
+changed, but agents can still let them go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from muster.api import Document
+from muster.api.addon.v1alpha1 import GROUP as ADDON_GROUP
+from muster.api.authentication.v1beta1 import GROUP as AUTHENTICATION_GROUP
+from muster.api.cluster.v1 import GROUP as CLUSTER_GROUP
+from muster.api.crds import ACCOUNTS, HUB, Definition, definitions
+from muster.api.work.v1 import GROUP
+from muster.registration.installing import (
+    READ,
+    ROLES,
+    account_permissions,
+    apply_all,
+    await_definitions,
+    binding,
+    ensure_namespace,
+    named,
+    rule,
+)
+from muster.registration.kinds import CLUSTER_ROLES, ROLE_BINDINGS
+from muster.registration.names import HUB_NAMESPACE
+from muster.runtime import webhookconfig
+from muster.runtime.clock import SYSTEM, Clock
+from muster.runtime.resource import DEFINITIONS, VALIDATING_WEBHOOKS, Resource
+from muster.runtime.verbs import KubeClient
+from muster.runtime.webhookconfig import Endpoint, Hook, configure
+from muster.work.hub.options import WorkHubOptions
+from muster.work.hub.webhooks.executors import AGENT, user_name
+from muster.work.names import EXECUTE_AS
+
+MANAGER: Final = "muster-work-hub-install"
+ACCOUNT: Final = "work-controller-sa"
+WEBHOOK_ACCOUNT: Final = "work-webhook-sa"
+SERVICE: Final = "cluster-manager-work-webhook"
+WEBHOOK_SECRET: Final = "work-webhook-serving-cert"
+LOCK: Final = "work-controller-lock"
+"""Lease of the controller that leads."""
+
+VALIDATE_WORK: Final = "/validate-work-open-cluster-management-io-v1-manifestwork"
+VALIDATE_REPLICA_SET: Final = "/validate-work-open-cluster-management-io-v1alpha1-manifestworkreplicaset"
+VALIDATE_BINDING: Final = "/validate-authentication-open-cluster-management-io-v1alpha1-managedserviceaccountbinding"
+WORK_VALIDATOR: Final = "manifestworkvalidators.admission.work.open-cluster-management.io"
+REPLICA_SET_VALIDATOR: Final = "manifestworkreplicasetvalidators.admission.work.open-cluster-management.io"
+BINDING_VALIDATOR: Final = "managedserviceaccountbindingvalidators.admission.authentication.open-cluster-management.io"
+"""Names of the configurations, and of the one webhook in each."""
+
+_SPEC_CHANGES: Final = (
+    "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec)"
+    " || (has(object.spec) && object.spec != oldObject.spec)"
+)
+SPEC_CHANGES: Final = (("spec-changes", _SPEC_CHANGES),)
+
+HOOKS: Final = (
+    Hook(VALIDATING_WEBHOOKS, WORK_VALIDATOR, VALIDATE_WORK, GROUP, ("*",), "manifestworks", SPEC_CHANGES),
+    Hook(VALIDATING_WEBHOOKS, REPLICA_SET_VALIDATOR, VALIDATE_REPLICA_SET, GROUP, ("*",), "manifestworkreplicasets", SPEC_CHANGES),
+)
+BINDING_HOOK: Final = Hook(
+    VALIDATING_WEBHOOKS,
+    BINDING_VALIDATOR,
+    VALIDATE_BINDING,
+    AUTHENTICATION_GROUP,
+    ("*",),
+    "managedserviceaccountbindings",
+    SPEC_CHANGES,
+)
+"""Only where bindings are heeded."""
+
+_SERVED: Final = ("manifestworks", "manifestworkreplicasets", "placements", "placementdecisions")
+KINDS: Final = tuple(kind for kind in HUB if kind.resource.plural in _SERVED)
+
+CONTROLLER_RULES: Final = (
+    rule("coordination.k8s.io", ["leases"], [*READ, "create", "update"]),
+    rule("events.k8s.io", ["events"], ["create", "patch"]),
+    rule(GROUP, ["manifestworks"], [*READ, "create", "update", "patch", "delete", "deletecollection", EXECUTE_AS]),
+    rule(GROUP, ["manifestworkreplicasets"], [*READ, "update", "patch"]),
+    rule(GROUP, ["manifestworkreplicasets/status"], ["update", "patch"]),
+    rule(GROUP, ["manifestworkreplicasets/finalizers"], ["update"]),
+    rule(CLUSTER_GROUP, ["placements", "placementdecisions"], READ),
+)
+WEBHOOK_RULES: Final = (rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),)
+BINDING_RULES: Final = (
+    rule(AUTHENTICATION_GROUP, ["managedserviceaccounts", "managedserviceaccountbindings"], READ),
+    rule(ADDON_GROUP, ["managedclusteraddons"], READ),
+)
+"""To heed bindings, for webhooks and controllers."""
+BINDING_STATUS_RULES: Final = (rule(AUTHENTICATION_GROUP, ["managedserviceaccountbindings/status"], ["patch"]),)
+TRUST_RULES: Final = (
+    rule(
+        "admissionregistration.k8s.io",
+        ["validatingwebhookconfigurations"],
+        ["get", "patch"],
+        [hook.name for hook in (*HOOKS, BINDING_HOOK)],
+    ),
+)
+"""To renew the trust in the webhooks, for a process that keeps their certificate itself."""
+NAMESPACE_RULES: Final = (rule("", ["secrets"], ["create"]), rule("", ["secrets"], ["get", "update"], [WEBHOOK_SECRET]))
+"""In the hub's own namespace: the serving certificate of the webhooks."""
+
+
+@dataclass(frozen=True)
+class WorkEndpoint(Endpoint):
+    """Of the webhooks of works."""
+
+    namespace: str = HUB_NAMESPACE
+    service: str = SERVICE
+
+
+def hooks(options: WorkHubOptions) -> tuple[Hook, ...]:
+    return (*HOOKS, BINDING_HOOK) if options.authorization.by_bindings else HOOKS
+
+
+def kinds(options: WorkHubOptions) -> tuple[Definition, ...]:
+    return (*KINDS, *ACCOUNTS) if options.authorization.by_bindings else KINDS
+
+
+def controller_name(options: WorkHubOptions) -> str:
+    """Who the controllers are to the API server."""
+    return user_name(options.namespace, ACCOUNT)
+
+
+def role(manager: str, part: str) -> str:
+    """The role of a part of the ClusterManager `manager`."""
+    return f"open-cluster-management:{manager}-work:{part}"
+
+
+def executor_admin(manager: str) -> tuple[Resource, Document]:
+    """A role for whoever may write works without executor, where that takes a right. Nobody is bound to it."""
+    rules = [rule(GROUP, ["manifestworks"], [EXECUTE_AS], [AGENT.user])]
+    return CLUSTER_ROLES, {"metadata": named(f"open-cluster-management:{manager}-work-executor-admin:webhook"), "rules": rules}
+
+
+def controller_rules(options: WorkHubOptions) -> Sequence[Document]:
+    return (*CONTROLLER_RULES, *(BINDING_RULES + BINDING_STATUS_RULES if options.authorization.by_bindings else ()))
+
+
+def webhook_rules(options: WorkHubOptions) -> Sequence[Document]:
+    return (*WEBHOOK_RULES, *(BINDING_RULES if options.authorization.by_bindings else ()))
+
+
+def permissions(options: WorkHubOptions, manager: str = "cluster-manager") -> list[tuple[Resource, Document]]:
+    """Accounts, roles and bindings of one process that is controllers and webhooks."""
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": options.namespace}
+    controller = role(manager, "controller")
+    rules = (*controller_rules(options), *WEBHOOK_RULES, *TRUST_RULES)
+    return [
+        *account_permissions(ACCOUNT, options.namespace, controller, rules),
+        (ROLES, {"metadata": named(controller, options.namespace), "rules": list(NAMESPACE_RULES)}),
+        (ROLE_BINDINGS, binding(controller, "Role", controller, subject, options.namespace)),
+        executor_admin(manager),
+    ]
+
+
+async def install(client: KubeClient, options: WorkHubOptions, webhooks: WorkEndpoint | None, *, clock: Clock = SYSTEM) -> None:
+    """Everything, and wait until the definitions are served. Without an endpoint, webhooks that were configured are removed.
+
+    Raises InstallError and what the client raises.
+    """
+    await ensure_namespace(client, options.namespace)
+    wanted = kinds(options)
+    await apply_all(client, [(DEFINITIONS, document) for document in definitions(wanted)], MANAGER)
+    await apply_all(client, permissions(options), MANAGER)
+    await await_definitions(client, [kind.name for kind in wanted], clock)
+    await configure(client, hooks(options), webhooks, MANAGER)
+    if not options.authorization.by_bindings:
+        await configure(client, (BINDING_HOOK,), None, MANAGER)
+
+
+async def trust(client: KubeClient, options: WorkHubOptions, ca: bytes, *, clock: Clock = SYSTEM) -> None:
+    """Tell the API server whom to trust when it calls the webhooks; those that are not configured are left so."""
+    await webhookconfig.trust(client, [(hook.resource, hook.name) for hook in hooks(options)], ca, clock=clock)

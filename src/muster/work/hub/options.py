@@ -1,0 +1,49 @@
+"""What an administrator can set on the hub's side of works, with the defaults that an empty command line gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from muster.registration.names import HUB_NAMESPACE
+
+NIL_EXECUTOR_VALIDATING: Final = "NilExecutorValidating"
+MANIFEST_WORK_REPLICA_SET: Final = "ManifestWorkReplicaSet"
+CLEAN_UP_COMPLETED: Final = "CleanUpCompletedManifestWork"
+GATES: Final = (NIL_EXECUTOR_VALIDATING, MANIFEST_WORK_REPLICA_SET, CLEAN_UP_COMPLETED)
+UNSUPPORTED_GATES: Final = ("CloudEventsDrivers",)
+"""Feature gates of upstream's hub that can only be off here."""
+
+MANIFEST_LIMIT: Final = 512_000
+"""Bytes of all manifests of a work."""
+ADDON_NAMESPACE: Final = "open-cluster-management-agent-addon"
+"""Where managed service accounts live on a managed cluster, unless its addon says otherwise."""
+
+
+class ExecutorAuthorization(Enum):
+    """By what a user may write works that run as an executor."""
+
+    ACCESS_REVIEW = "access-review"
+    """The verb execute-as, which RBAC or any other authorizer of the hub gives."""
+    BINDINGS = "bindings"
+    """A ManagedServiceAccountBinding."""
+    EITHER = "either"
+
+    @property
+    def by_bindings(self) -> bool:
+        return self is not ExecutorAuthorization.ACCESS_REVIEW
+
+
+@dataclass(frozen=True)
+class WorkHubOptions:
+    namespace: str = HUB_NAMESPACE
+    """Where the hub keeps its own lease and serving certificate."""
+    nil_executor_validating: bool = False
+    """Whether a work without executor counts as one that runs as the agents' own account."""
+    replica_sets: bool = False
+    clean_up_completed: bool = False
+    authorization: ExecutorAuthorization = ExecutorAuthorization.ACCESS_REVIEW
+    manifest_limit: int = MANIFEST_LIMIT
+    addon_namespace: str = ADDON_NAMESPACE
+    workers: int = 16

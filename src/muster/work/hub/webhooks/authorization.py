@@ -1,0 +1,41 @@
+"""Whether somebody may have works run as an executor: by the verb `execute-as`, by a binding, or by either.
+
+`execute-as` is asked of the hub with the executor as the name of a ManifestWork in the cluster's namespace, so that RBAC can give
+it for one account, one cluster, or all. An empty namespace asks for all clusters at once; a binding speaks of one account on one
+cluster and has no say there, nor about the hub's own controller, which copies what was authorized when it was written.
+
+No answer is neither yes nor no: the request is refused as one to be tried again.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from muster.api.work.v1 import GROUP, ManifestWork
+from muster.runtime.delegation import Action, Authorizer, Identity
+from muster.runtime.errors import KubeError
+from muster.runtime.webhookserver import Denied
+from muster.work.hub.webhooks.executors import Executor
+from muster.work.names import EXECUTE_AS
+
+
+class ExecutorPolicy(Protocol):
+    async def allows(self, who: Identity, executor: Executor, namespace: str) -> bool:
+        """Of works in this namespace; empty means in all. Raises Denied when that cannot be found out now."""
+
+
+class ByAccessReview:
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    async def allows(self, who: Identity, executor: Executor, namespace: str) -> bool:
+        works = ManifestWork.resource
+        action = Action(EXECUTE_AS, GROUP, works.plural, namespace, executor.user, version=works.version)
+        try:
+            return (await self._authorizer.authorize(who, action)).allowed
+        except KubeError as error:
+            raise unknown(f"whether user {who.name} may execute as {executor.user} cannot be asked: {error}") from error
+
+
+def unknown(message: str) -> Denied:
+    return Denied(message, 503, "ServiceUnavailable")

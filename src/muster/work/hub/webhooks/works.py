@@ -1,0 +1,145 @@
+"""What may be written to a ManifestWork, and to the template of a ManifestWorkReplicaSet, and by whom.
+
+Both carry the same spec and are judged alike: manifests, the expressions of their configurations, the executor's shape, and whether
+the writer may act as the executors concerned. A request that leaves the spec alone is accepted whoever sends it and whatever the
+spec holds: agents hold and let go works by their finalizers, and nothing may keep them from that. Otherwise what changes is judged.
+
+A replica set's works land wherever its placements point, today and later, so its writer needs the executor on all clusters, also
+where he changes nothing but the placements. It is judged though its controller may be off: it may be on tomorrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from muster.api.work.v1 import ManifestWork, ManifestWorkSpec
+from muster.api.work.v1alpha1 import ManifestWorkReplicaSet
+from muster.runtime.delegation import Identity
+from muster.runtime.resource import Object
+from muster.runtime.webhookserver import AdmissionRequest, Verdict, allow, bad_request, read
+from muster.work.hub.webhooks.authorization import ExecutorPolicy
+from muster.work.hub.webhooks.configs import config_problem
+from muster.work.hub.webhooks.executors import Executor, MalformedExecutor, concerned, executor_of
+from muster.work.hub.webhooks.manifests import manifest_problem, manifests_of
+
+TEMPLATE: Final = "manifestWorkTemplate"
+_WRITES: Final = ("CREATE", "UPDATE")
+
+Spec = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """`nil_counts`: a work without executor counts as one that runs as the agent."""
+
+    limit: int
+    nil_counts: bool = False
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A spec of works that is about to be written. `kind` and `where` are how a refusal calls it."""
+
+    new: Spec
+    old: Spec | None
+    """What was there; None when the object is new."""
+    typed: ManifestWorkSpec
+    at: str
+    """Where it is in its object."""
+    kind: str
+    namespace: str
+    """Where the works will be; empty: it may be anywhere."""
+    empty: str
+    """What is said when there are no manifests."""
+
+    def refusal(self, who: Identity, executor: Executor) -> str:
+        where = f"namespace {self.namespace}" if self.namespace else "all namespaces"
+        return f"user {who.name} cannot manipulate the {self.kind} with executor {executor} in {where}"
+
+
+class WorkWebhooks:
+    def __init__(self, policy: ExecutorPolicy, rules: Rules) -> None:
+        self._policy = policy
+        self._rules = rules
+
+    async def validate_work(self, request: AdmissionRequest) -> Verdict:
+        if not _writes_spec(request):
+            return allow()
+        typed = read(ManifestWork, request.object).spec
+        new, old, namespace = _spec(request.object), _old(request), request.key.namespace
+        empty = "manifests should not be empty"
+        return await self._judge(request.user, Subject(new, old, typed, "spec", "Manifestwork", namespace, empty))
+
+    async def validate_replica_set(self, request: AdmissionRequest) -> Verdict:
+        if not _writes_spec(request):
+            return allow()
+        spec = read(ManifestWorkReplicaSet, request.object).spec
+        typed = ManifestWorkSpec() if spec is None else spec.manifest_work_template
+        before = _old(request)
+        new, old = _part(_spec(request.object), TEMPLATE), None if before is None else _part(before, TEMPLATE)
+        empty = "Workload manifests should not be empty"
+        subject = Subject(new, old, typed, f"spec.{TEMPLATE}", "ManifestWorkReplicaSet", "", empty)
+        return await self._judge(request.user, subject)
+
+    async def _judge(self, who: Identity, subject: Subject) -> Verdict:
+        if problem := shape_problem(subject, self._rules.limit):
+            raise bad_request(problem)
+        for executor in executors(subject, nil_counts=self._rules.nil_counts):
+            if not await self._policy.allows(who, executor, subject.namespace):
+                raise bad_request(subject.refusal(who, executor))
+        return allow()
+
+
+def shape_problem(subject: Subject, limit: int) -> str | None:
+    """What is wrong with the manifests and their configurations that was not so before."""
+    old = subject.old or {}
+    new_manifests, old_manifests = manifests_of(subject.new), manifests_of(old)
+    if not new_manifests and (subject.old is None or old_manifests):
+        return subject.empty
+    return manifest_problem(new_manifests, old_manifests, limit, subject.at) or config_problem(
+        subject.typed.manifest_configs, subject.new, old, subject.at
+    )
+
+
+def executors(subject: Subject, *, nil_counts: bool) -> tuple[Executor, ...]:
+    """Whose rights the writer needs. Raises Denied for a new spec whose executor is none."""
+    try:
+        new = executor_of(subject.new, subject.at)
+    except MalformedExecutor as error:
+        raise bad_request(str(error)) from error
+    if subject.old is None:
+        return concerned(new, None, is_new=True, nil_counts=nil_counts)
+    try:
+        old = executor_of(subject.old)
+    except MalformedExecutor:
+        # Stored past admission; nothing was ever applied as it, so nobody need hold its rights to mend it.
+        return concerned(new, None, is_new=True, nil_counts=nil_counts)
+    return concerned(new, old, is_new=False, nil_counts=nil_counts)
+
+
+def _writes_spec(request: AdmissionRequest) -> bool:
+    if request.operation not in _WRITES:
+        return False
+    # Not by equality: to Python, true is 1.
+    return request.old_object is None or _bytes(_spec(request.object)) != _bytes(_spec(request.old_object))
+
+
+def _old(request: AdmissionRequest) -> Spec | None:
+    return None if request.old_object is None else _spec(request.old_object)
+
+
+def _spec(document: Object | None) -> Spec:
+    return _part(document or {}, "spec")
+
+
+def _part(document: Mapping[str, Any], name: str) -> Spec:
+    found = document.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _bytes(spec: Spec) -> bytes:
+    return orjson.dumps(spec, option=orjson.OPT_SORT_KEYS)
