@@ -1,6 +1,7 @@
-"""An API server with nodes on its clusters, Muster's own programs and a few small ones, as a process: clusters without a fleet.
+"""A node that knows Muster's own programs and a few small ones, as a process: with an API server of its own, or for one elsewhere.
 
 python -m tests.e2e.node_host --data-dir D --port P [--token-auth-file F] [--cluster NAME]…
+python -m tests.e2e.node_host node --kubeconfig K …      (the options of `muster node`)
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import json
 import signal
 import ssl
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +20,8 @@ import uvloop
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.auth.statictokens import load_token_file
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.cli.programs import programs
+from muster.cli import node as node_command
+from muster.cli import programs as muster_programs
 from muster.fleet.node import NodeRuntime, PodEnvironment
 from muster.logs import get_logger
 from muster.runtime.client import HttpClient
@@ -79,7 +82,7 @@ async def hook(args: Sequence[str], env: PodEnvironment) -> int:
     return 0
 
 
-PROGRAMS = {**programs(), ("tick",): tick, ("fail",): fail, ("record",): record, ("hook",): hook}
+PROGRAMS = {**muster_programs.programs(), ("tick",): tick, ("fail",): fail, ("record",): record, ("hook",): hook}
 
 
 async def serve(arguments: argparse.Namespace) -> None:
@@ -103,6 +106,9 @@ async def serve(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["node"]:
+        muster_programs.programs = lambda: PROGRAMS
+        node_command.command(sys.argv[2:])
     parser = argparse.ArgumentParser()
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--port", type=int, default=0)

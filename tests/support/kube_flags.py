@@ -2,9 +2,10 @@
 
 Kept apart from the life cycle in `planes.py` because this is the part one edits to ask "what would the real one do
 with that flag". Only controllers that the embedded server has too are switched on, so that both planes tell the same
-story; anything node-bound or workload-bound stays off.
+story; anything node-bound stays off, and controllers of workloads are for planes on which somebody runs pods.
 """
 
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,8 @@ CONTROLLERS = (
     "token-cleaner-controller",
     "validatingadmissionpolicy-status-controller",
 )
+WORKLOADS = ("deployment-controller", "replicaset-controller")
+"""Not those of endpoints: a node of ours has pods on loopback addresses, which endpoints may not have."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Files:
     front_proxy_ca: pki.Authority
     serving: pki.Pair
     front_proxy: pki.Pair
+    kubelet_client: pki.Pair
     manager: pki.Pair
     service_accounts: pki.Pair
     tokens: Path
@@ -49,6 +53,7 @@ def make_files(directory: Path) -> Files:
         front_proxy_ca=front_proxy_ca,
         serving=ca.issue("kube-apiserver", hosts=hosts),
         front_proxy=front_proxy_ca.issue("front-proxy-client"),
+        kubelet_client=ca.issue("kube-apiserver-kubelet-client", organizations=("system:masters",), file="kubelet-client"),
         manager=ca.issue("system:kube-controller-manager", organizations=("system:masters",), file="manager"),
         service_accounts=pki.service_account_keys(directory),
         tokens=directory / "tokens.csv",
@@ -73,7 +78,15 @@ def etcd(data: Path, url: str, peer_url: str, *, fsync: bool) -> list[str]:
     ]
 
 
-def apiserver(files: Files, etcd_url: str, port: int, *, audit_log: bool) -> list[str]:
+def service_range(port: int, *, loopback: bool) -> str:
+    """On loopback a relay can listen at every Service's address; two servers of a machine, which have different ports, then have
+    different ranges: 32768 of them in 127.128.0.0/9, as many as there are ports that the system gives away."""
+    if not loopback:
+        return "10.0.0.0/16"
+    return f"{ipaddress.IPv4Address('127.128.0.0') + port % 2**15 * 256}/24"
+
+
+def apiserver(files: Files, etcd_url: str, port: int, *, audit_log: bool, pods: bool) -> list[str]:
     audit: list[str] = []
     if audit_log:
         policy = files.directory / "audit-policy.yaml"
@@ -86,7 +99,7 @@ def apiserver(files: Files, etcd_url: str, port: int, *, audit_log: bool) -> lis
         f"--secure-port={port}",
         # A loopback address is not a valid endpoint; without this the server would complain all day.
         "--endpoint-reconciler-type=none",
-        "--service-cluster-ip-range=10.0.0.0/16",
+        f"--service-cluster-ip-range={service_range(port, loopback=pods)}",
         "--allow-privileged=true",
         "--authorization-mode=Node,RBAC",
         "--enable-bootstrap-token-auth=true",
@@ -106,13 +119,15 @@ def apiserver(files: Files, etcd_url: str, port: int, *, audit_log: bool) -> lis
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         f"--proxy-client-cert-file={files.front_proxy.cert}",
         f"--proxy-client-key-file={files.front_proxy.key}",
+        f"--kubelet-client-certificate={files.kubelet_client.cert}",
+        f"--kubelet-client-key={files.kubelet_client.key}",
         # Off, so that an ExternalName service leads webhooks and aggregated servers to a local process.
         "--enable-aggregator-routing=false",
         *audit,
     ]
 
 
-def manager(files: Files, kubeconfig: Path, port: int) -> list[str]:
+def manager(files: Files, kubeconfig: Path, port: int, *, pods: bool) -> list[str]:
     return [
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
@@ -125,7 +140,7 @@ def manager(files: Files, kubeconfig: Path, port: int) -> list[str]:
         f"--service-account-private-key-file={files.service_accounts.key}",
         f"--cluster-signing-cert-file={files.ca.pair.cert}",
         f"--cluster-signing-key-file={files.ca.pair.key}",
-        f"--controllers={','.join(CONTROLLERS)}",
+        f"--controllers={','.join((*CONTROLLERS, *(WORKLOADS if pods else ())))}",
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
         "--profiling=false",

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -161,12 +161,16 @@ class KubeOptions:
     """What a caller may want different on the real plane."""
 
     fsync: bool = True
+    pods: bool = False
+    """Somebody looks after Deployments, and a node of ours runs pods of Muster's image."""
+    node: Sequence[str | Path] = (peers.ROOT / ".venv/bin/muster", "node")
+    """The command of that node."""
     audit_log: bool = False
     apiserver_flags: list[str] = field(default_factory=list)
 
 
 class KubePlane(ControlPlane):
-    """etcd, kube-apiserver and kube-controller-manager as child processes on loopback."""
+    """etcd, kube-apiserver and kube-controller-manager as child processes on loopback, and a node where pods are wanted."""
 
     name = "kube"
 
@@ -197,19 +201,21 @@ class KubePlane(ControlPlane):
             ],
             [
                 peers.need("kube-apiserver"),
-                *kube_flags.apiserver(self._files, etcd_url, self.port, audit_log=self.options.audit_log),
+                *kube_flags.apiserver(self._files, etcd_url, self.port, audit_log=self.options.audit_log, pods=self.options.pods),
                 *self.options.apiserver_flags,
             ],
             [
                 peers.need("kube-controller-manager"),
-                *kube_flags.manager(self._files, self.directory / "manager.kubeconfig", self._manager_port),
+                *kube_flags.manager(self._files, self.directory / "manager.kubeconfig", self._manager_port, pods=self.options.pods),
             ],
         ]
         # All at once: each retries until the one below answers, which is faster than waiting in turn.
         self._servers = [
-            Server(log.stem, command, log, {"KUBECONFIG": ""}) for command, log in zip(commands, self.logs, strict=True)
+            Server(log.stem, command, log, {"KUBECONFIG": ""}) for command, log in zip(commands, self.logs[:3], strict=True)
         ]
         etcd, apiserver, manager = self._servers
+        if self.options.pods:
+            self._servers.append(self._node())
         etcd.start()
         apiserver.start()
         ready = Client(self.url, ca=self.ca, token=self.token, timeout=10)
@@ -224,7 +230,22 @@ class KubePlane(ControlPlane):
         apiserver.wait_until(serves, 90)
         ready.close()
         manager.start()
+        for node in self._servers[3:]:
+            node.start()
         self.wait_ready(apiserver, 90)
+
+    def _node(self) -> Server:
+        log = self.directory / "node.log"
+        if log not in self.logs:
+            self.logs.append(log)
+        command = [*self.options.node, "--kubeconfig", self.kubeconfig, "--node-name", "default-node"]
+        command += ["--client-ca-file", self.ca, "--directory", self.directory / "node"]
+        return Server("node", command, log, {"PYTHONPATH": str(peers.ROOT)})
+
+    def restart_node(self, *, kill: bool) -> None:
+        node = self._servers[-1]
+        node.stop(kill=kill)
+        node.start()
 
     @property
     def pids(self) -> dict[str, int]:

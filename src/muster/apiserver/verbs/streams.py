@@ -7,8 +7,6 @@ client goes.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import datetime
 
@@ -16,7 +14,7 @@ from muster.apiserver import errors
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import ACCEPTED, check_produced
 from muster.apiserver.documents.presentation import NO_CACHE
-from muster.apiserver.nodes import LogOptions, NoLogs
+from muster.apiserver.nodes import LogOptions, NoLogs, limited, no_terminal, send_log
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.resource import Object, Resource
 from muster.http import Response, StreamResponse, StreamWriter
@@ -41,10 +39,10 @@ async def serve_log(ctx: Context, resource: Resource, name: str) -> Response | S
     except NoLogs as problem:
         raise errors.bad_request(str(problem)) from None
     if not options.follow:
-        return Response(200, [piece async for piece in _limited(pieces, options.limit_bytes)], [NO_CACHE], TEXT)
+        return Response(200, [piece async for piece in limited(pieces, options.limit_bytes)], [NO_CACHE], TEXT)
 
     async def run(writer: StreamWriter) -> None:
-        await _follow(_limited(pieces, options.limit_bytes), writer)
+        await send_log(limited(pieces, options.limit_bytes), writer)
 
     return StreamResponse(200, [("Content-Type", TEXT), NO_CACHE], run)
 
@@ -56,42 +54,7 @@ async def refuse_terminal(ctx: Context, resource: Resource, name: str) -> Respon
         raise errors.bad_request(f"pod {name} does not have a host assigned")
     if ctx.cluster.node is None:
         raise _no_kubelet(ctx, pod)
-    asked = ctx.attributes.subresource
-    text = f"{asked} is not supported: pods of this cluster run as tasks of the Muster process and have no terminal or network of "
-    text += (
-        f"their own; `kubectl logs` works, and a pod's ports are open on its address {(pod.get('status') or {}).get('podIP', '')}"
-    )
-    raise errors.ApiError(501, "NotImplemented", text.rstrip())
-
-
-async def _follow(pieces: AsyncGenerator[bytes, None], writer: StreamWriter) -> None:
-    async def pump() -> None:
-        async for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-
-    pumping = asyncio.ensure_future(pump())
-    try:
-        await asyncio.wait({pumping, writer.closed}, return_when=asyncio.FIRST_COMPLETED)
-        if pumping.done():
-            pumping.result()
-    finally:
-        pumping.cancel()
-        await asyncio.wait({pumping})
-        await pieces.aclose()
-
-
-async def _limited(pieces: AsyncGenerator[bytes, None], limit: int | None) -> AsyncGenerator[bytes, None]:
-    try:
-        async for piece in pieces:
-            if limit is not None and len(piece) >= limit:
-                yield piece[:limit]
-                return
-            yield piece
-            if limit is not None:
-                limit -= len(piece)
-    finally:
-        await pieces.aclose()
+    raise errors.ApiError(501, "NotImplemented", no_terminal(ctx.attributes.subresource, pod))
 
 
 def _pod(ctx: Context, resource: Resource, name: str) -> Object:

@@ -43,8 +43,9 @@ def node_labels(name: str) -> dict[str, str]:
     return labels | {"beta.kubernetes.io/arch": architecture(), "beta.kubernetes.io/os": system}
 
 
-def node_status(present: Object, name: str, directory: Path, now: datetime) -> Object:
-    """What this machine can take, and that it is ready. All clusters of a process share it; each tells the whole."""
+def node_status(present: Object, name: str, directory: Path, now: datetime, door: int = 0) -> Object:
+    """What this machine can take, that it is ready, and on which port an API server elsewhere may ask for logs. All clusters of a
+    process share it; each tells the whole."""
     disk = shutil.disk_usage(directory).total
     capacity = {
         "cpu": str(os.cpu_count() or 1),
@@ -69,8 +70,9 @@ def node_status(present: Object, name: str, directory: Path, now: datetime) -> O
         "capacity": capacity,
         "allocatable": capacity,
         "conditions": conditions,
-        "addresses": [{"type": "InternalIP", "address": NODE_IP}, {"type": "Hostname", "address": name}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+        # An API server that asks for logs would prefer the name, which nobody resolves.
+        "addresses": [{"type": "InternalIP", "address": NODE_IP}, *([] if door else [{"type": "Hostname", "address": name}])],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": door}},
         "nodeInfo": {
             "architecture": architecture(),
             "operatingSystem": platform.system().lower(),
@@ -93,6 +95,8 @@ class Heartbeat:
         self._name = name
         self._directory = directory
         self._clock = clock
+        self.door = 0
+        """The port on which the node answers as a kubelet, if it does."""
 
     async def run(self) -> None:
         """Until cancelled. A server that refuses is asked again with the next beat."""
@@ -122,7 +126,7 @@ class Heartbeat:
         labels = {**(present["metadata"].get("labels") or {}), **node_labels(self._name)}
         changed = {**present, "metadata": {**present["metadata"], "labels": labels}}
         await patch_changes(self._client, NODES, present, changed)
-        status = node_status(present.get("status") or {}, self._name, self._directory, self._clock.now())
+        status = node_status(present.get("status") or {}, self._name, self._directory, self._clock.now(), self.door)
         await patch_status(self._client, NODES, present, status)
 
     async def _renew(self) -> None:

@@ -33,7 +33,7 @@ from muster.fleet.node.states import INITIALIZING, PodFacts, Standing, Waiting, 
 from muster.fleet.node.volumes import Volumes
 from muster.kube.duration import parse_time
 from muster.logs import get_logger
-from muster.runtime.clock import Backoff, Clock, Random, sleep, within
+from muster.runtime.clock import Backoff, Clock, Random, within
 from muster.runtime.errors import Conflict, KubeError, NotFound
 from muster.runtime.patching import patch_status
 from muster.runtime.resource import CONFIG_MAPS, SECRETS, Object
@@ -76,6 +76,8 @@ class PodWorker:
         self._news = asyncio.Event()
         self._remount = asyncio.Event()
         self._dirty = asyncio.Event()
+        self._written = asyncio.Event()
+        """Nothing is left to write but the last status."""
         self._grace: float | None = None
         self._initial = self._containers(pod.spec.init_containers, "initContainerStatuses")
         self._main = self._containers(pod.spec.containers, "containerStatuses")
@@ -197,7 +199,10 @@ class PodWorker:
                     await self._wait()
                 await self._run_containers()
                 keeping.cancel()
-            writing.cancel()
+            # A write that is under way is awaited: it must not arrive after the last one.
+            self._written.set()
+            self._dirty.set()
+            await writing
         self.finished = True
         await self._report(final=True)
 
@@ -274,6 +279,8 @@ class PodWorker:
         backoff = Backoff(0.2, 30.0, random=self._shelter.random)
         while True:
             await self._dirty.wait()
+            if self._written.is_set():
+                return
             self._dirty.clear()
             try:
                 await self._report()
@@ -281,7 +288,8 @@ class PodWorker:
             except KubeError as problem:
                 log.debug("status not written", pod=self.pod.key, error=str(problem))
                 self._dirty.set()
-                await sleep(self._clock, backoff.next())
+                with contextlib.suppress(TimeoutError):
+                    await within(self._clock, backoff.next(), self._written.wait())
 
     async def _report(self, *, final: bool = False) -> None:
         found = self._shelter.attached.view.read(PODS, self.pod.key)

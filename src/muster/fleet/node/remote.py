@@ -14,12 +14,14 @@ from __future__ import annotations
 import asyncio
 import random as chance
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from muster.fleet.attached import Attached, Controller
 from muster.fleet.followed import Followed
 from muster.fleet.node.addresses import LoopbackAddresses
 from muster.fleet.node.clusternode import ClusterNode, Work
+from muster.fleet.node.door import Door
 from muster.fleet.node.nodepods import NodePods
 from muster.fleet.node.pod import Shelter
 from muster.fleet.node.programs import IMAGES, Programs
@@ -32,7 +34,8 @@ from muster.runtime.verbs import KubeClient
 
 
 class RemoteNode:
-    """`client` needs the rights of a kubelet and a scheduler for all namespaces; `server` is where pods find the API server."""
+    """`client` needs the rights of a kubelet and a scheduler for all namespaces; `server` is where pods find the API server.
+    With `client_ca`, callers with a certificate of that authority may ask it for logs as they would a kubelet (`door`)."""
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class RemoteNode:
         *,
         name: str,
         workloads: bool = False,
+        client_ca: Path | None = None,
         images: Sequence[str] = IMAGES,
         grace: float = GRACE,
         clock: Clock = SYSTEM,
@@ -68,6 +72,9 @@ class RemoteNode:
         )
         self._queued = [self._followed.queued(each, self._attached, clock=clock, random=random) for each in controllers]
         self._shelter = Shelter(self._attached, programs, tuple(images), server, None, clock, random)
+        self._client = client
+        self._client_ca = client_ca
+        self._clock = clock
         self._directory = directory
         self._addresses = LoopbackAddresses(random)
         self._grace = grace
@@ -75,28 +82,30 @@ class RemoteNode:
 
     async def run(self, ready: Callable[[ClusterNode], None] = lambda node: None) -> None:
         """Until cancelled; `ready` is called when the cluster's state is known and the node begins its work."""
-        async with asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as tasks, AsyncExitStack() as stack:
             self._tasks = tasks
-            background = [self._spawn(self._followed.run(), "informers")]
-            await self._followed.synced()
+            # It is there before the informers are, because what these bring first are its pods.
             node = ClusterNode(self.name, self._shelter, self._directory / "pods", self._addresses, self._spawn)
-            node.forget_strangers()
             self._nodes[self.name] = node
-            background += [
-                self._spawn(self._attached.events.run(), "events of controllers"),
-                self._spawn(self._attached.node_events.run(), "events of the node"),
-                self._spawn(node.heartbeat.run(), "heartbeat"),
-                *(self._spawn(each.run(), f"controller {each.name}") for each in self._queued),
-            ]
+            following = self._spawn(self._followed.run(), "informers")
+            stack.callback(following.cancel)
+            await self._followed.synced()
+            node.forget_strangers()
+            if self._client_ca is not None:
+                door = Door(self._client, node, self._client_ca, self._clock)
+                node.heartbeat.door = await stack.enter_async_context(door.open())
+            for work, what in (
+                (self._attached.events.run(), "events of controllers"),
+                (self._attached.node_events.run(), "events of the node"),
+                (node.heartbeat.run(), "heartbeat"),
+                *((each.run(), f"controller of {each.name}") for each in self._queued),
+            ):
+                stack.callback(self._spawn(work, what).cancel)
+            stack.push_async_callback(self._relay.close)
+            # First of all: controllers see the programs end, so that Deployments do not claim what is no longer there.
+            stack.push_async_callback(node.stop, self._grace)
             ready(node)
-            try:
-                await asyncio.Event().wait()
-            finally:
-                # Controllers see the programs end, so that Deployments do not claim what is no longer there.
-                await node.stop(self._grace)
-                await self._relay.close()
-                for task in background:
-                    task.cancel()
+            await asyncio.Event().wait()
 
     def _spawn(self, work: Work, name: str) -> asyncio.Task[None]:
         if self._tasks is None:

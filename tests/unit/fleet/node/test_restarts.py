@@ -19,9 +19,9 @@ async def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture
-async def stage(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Stage]:
-    async with open_stage(PROGRAMS, tmp_path / "node", clock) as opened:
+@pytest.fixture(params=[False, True], ids=["embedded", "remote"])
+async def stage(tmp_path: Path, clock: FakeClock, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+    async with open_stage(PROGRAMS, tmp_path / "node", clock, remote=request.param) as opened:
         yield opened
 
 

@@ -1,0 +1,66 @@
+"""`muster node`: run the pods of Muster's image on a cluster that has no kubelets, until told to stop.
+
+For test rigs: a kube-apiserver and an etcd without machines. Every pod that nobody has taken is bound to this node, and pods of
+Muster's own image run as tasks of this process. It needs an administrator's rights on the cluster: what a kubelet, a scheduler and
+(with `--workloads`) a controller manager may do.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.process import FoundCluster, cluster_problem, explained, find_cluster, run_until_stopped
+
+if TYPE_CHECKING:
+    from muster.fleet.node.clusternode import ClusterNode
+
+
+@click.command("node", short_help="Run Muster's pods on a cluster without kubelets.")
+@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Of the cluster.  [default: kubectl's]")
+@click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
+@click.option("--node-name", "name", default="muster-node", show_default=True, help="Of the Node that this is.")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".muster-node"),
+    show_default=True,
+    help="Where pods keep volumes and logs.",
+)
+@click.option("--workloads", is_flag=True, help="Look after Deployments and ReplicaSets too, where no controller manager does.")
+@click.option(
+    "--client-ca-file",
+    "client_ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Who has a certificate of this authority, and the rights, may ask for logs (kubectl logs).  [default: nobody]",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def command(kubeconfig: str | None, context: str, verbose: bool, **options: Any) -> None:
+    """Run pods of Muster's own image on a cluster that has no kubelets: one Node, in this process.
+
+    Services whose addresses are in 127.0.0.0/8 lead to its pods.
+    """
+    from muster import logs
+
+    logs.set_level(logs.DEBUG if verbose else logs.INFO)
+    run_until_stopped(serve(find_cluster(kubeconfig, context), **options))
+
+
+async def serve(cluster: FoundCluster, name: str, directory: Path, workloads: bool, client_ca: Path | None) -> None:
+    from muster.cli.programs import programs
+    from muster.fleet.node import RemoteNode
+
+    def ready(node: ClusterNode) -> None:
+        click.echo(f"ready: {node.name} runs pods of {client.server}")
+        sys.stdout.flush()
+
+    client = cluster.connect("muster-node")
+    try:
+        with explained(lambda error: cluster_problem(error, client.server, "port")):
+            node = RemoteNode(client, client.server, programs(), directory, name=name, workloads=workloads, client_ca=client_ca)
+            await node.run(ready)
+    finally:
+        await client.close()

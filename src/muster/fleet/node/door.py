@@ -1,0 +1,110 @@
+"""The door that an API server elsewhere knocks at for what a kubelet answers: logs, and the terminals nobody offers here.
+
+Served over TLS on loopback. As with a kubelet, a caller is known by a client certificate of the given authority and may do what
+the cluster's own rules let it do to `nodes/proxy` (a SubjectAccessReview); kube-apiserver has such a certificate when it is started
+with `--kubelet-client-certificate`. The serving certificate is the node's own, which is what kube-apiserver expects unless it is
+told otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from cryptography import x509
+
+from muster.apiserver.nodes import LogOptions, NoLogs, limited, no_terminal, send_log
+from muster.fleet.kinds import PODS
+from muster.fleet.node.addresses import NODE_IP
+from muster.fleet.node.clusternode import ClusterNode
+from muster.http import HttpServer, Request, Response, StreamResponse, StreamWriter, server_context
+from muster.kube.certificates import common_name, organizations
+from muster.runtime.certs import make_pair
+from muster.runtime.clock import Clock
+from muster.runtime.delegation import AccessReviewer, Action, Identity
+from muster.runtime.errors import KubeError
+from muster.runtime.verbs import KubeClient
+
+LIFETIME = timedelta(days=365)
+TEXT = "text/plain; charset=utf-8"
+TERMINALS = {"exec": "exec", "attach": "attach", "portForward": "portforward"}
+"""First word of the path, and what people call it."""
+STOP_SECONDS = 1.0
+
+
+class Door:
+    def __init__(self, client: KubeClient, node: ClusterNode, client_ca: Path, clock: Clock) -> None:
+        self._node = node
+        self._reviewer = AccessReviewer(client, clock=clock)
+        pair = make_pair([node.name, NODE_IP], clock.now(), LIFETIME)
+        self._server = HttpServer(self._answer, tls=server_context(pair.cert, pair.key, client_ca))
+
+    @asynccontextmanager
+    async def open(self, port: int = 0) -> AsyncIterator[int]:
+        """Serve; gives the port."""
+        await self._server.start(NODE_IP, port)
+        try:
+            yield self._server.port
+        finally:
+            await self._server.stop(STOP_SECONDS)
+
+    async def _answer(self, request: Request) -> Response | StreamResponse:
+        refused = await self._refusal(request)
+        if refused is not None:
+            return refused
+        what, *rest = request.path.lstrip("/").split("/")
+        pod = self._node.attached.view.read(PODS, "/".join(rest[:2])) if len(rest) >= 2 else None
+        if pod is None:
+            return _said(404, f"pod {'/'.join(rest[:2])} does not exist")
+        if what in TERMINALS:
+            return _said(501, no_terminal(TERMINALS[what], pod))
+        if what != "containerLogs" or len(rest) != 3 or request.method != "GET":
+            return _said(404, "404 page not found")
+        try:
+            options = _options(rest[2], request.query)
+            pieces = await self._node.logs(pod, options)
+        except (NoLogs, ValueError) as problem:
+            return _said(400, str(problem))
+
+        async def run(writer: StreamWriter) -> None:
+            await send_log(limited(pieces, options.limit_bytes), writer)
+
+        return StreamResponse(200, [("Content-Type", TEXT)], run)
+
+    async def _refusal(self, request: Request) -> Response | None:
+        certificate = request.connection.peer_certificate
+        if certificate is None:
+            return _said(401, "Unauthorized")
+        name = x509.load_der_x509_certificate(certificate).subject
+        who = Identity(common_name(name), groups=(*organizations(name), "system:authenticated"))
+        verb = "get" if request.method == "GET" else "create"
+        try:
+            verdict = await self._reviewer.authorize(who, Action(verb, resource="nodes", subresource="proxy", name=self._node.name))
+        except KubeError as problem:
+            return _said(500, f"the cluster cannot be asked: {problem}")
+        return (
+            None if verdict.allowed else _said(403, f"Forbidden (user={who.name}, verb={verb}, resource=nodes, subresource=proxy)")
+        )
+
+
+def _said(status: int, text: str) -> Response:
+    return Response(status, text.encode(), content_type=TEXT)
+
+
+def _options(container: str, query: str) -> LogOptions:
+    """As an API server passes them on; it has looked at them already."""
+    given = {name: values[-1] for name, values in parse_qs(query).items()}
+    number = {name: int(given[name]) if name in given else None for name in ("sinceSeconds", "tailLines", "limitBytes")}
+    return LogOptions(
+        container,
+        given.get("follow") == "true",
+        given.get("previous") == "true",
+        given.get("timestamps") == "true",
+        number["sinceSeconds"],
+        datetime.fromisoformat(given["sinceTime"]) if "sinceTime" in given else None,
+        number["tailLines"],
+        number["limitBytes"],
+    )
