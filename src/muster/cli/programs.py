@@ -22,6 +22,7 @@ PARTS: Final[Mapping[tuple[str, ...], str]] = {
     ("agent",): "muster.cli.agent",
     ("hub",): "muster.cli.hub",
     ("operator",): "muster.cli.operator",
+    ("work-agent",): "muster.cli.work_agent",
 }
 """The words that begin a container's command line, and the module that has the part."""
 

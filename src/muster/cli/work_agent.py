@@ -1,0 +1,269 @@
+"""`muster work-agent`: run a managed cluster's work agent until told to stop.
+
+The hub is reached with the kubeconfig that the registration agent keeps; renewed certificates are followed. With `--install` it
+first makes what it needs on its cluster, which takes an administrator's rights; `--install-only` does nothing else. Upstream's
+flag names are accepted beside ours.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.leading import Leading
+from muster.cli.process import (
+    ANY_ADDRESS,
+    LOOPBACK,
+    PROCESS,
+    FoundCluster,
+    Surroundings,
+    cluster_problem,
+    explained,
+    find_cluster,
+    run_until_stopped,
+)
+from muster.cli.values import Duration, Gates
+
+if TYPE_CHECKING:
+    from muster.runtime.verbs import KubeClient
+    from muster.work.agent.options import WorkAgentOptions
+
+LEASE = "work-agent-lock"
+GATES = ("RawFeedbackJsonString", "ExecutorValidatingCaches")
+"""The second is for others' command lines: what executors may is always remembered here."""
+KUBE_DRIVER = "kube"
+
+
+@click.command("work-agent", short_help="Run a managed cluster's work agent.")
+@click.option("--spoke-cluster-name", "--cluster-name", "cluster_name", default="", help="On the hub.  [default: as registered]")
+@click.option(
+    "--hub-kubeconfig",
+    "--workload-source-config",
+    "hub_kubeconfig",
+    type=click.Path(dir_okay=False),
+    help="Of the hub, as the registration agent keeps it.",
+)
+@click.option("--workload-source-driver", "driver", default=KUBE_DRIVER, show_default=True, help="Where works come from.")
+@click.option("--agent-id", default="", help="Of the records on the cluster that are ours.  [default: the hub's hash]")
+@click.option(
+    "--kubeconfig", type=click.Path(dir_okay=False), help="Of the agent's own cluster.  [default: in-cluster, or kubectl's]"
+)
+@click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
+@click.option("--spoke-kubeconfig", type=click.Path(dir_okay=False), help="Of the managed cluster, if the agent runs elsewhere.")
+@click.option("--namespace", help="Where the agent lives.  [default: the pod's, else open-cluster-management-agent]")
+@click.option("--install", is_flag=True, help="Make the agent's namespace, account and rights first.")
+@click.option("--install-only", is_flag=True, help="Install and end.")
+@click.option(
+    "--appliedmanifestwork-eviction-grace-period",
+    "eviction_grace",
+    type=Duration(),
+    default="1h",
+    show_default=True,
+    help="How long objects stay of works that the hub no longer has; 876000h: for ever.",
+)
+@click.option(
+    "--status-sync-interval",
+    "poll_seconds",
+    type=Duration(),
+    default="10s",
+    show_default=True,
+    help="Between two looks at objects that cannot be watched.",
+)
+@click.option(
+    "--workload-agent-workers",
+    "--workers",
+    "workers",
+    type=click.IntRange(1, 256),
+    default=16,
+    show_default=True,
+    help="Works at once.",
+)
+@click.option(
+    "--max-json-raw-length", type=click.IntRange(1, 1024), default=1024, show_default=True, help="Of a JsonRaw feedback value."
+)
+@click.option("--max-feedback-watch", type=int, default=50, hidden=True, help="Accepted: everything is watched.")
+@click.option(
+    "--executor-mode",
+    type=click.Choice(["strict", "per-manifest"]),
+    default="strict",
+    show_default=True,
+    help="What one refusal withholds: the whole work, or its manifest.",
+)
+@click.option(
+    "--executor-reviews",
+    type=click.Choice(["auto", "always"]),
+    default="auto",
+    show_default=True,
+    help="always: have the cluster review each object, for authorizers that decide by name.",
+)
+@click.option(
+    "--executor-verbs",
+    type=click.Choice(["needed", "all"]),
+    default="needed",
+    show_default=True,
+    help="all: demand every verb whatever the update strategy.",
+)
+@click.option("--kube-api-qps", type=float, hidden=True, help="Accepted: the agent sends too little to need a limit.")
+@click.option("--kube-api-burst", type=int, hidden=True)
+@click.option("--hub-kube-api-qps", type=float, hidden=True)
+@click.option("--hub-kube-api-burst", type=int, hidden=True)
+@click.option("--feature-gates", "gates", type=Gates(GATES), multiple=True, help=f"Of {', '.join(GATES)}.")
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    " /--disable-leader-election",
+    default=False,
+    show_default=True,
+    help="Let one of several agents of this namespace work.",
+)
+@click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option("--health-port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 picks a free one.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def command(**options: Any) -> None:
+    """Apply the works that the hub has for this cluster, keep them applied, and tell the hub how they are."""
+    from muster import logs
+
+    logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
+    run_until_stopped(serve(settings(options)))
+
+
+@dataclass(frozen=True)
+class Settings:
+    management: FoundCluster
+    spoke: FoundCluster | None
+    hub: FoundCluster | None
+    """None only where nothing is run."""
+    options: WorkAgentOptions
+    namespace: str
+    install: bool
+    install_only: bool
+    health: tuple[str, int]
+    elect: bool
+
+
+def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
+    from muster.registration.names import AGENT_NAMESPACE
+    from muster.work.agent.executor import ExecutorOptions
+    from muster.work.agent.options import WorkAgentOptions
+
+    if given["driver"] != KUBE_DRIVER:
+        raise click.BadParameter(
+            f"{given['driver']!r} is not supported; there is {KUBE_DRIVER}", param_hint="--workload-source-driver"
+        )
+    management = find_cluster(given["kubeconfig"], given["context"], here)
+    spoke = find_cluster(given["spoke_kubeconfig"], "", here) if given["spoke_kubeconfig"] else None
+    file = here.path(given["hub_kubeconfig"]) if given["hub_kubeconfig"] else None
+    if file is None and not given["install_only"]:
+        raise click.UsageError("give the hub's kubeconfig: --hub-kubeconfig FILE")
+    gates = dict(gate for gates in given["gates"] for gate in gates)
+    options = WorkAgentOptions(
+        cluster_name=_cluster_name(given, file),
+        agent_id=given["agent_id"],
+        hub_url=_server(file) if file else "",
+        eviction_grace=given["eviction_grace"],
+        poll_seconds=_positive(given["poll_seconds"]),
+        workers=given["workers"],
+        raw_json=gates.get("RawFeedbackJsonString", False),
+        max_json_raw_length=given["max_json_raw_length"],
+        executor=ExecutorOptions(
+            strict=given["executor_mode"] == "strict",
+            review_all=given["executor_reviews"] == "always",
+            every_verb=given["executor_verbs"] == "all",
+        ),
+    )
+    host = here.bind(given["health_host"] or (ANY_ADDRESS if management.in_pod else LOOPBACK))
+    return Settings(
+        management,
+        spoke,
+        find_cluster(given["hub_kubeconfig"], "", here) if file else None,
+        options,
+        given["namespace"] or (management.config.namespace if management.in_pod else "") or AGENT_NAMESPACE,
+        given["install"] or given["install_only"],
+        given["install_only"],
+        (host, given["health_port"]),
+        given["leader_elect"],
+    )
+
+
+def _cluster_name(given: dict[str, Any], file: Path | None) -> str:
+    """The one that is given, or the one that the registration agent has left beside the kubeconfig."""
+    from muster.kube.names import dns1123_label
+
+    name: str = given["cluster_name"]
+    beside = file.parent / "cluster-name" if file else None
+    if not name and beside is not None and beside.is_file():
+        name = beside.read_text().strip()
+    if given["install_only"]:
+        return name
+    if not name:
+        raise click.UsageError("give the cluster's name on the hub: --spoke-cluster-name NAME")
+    if problems := dns1123_label(name):
+        raise click.BadParameter(f"{name!r} cannot name a cluster: {problems[0]}", param_hint="--spoke-cluster-name")
+    return name
+
+
+def _server(file: Path) -> str:
+    """The hub's address letter by letter: records on the cluster are named by it, and other agents must name them alike."""
+    import yaml
+
+    try:
+        document = yaml.safe_load(file.read_text()) or {}
+        context = next(one["context"] for one in document["contexts"] if one["name"] == document["current-context"])
+        return str(next(one["cluster"]["server"] for one in document["clusters"] if one["name"] == context["cluster"]))
+    except (OSError, yaml.YAMLError, LookupError, TypeError, StopIteration) as error:
+        raise click.ClickException(f"{file}: not a kubeconfig with a current context: {error}") from None
+
+
+def _positive(seconds: float) -> float:
+    if seconds <= 0:
+        raise click.BadParameter("must be greater than zero", param_hint="--status-sync-interval")
+    return seconds
+
+
+def _explain(error: Exception) -> click.ClickException | None:
+    from muster.registration.installing import InstallError
+
+    if isinstance(error, InstallError):
+        return click.ClickException(str(error))
+    return cluster_problem(error, "the cluster", "--health-port")
+
+
+async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
+    with explained(_explain):
+        await _serve(settings, here)
+
+
+async def _serve(settings: Settings, here: Surroundings) -> None:
+    from muster.runtime.health import HealthServer
+    from muster.runtime.metrics import Metrics
+    from muster.work.agent.agent import WorkAgent
+    from muster.work.names import AGENT
+
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+
+        def client(cluster: FoundCluster) -> KubeClient:
+            made = cluster.connect(AGENT, metrics)
+            stack.push_async_callback(made.close)
+            return made
+
+        management = client(settings.management)
+        spoke = client(settings.spoke) if settings.spoke else management
+        if settings.install:
+            from muster.work.agent.install import install
+
+            await install(spoke, settings.namespace)
+        if settings.install_only or settings.hub is None:
+            here.say(f"installed on {spoke.server}")
+            return
+        agent = WorkAgent(client(settings.hub), spoke, settings.options, metrics=metrics)
+        health = HealthServer(metrics)
+        leading = Leading(management, agent, here, LEASE if settings.elect else "", settings.namespace)
+        health.ready("works", lambda: agent.unready() if leading.begun else None)
+        await health.start(*settings.health)
+        stack.push_async_callback(health.stop)
+        here.say(f"started: work agent of {settings.options.cluster_name} on {spoke.server}; health on port {health.port}")
+        await leading.run()
