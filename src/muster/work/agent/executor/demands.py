@@ -1,0 +1,65 @@
+"""What an executor must be allowed for a manifest to be applied in its name, and how a refusal is worded. Nothing here asks.
+
+The verbs are the enhancement's: those of an object's whole life under the work. A manifest that stays when the work goes needs no
+`delete`; one that is only read, or only created, needs what that takes, unless every verb is demanded as upstream does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from muster.api.work.v1 import ExecutorServiceAccount
+from muster.kube.names import dns1123_subdomain
+from muster.runtime.delegation import Action, Identity
+from muster.work.agent.seam import Manifest, ObjectRef
+
+_LIFE: Final = ("create", "update", "patch", "get")
+_TAKEN: Final = {"ReadOnly": ("get",), "CreateOnly": ("create", "get")}
+_LONGEST: Final = 2000
+"""Characters of a server's text in a message."""
+
+
+def identity_of(account: ExecutorServiceAccount) -> Identity:
+    """The service account as the cluster would know it; it need not exist. The order of the groups is the enhancement's."""
+    namespace = account.namespace
+    groups = ("system:serviceaccounts", "system:authenticated", f"system:serviceaccounts:{namespace}")
+    return Identity(f"system:serviceaccount:{namespace}:{account.name}", groups=groups)
+
+
+def malformed(account: ExecutorServiceAccount) -> str:
+    """What is wrong with the names of an executor that got past admission; empty if nothing is. A name with a colon in it would be
+    somebody else's."""
+    for field, value in (("namespace", account.namespace), ("name", account.name)):
+        problems = dns1123_subdomain(value)
+        if problems:
+            return f"the {field} of the executor's service account, {value[:300]!r}, is not valid: {problems[0]}"
+    return ""
+
+
+def verbs(manifest: Manifest, every: bool) -> tuple[str, ...]:
+    """The verbs in the order in which they are asked."""
+    strategy = manifest.strategy.type
+    taken = _LIFE if every else _TAKEN.get(strategy, _LIFE)
+    goes = manifest.owned and (every or strategy != "ReadOnly")
+    return (*taken, "delete") if goes else taken
+
+
+def action(ref: ObjectRef, verb: str) -> Action:
+    resource = ref.resource
+    return Action(verb, resource.group, resource.plural, ref.namespace, ref.name, version=resource.version)
+
+
+def denial(ref: ObjectRef, problem: str) -> str:
+    """Begins as upstream's text does, two spaces for the core group included."""
+    resource = ref.resource
+    return f"not allowed to apply the resource {resource.group} {resource.plural}, {ref.namespace} {ref.name}, error: {problem}"
+
+
+def lacking(who: Identity, missing: Sequence[str], reason: str) -> str:
+    text = f"{who.name} may not {', '.join(missing)} it"
+    return f"{text} ({shortened(reason)})" if reason else text
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + " …"

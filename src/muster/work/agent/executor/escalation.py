@@ -1,0 +1,141 @@
+"""Nobody gets more by a work than its executor has: roles and bindings are held to the rule that the API server has for them.
+
+The agent may `escalate` and `bind`, so the server does not stop it. Whoever writes a role must hold every rule of it (or may
+`escalate` it), whoever binds one must hold every rule of that (or may `bind` it); a role of the same work counts with the rules it
+will have, and with those it has. That is decided here from RBAC as it is known. Then applying is rehearsed: a server-side apply
+in the executor's name that changes nothing, so that the server itself, and its admission, have their say. A rehearsal alone
+would not do: the server lets everybody write what is there already, and it would let the agent restore it for ever after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from muster.kube.rbac import API_GROUP, EVERYTHING, Place, RawRule, role_place, shown, uncovered
+from muster.logs import get_logger
+from muster.runtime.delegation import Action
+from muster.runtime.errors import AlreadyExists, Forbidden, StatusError
+from muster.runtime.rbac import RbacAuthorizer
+from muster.runtime.resource import Object
+from muster.runtime.verbs import KubeClient
+from muster.work.agent.executor.demands import shortened, verbs
+from muster.work.agent.executor.standing import Standing
+from muster.work.agent.seam import Manifest
+from muster.work.names import AGENT
+
+log = get_logger("muster.work.agent.executor")
+
+_ROLES: Final = frozenset({"roles", "clusterroles"})
+_BINDINGS: Final = frozenset({"rolebindings", "clusterrolebindings"})
+Planned = Mapping[Place, Sequence[RawRule]]
+
+
+class Undecided(Exception):
+    """It could not be found out; the text says why."""
+
+
+def grants(manifest: Manifest) -> bool:
+    """Whether applying it gives permissions to somebody."""
+    resource = manifest.ref.resource
+    return resource.group == API_GROUP and resource.plural in _ROLES | _BINDINGS and manifest.strategy.type != "ReadOnly"
+
+
+def planned_roles(manifests: Sequence[Manifest]) -> dict[Place, list[RawRule]]:
+    """The rules of the roles that a work is to write."""
+    return {
+        Place(manifest.ref.resource.kind, manifest.ref.namespace, manifest.ref.name): role_wants(manifest.document)
+        for manifest in manifests
+        if grants(manifest) and manifest.ref.resource.plural in _ROLES
+    }
+
+
+def role_wants(role: Object) -> list[RawRule]:
+    """What must be held to write a role; one that gathers others may come to hold anything."""
+    rules: list[RawRule] = [rule for rule in role.get("rules") or () if isinstance(rule, Mapping)]
+    aggregation = role.get("aggregationRule")
+    if isinstance(aggregation, Mapping) and aggregation.get("clusterRoleSelectors"):
+        rules += [rule.raw for rule in EVERYTHING]
+    return rules
+
+
+class Escalation:
+    def __init__(self, client: KubeClient, rbac: RbacAuthorizer, every_verb: bool) -> None:
+        self._client = client
+        self._rbac = rbac
+        self._every_verb = every_verb
+        self._warned = False
+
+    async def problem(self, standing: Standing, manifest: Manifest, planned: Planned) -> str:
+        """Why the executor may not grant what the manifest grants; empty if it may. Raises KubeError and Undecided."""
+        if standing.followed:
+            wanted = self._wanted(manifest, planned)
+            held = self._rbac.rules_for(standing.who, manifest.ref.namespace)
+            missing = [atom for rule in wanted or () for atom in uncovered(held, rule)]
+            if (missing or wanted is None) and not (await standing.may(_privilege(manifest))).allowed:
+                if wanted is None:
+                    raise Undecided("the role that it binds does not exist")
+                return f"permission escalation: {standing.who.name} does not hold {shortened(', '.join(shown(missing)))}"
+        if "patch" not in verbs(manifest, self._every_verb) and standing.followed:
+            # To apply is more than to create, so rehearsing it could be refused for lack of what is not needed.
+            return ""
+        return await standing.rehearsals.ask((manifest.ref, manifest.digest), lambda: self._rehearse(standing, manifest))
+
+    def _wanted(self, manifest: Manifest, planned: Planned) -> list[RawRule] | None:
+        """What must be held; None where a role is bound of which nothing is known."""
+        if manifest.ref.resource.plural in _ROLES:
+            return role_wants(manifest.document)
+        kind, name = _role_ref(manifest)
+        place = role_place(kind, manifest.ref.namespace, name)
+        future, present = planned.get(place), self._rbac.role_rules(kind, manifest.ref.namespace, name)
+        if future is None and present is None:
+            return None
+        return [*(future or ()), *(present or ())]
+
+    async def _rehearse(self, standing: Standing, manifest: Manifest) -> str:
+        client, ref = self._client.as_user(standing.who.name), manifest.ref
+        try:
+            if "patch" in verbs(manifest, self._every_verb):
+                await client.apply(ref.resource, manifest.document, manager=AGENT, force=True, dry_run=True)
+            else:
+                await client.create(ref.resource, manifest.document, ref.namespace, dry_run=True)
+        except AlreadyExists:
+            pass
+        except Forbidden as error:
+            if error.details.get("kind") == "serviceaccounts":
+                return self._without_impersonation(standing)
+            if standing.followed:
+                return f"the cluster refuses it to {standing.who.name}: {shortened(error.message)}"
+            return f"permission escalation: {shortened(error.message)}"
+        except StatusError as error:
+            # A namespace that is yet to come, a role that the same work brings, an invalid object: no word about permissions.
+            if error.code >= 500 or error.code == 429:
+                raise
+            if not standing.followed and not (await standing.may(_privilege(manifest))).allowed:
+                raise Undecided(shortened(error.message)) from error
+        return ""
+
+    def _without_impersonation(self, standing: Standing) -> str:
+        """The refusal was the agent's own: it may not act as the executor."""
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "may not impersonate executors: roles and bindings are checked without a rehearsal", executor=standing.who.name
+            )
+        if not standing.followed:
+            raise Undecided(f"the work agent may neither follow RBAC nor impersonate {standing.who.name}")
+        return ""
+
+
+def _role_ref(manifest: Manifest) -> tuple[str, str]:
+    ref = manifest.document.get("roleRef")
+    return (str(ref.get("kind", "")), str(ref.get("name", ""))) if isinstance(ref, Mapping) else ("", "")
+
+
+def _privilege(manifest: Manifest) -> Action:
+    """What makes holding the rules unnecessary."""
+    ref = manifest.ref
+    if ref.resource.plural in _ROLES:
+        return Action("escalate", API_GROUP, ref.resource.plural, ref.namespace, ref.name)
+    kind, name = _role_ref(manifest)
+    return Action("bind", API_GROUP, "clusterroles" if kind == "ClusterRole" else "roles", ref.namespace, name)

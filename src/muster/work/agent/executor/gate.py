@@ -1,0 +1,238 @@
+"""The gate before every write of a work with an executor: which of its manifests may be applied in the executor's name.
+
+Strictly (the enhancement's rule) one refusal withholds the whole work, and so does a manifest that cannot be applied whatever is
+permitted; per manifest (upstream's rule) each is judged alone. What the executor may is its `Standing`; when a role or binding
+changes that touches it, by its own name or by one of its groups, the standing goes at once, and whoever listens is told a moment
+later. Nothing is followed before the first work with an executor comes.
+
+It fails closed: what cannot be found out is a refusal, marked as a failure so that it is tried again soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from muster.api.work.v1 import ExecutorServiceAccount
+from muster.kube.rbac import Subject, subjects_of
+from muster.logs import get_logger
+from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, pause
+from muster.runtime.errors import KubeError
+from muster.runtime.rbac import RbacAuthorizer
+from muster.runtime.verbs import KubeClient
+from muster.work.agent.executor.demands import action, denial, identity_of, lacking, malformed, verbs
+from muster.work.agent.executor.escalation import Escalation, Planned, Undecided, grants, planned_roles
+from muster.work.agent.executor.standing import ALLOWED_FOR, Standing
+from muster.work.agent.seam import Manifest, Misfit, Refusal
+
+log = get_logger("muster.work.agent.executor")
+
+AT_ONCE: Final = 16
+"""Manifests of a work that are asked about at the same time."""
+COALESCE: Final = 0.2
+"""Seconds from a change of RBAC to telling: changes come in groups, and the cluster's own authorizer needs a moment too."""
+SYNC_PATIENCE: Final = 5.0
+ATTEMPTS: Final = 3
+"""How often a check begins anew because permissions changed while it ran."""
+MOST: Final = 10_000
+"""Executors that are remembered; of one that is forgotten no changes are told, until it is checked again."""
+
+Handler = Callable[[ExecutorServiceAccount], None]
+
+
+@dataclass(frozen=True)
+class ExecutorOptions:
+    strict: bool = True
+    """One refusal withholds the whole work."""
+    review_all: bool = False
+    """Each object is reviewed by the cluster, for authorizers that decide by name."""
+    every_verb: bool = False
+    """Every verb is demanded whatever the update strategy."""
+
+
+class _Executor:
+    """One service account that works are executed as."""
+
+    def __init__(self, account: ExecutorServiceAccount, random: Random) -> None:
+        self.account = account
+        self.who = identity_of(account)
+        self.subjects = frozenset(subjects_of(self.who.name, self.who.groups))
+        self.standing: Standing | None = None
+        self.tell_at = float("inf")
+        """Its rights have changed: when to say so."""
+        self.recheck_at = float("inf")
+        """When to look again at what no watch tells about."""
+        self.doubts = Backoff(1.0, ALLOWED_FOR, random=random)
+
+
+class ExecutorGate:
+    """Satisfies `seam.Gate`. `client` is the managed cluster's, with the agent's own identity."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        options: ExecutorOptions | None = None,
+        *,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self._client = client
+        self._options = options or ExecutorOptions()
+        self._clock = clock
+        self._random = random
+        self._rbac = RbacAuthorizer(client, clock=clock, random=random)
+        self._rbac.on_change(self._changed)
+        self._escalation = Escalation(client, self._rbac, self._options.every_verb)
+        self._executors: OrderedDict[ExecutorServiceAccount, _Executor] = OrderedDict()
+        self._handlers: list[Handler] = []
+        self._wanted = asyncio.Event()
+        self._waited: asyncio.Task[bool] | None = None
+        self._news = asyncio.Event()
+        self._followed = True
+
+    def on_change(self, handler: Handler) -> None:
+        self._handlers.append(handler)
+
+    async def run(self) -> None:
+        await self._wanted.wait()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._rbac.run())
+            tasks.create_task(self._tell())
+
+    async def check(
+        self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest], misfits: Sequence[Misfit]
+    ) -> Mapping[int, Refusal]:
+        problem = malformed(executor)
+        if problem:
+            return {manifest.ordinal: Refusal(problem) for manifest in manifests}
+        await self._settle()
+        known = self._known(executor)
+        refusals: dict[int, Refusal] = {}
+        for _ in range(ATTEMPTS):
+            standing = self._standing(known)
+            refusals = await self._refusals(standing, manifests)
+            if known.standing is standing:
+                break
+        if self._options.strict and (refusals or misfits):
+            return {**_withheld(manifests, refusals, misfits), **refusals}
+        return refusals
+
+    def _known(self, account: ExecutorServiceAccount) -> _Executor:
+        known = self._executors.get(account)
+        if known is None:
+            known = self._executors[account] = _Executor(account, self._random)
+            if len(self._executors) > MOST:
+                self._executors.popitem(last=False)
+        self._executors.move_to_end(account)
+        return known
+
+    async def _settle(self) -> None:
+        """RBAC is worth waiting for, once and not for long."""
+        self._wanted.set()
+        if self._waited is None:
+            self._waited = asyncio.ensure_future(self._rbac.synced(SYNC_PATIENCE))
+        if not self._waited.done():
+            await asyncio.shield(self._waited)
+        if self._rbac.followed != self._followed:
+            self._followed = self._rbac.followed
+            if self._followed:
+                log.info("following RBAC: permissions of executors are decided with it")
+            else:
+                log.warning("cannot follow RBAC: each object is reviewed by the cluster", error=self._rbac.outage)
+
+    def _standing(self, executor: _Executor) -> Standing:
+        standing, followed = executor.standing, self._rbac.followed
+        if standing is None or standing.followed != followed:
+            standing = executor.standing = Standing(
+                self._client,
+                self._rbac,
+                executor.who,
+                self._clock,
+                followed=followed,
+                review_all=self._options.review_all,
+                doubt=lambda: self._recheck(executor, executor.doubts.next()),
+            )
+        if not followed or self._options.review_all:
+            self._recheck(executor, ALLOWED_FOR)
+        return standing
+
+    async def _refusals(self, standing: Standing, manifests: Sequence[Manifest]) -> dict[int, Refusal]:
+        found: dict[int, Refusal] = {}
+        planned = planned_roles(manifests)
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def judge(manifest: Manifest) -> None:
+            async with turn:
+                refusal = await self._refusal(standing, manifest, planned)
+            if refusal is not None:
+                found[manifest.ordinal] = refusal
+
+        async with asyncio.TaskGroup() as tasks:
+            for manifest in manifests:
+                tasks.create_task(judge(manifest))
+        return found
+
+    async def _refusal(self, standing: Standing, manifest: Manifest, planned: Planned) -> Refusal | None:
+        ref = manifest.ref
+        demanded = [action(ref, verb) for verb in verbs(manifest, self._options.every_verb)]
+        try:
+            for index, one in enumerate(demanded):
+                verdict = await standing.may(one)
+                if not verdict.allowed:
+                    others = [later.verb for later in demanded[index + 1 :] if standing.expects(later) is False]
+                    return Refusal(denial(ref, lacking(standing.who, [one.verb, *others], verdict.reason)), one.verb)
+            if grants(manifest):
+                problem = await self._escalation.problem(standing, manifest, planned)
+                if problem:
+                    return Refusal(denial(ref, problem), "escalate")
+        except (KubeError, Undecided) as error:
+            return Refusal(f"cannot find out whether {standing.who.name} may have {ref} applied: {error}", failure=True)
+        return None
+
+    def _changed(self, subjects: frozenset[Subject]) -> None:
+        for executor in self._executors.values():
+            if executor.subjects & subjects:
+                executor.standing = None
+                executor.doubts.reset()
+                executor.recheck_at = float("inf")
+                executor.tell_at = min(executor.tell_at, self._clock.monotonic() + COALESCE)
+                self._news.set()
+
+    def _recheck(self, executor: _Executor, seconds: float) -> None:
+        due = self._clock.monotonic() + seconds
+        if due < executor.recheck_at:
+            executor.recheck_at = due
+            self._news.set()
+
+    async def _tell(self) -> None:
+        while True:
+            due = min((min(one.tell_at, one.recheck_at) for one in self._executors.values()), default=float("inf"))
+            wait = due - self._clock.monotonic()
+            await pause(self._clock, self._news, None if wait == float("inf") else wait)
+            now = self._clock.monotonic()
+            for executor in list(self._executors.values()):
+                if executor.recheck_at <= now:
+                    executor.standing = None
+                elif executor.tell_at > now:
+                    continue
+                executor.tell_at = executor.recheck_at = float("inf")
+                for handler in self._handlers:
+                    handler(executor.account)
+
+
+def _withheld(manifests: Sequence[Manifest], refusals: Mapping[int, Refusal], misfits: Sequence[Misfit]) -> dict[int, Refusal]:
+    """All of them, for the sake of the first that cannot be applied."""
+    first = next((manifest for manifest in manifests if manifest.ordinal in refusals), None)
+    if first is None:
+        meta = misfits[0].meta
+        cause = f"manifest {meta.ordinal} ({meta.kind} {meta.name}) of the work cannot be applied"
+    elif refusals[first.ordinal].failure:
+        cause = f"it could not be found out whether manifest {first.ordinal} ({first.ref}) of the work is allowed"
+    else:
+        cause = f"manifest {first.ordinal} ({first.ref}) of the work is not allowed"
+    text = f"withheld because {cause}: with an executor a work is applied as a whole or not at all"
+    return {manifest.ordinal: Refusal(text) for manifest in manifests}

@@ -1,0 +1,111 @@
+"""What one executor may, as of one state of RBAC: decided here where RBAC explains it, asked of the cluster where it does not.
+
+A "yes" of RBAC's rules is confirmed by one review per verb, resource and namespace, with the name of the first object; a "no" is
+always confirmed, with the object's own name. When the cluster disagrees, or allows for a reason that is not RBAC's, another
+authorizer has a say: from then on every object is reviewed (`doubted`). Just after a change either side may be a moment behind
+the other, so a disagreement then is asked about again before it counts. Failures to ask are raised, never remembered.
+
+When anything changes that touches the executor, its standing is thrown away for a new one, and what is still being asked for the
+old one with it: an answer from before a change can never be taken for one from after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from muster.logs import get_logger
+from muster.runtime.clock import Clock, sleep
+from muster.runtime.delegation import AccessReviewer, Action, Identity, Memory, Verdict
+from muster.runtime.rbac import RbacAuthorizer
+from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.work.agent.executor")
+
+RBAC_REASON: Final = "RBAC: "
+"""With this begins why RBAC allows something."""
+FRESH: Final = 5.0
+"""Seconds after a change in which a disagreement may be a delay."""
+PAUSES: Final = (0.05, 0.15, 0.4, 1.0)
+"""Between asking again then."""
+SETTLED_FOR: Final = 1800.0
+"""Seconds an answer is remembered that RBAC explains: its changes are told."""
+ALLOWED_FOR: Final = 300.0
+REFUSED_FOR: Final = 60.0
+UNFOLLOWED_FOR: Final = 10.0
+"""Seconds an answer is remembered where no change of RBAC would be noticed."""
+REMEMBERED: Final = 100_000
+
+
+class Standing:
+    def __init__(
+        self,
+        client: KubeClient,
+        rbac: RbacAuthorizer,
+        who: Identity,
+        clock: Clock,
+        *,
+        followed: bool,
+        review_all: bool,
+        doubt: Callable[[], None],
+    ) -> None:
+        self.who = who
+        self.followed = followed
+        """Whether RBAC's changes are noticed: otherwise everything is asked."""
+        self.doubted = False
+        self._rbac = rbac
+        self._clock = clock
+        self._review_all = review_all
+        self._doubt = doubt
+        allowed, refused = (ALLOWED_FOR, REFUSED_FOR) if followed else (UNFOLLOWED_FOR, UNFOLLOWED_FOR)
+        self._reviewer = AccessReviewer(client, allowed_for=allowed, refused_for=refused, clock=clock, limit=REMEMBERED)
+        self._settled: Memory[Verdict] = Memory(lambda verdict: SETTLED_FOR if verdict.allowed else refused, clock, REMEMBERED)
+        self.rehearsals: Memory[str] = Memory(lambda problem: refused if problem else SETTLED_FOR if followed else 0.0, clock)
+        """What trying to apply roles and bindings in the executor's name came to."""
+
+    def expects(self, action: Action) -> bool | None:
+        """What RBAC says, as far as is known here."""
+        return self._rbac.decide(self.who, action).allowed if self.followed else None
+
+    async def may(self, action: Action) -> Verdict:
+        """Raises KubeError where the cluster cannot be asked."""
+        if not self._asks_everything:
+            local = self._rbac.decide(self.who, action)
+            question: Hashable = action
+            if local.allowed:
+                question = (action.verb, action.group, action.resource, action.namespace)
+            verdict = await self._settled.ask(question, lambda: self._settle(action))
+            if not self._asks_everything:
+                return local if local.allowed else verdict
+        return await self._reviewer.authorize(self.who, action)
+
+    @property
+    def _asks_everything(self) -> bool:
+        return self._review_all or self.doubted or not self.followed
+
+    async def _settle(self, action: Action) -> Verdict:
+        """The cluster's answer, once it agrees with RBAC's rules as they are known here; otherwise there is doubt."""
+        for delay in (*PAUSES, None):
+            verdict = await self._reviewer.review(self.who, action)
+            if _explained(verdict, self._rbac.decide(self.who, action)):
+                return verdict
+            if delay is None or not self._rbac.changed_within(FRESH):
+                break
+            await sleep(self._clock, delay)
+        if not self.doubted:
+            self.doubted = True
+            log.info(
+                "more than RBAC decides what an executor may: every object is reviewed by the cluster",
+                executor=self.who.name,
+                verb=action.verb,
+                resource=action.resource,
+                namespace=action.namespace,
+                allowed=verdict.allowed,
+                reason=verdict.reason,
+            )
+            self._doubt()
+        return verdict
+
+
+def _explained(verdict: Verdict, local: Verdict) -> bool:
+    return verdict.allowed == local.allowed and (not verdict.allowed or verdict.reason.startswith(RBAC_REASON))

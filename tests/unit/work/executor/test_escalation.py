@@ -1,0 +1,159 @@
+"""Works that hold roles and bindings give nobody more than their executor has."""
+
+from typing import Any
+
+import pytest
+
+from muster.runtime.rbac import CLUSTER_ROLES, ROLES
+from muster.work.agent.seam import Manifest
+from tests.unit.work.executor.conftest import FULL, GROUP, USER, E, Stage, account, manifest, rule, several
+
+SECRETS = rule(("get",), "secrets")
+READ = rule(("get",))
+
+
+def role(name: str, *rules: Any, **options: Any) -> Manifest:
+    return manifest(name, plural="roles", rules=list(rules), **options)
+
+
+def binding(name: str, ref: str, kind: str = "Role", **options: Any) -> Manifest:
+    reference = {"apiGroup": GROUP, "kind": kind, "name": ref}
+    return manifest(name, plural="rolebindings", roleRef=reference, subjects=[account("anybody")], **options)
+
+
+def managing(*more: Any, names: tuple[str, ...] = ()) -> list[Any]:
+    return [rule(FULL, "roles,rolebindings", GROUP, names), rule(), *more]
+
+
+@pytest.fixture
+async def ready(stage: Stage) -> Stage:
+    """The executor may write roles and bindings and manage ConfigMaps, and no more."""
+    await stage.grant("app", *managing())
+    return stage
+
+
+async def test_a_role_with_rights_the_executor_lacks_is_escalation(ready: Stage) -> None:
+    refusals = await ready.gate().check(E, [role("r", READ, SECRETS)], [])
+    assert refusals[0].message == (
+        "not allowed to apply the resource rbac.authorization.k8s.io roles, app r, error: permission escalation: "
+        f'{USER} does not hold {{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}}'
+    )
+    assert refusals[0].verb == "escalate"
+
+
+async def test_a_role_with_rights_the_executor_has_is_none(ready: Stage) -> None:
+    assert await ready.gate().check(E, [role("r", READ)], []) == {}
+
+
+async def test_a_role_that_exists_with_fewer_rules_changes_nothing_about_it(ready: Stage) -> None:
+    await ready.role("app", "r", READ)
+    assert set(await ready.gate().check(E, [role("r", READ, SECRETS)], [])) == {0}
+
+
+async def test_a_role_that_somebody_else_made_alike_is_escalation_too(ready: Stage) -> None:
+    # The server lets everybody write what is there already. The agent would restore it after an administrator took it back.
+    await ready.role("app", "r", SECRETS)
+    assert set(await ready.gate().check(E, [role("r", SECRETS)], [])) == {0}
+
+
+async def test_whoever_may_escalate_writes_any_role(ready: Stage) -> None:
+    await ready.grant("app", *managing(rule(("escalate",), "roles", GROUP)))
+    assert await ready.gate().check(E, [role("r", SECRETS)], []) == {}
+
+
+async def test_binding_a_stronger_role_is_escalation(ready: Stage) -> None:
+    asked = [binding("b", "cluster-admin", "ClusterRole")]
+    refusals = await ready.gate().check(E, asked, [])
+    assert "permission escalation" in refusals[0].message
+    await ready.grant("app", *managing(rule(("bind",), "clusterroles", GROUP, ("cluster-admin",))))
+    assert await ready.gate().check(E, asked, []) == {}
+
+
+async def test_a_role_and_its_binding_in_one_work_are_judged_by_the_roles_rules(ready: Stage) -> None:
+    assert await ready.gate().check(E, several(role("r", READ), binding("b", "r")), []) == {}
+    refusals = await ready.gate(strict=False).check(E, several(role("r", SECRETS), binding("b", "r")), [])
+    assert set(refusals) == {0, 1}
+
+
+@pytest.mark.parametrize("strategy", ["Update", "CreateOnly", "ServerSideApply"])
+async def test_a_weak_role_in_the_work_does_not_hide_a_strong_one_of_its_name(ready: Stage, strategy: str) -> None:
+    await ready.role("app", "strong", SECRETS)
+    work = several(role("strong", READ, strategy="CreateOnly"), binding("b", "strong", strategy=strategy))
+    refusals = await ready.gate(strict=False).check(E, work, [])
+    assert 1 in refusals
+
+
+async def test_a_role_that_nobody_knows_cannot_be_judged(ready: Stage) -> None:
+    refusals = await ready.gate().check(E, [binding("b", "nowhere")], [])
+    assert refusals[0].failure
+    assert "the role that it binds does not exist" in refusals[0].message
+
+
+async def test_names_in_the_executors_role_do_not_look_like_escalation(stage: Stage) -> None:
+    await stage.grant("app", rule(FULL, "roles", GROUP, ("r1",)))
+    assert await stage.gate().check(E, [role("r1")], []) == {}
+
+
+async def test_a_role_that_gathers_others_needs_everything(stage: Stage) -> None:
+    await stage.grant("", rule(FULL, "clusterroles", GROUP))
+    aggregation = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
+    asked = [manifest("sum", plural="clusterroles", aggregationRule=aggregation)]
+    assert "permission escalation" in (await stage.gate().check(E, asked, []))[0].message
+    await stage.bind("", "cluster-admin")
+    assert await stage.gate().check(E, asked, []) == {}
+
+
+async def test_roles_that_are_only_read_grant_nothing(ready: Stage) -> None:
+    assert await ready.gate().check(E, [role("r", SECRETS, strategy="ReadOnly")], []) == {}
+
+
+async def test_a_role_for_a_namespace_that_the_work_itself_brings_is_judged_too(stage: Stage) -> None:
+    await stage.grant("", *managing(rule(FULL, "namespaces")))
+    new = manifest("new", plural="namespaces")
+    good = manifest("r", "new", "roles", rules=[READ])
+    bad = manifest("r", "new", "roles", rules=[SECRETS])
+    assert await stage.gate().check(E, several(new, good), []) == {}
+    assert set(await stage.gate(strict=False).check(E, several(new, bad), [])) == {1}
+
+
+async def test_a_rehearsal_is_remembered_until_the_manifest_or_rbac_changes(ready: Stage) -> None:
+    gate = ready.gate()
+    for _ in range(3):
+        assert await gate.check(E, [role("r", READ)], []) == {}
+    await gate.check(E, [role("r", READ, rule(("patch",)))], [])
+    assert [method for method, path in ready.recording.writes if path.endswith("/roles/r")] == ["PATCH", "PATCH"]
+    # Nothing was written by it.
+    assert [one["metadata"]["name"] for one in (await ready.admin.list(ROLES, "app")).items] == ["grant"]
+
+
+async def agent_without(stage: Stage, *rules: Any) -> Any:
+    await stage.admin.create(CLUSTER_ROLES, {"metadata": {"name": "agent"}, "rules": list(rules)})
+    await stage.bind("", "agent", {"kind": "User", "apiGroup": GROUP, "name": "agent"})
+    return stage.as_agent("agent")
+
+
+REVIEWING = {"verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"]}
+FOLLOWING = {"verbs": ["list", "watch"], "apiGroups": [GROUP], "resources": ["*"]}
+IMPERSONATING = {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["serviceaccounts"]}
+
+
+async def test_an_agent_that_may_not_impersonate_decides_by_the_rules(ready: Stage) -> None:
+    client = await agent_without(ready, REVIEWING, FOLLOWING)
+    gate = ready.gate(client, strict=False)
+    assert set(await gate.check(E, several(role("r1", READ), role("r2", SECRETS)), [])) == {1}
+
+
+async def test_an_agent_that_may_not_follow_rbac_decides_by_the_rehearsal(ready: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_PATIENCE", 0.05)
+    client = await agent_without(ready, REVIEWING, IMPERSONATING)
+    refusals = await ready.gate(client, strict=False).check(E, several(role("r1", READ), role("r2", SECRETS)), [])
+    assert set(refusals) == {1}
+    assert "permission escalation" in refusals[1].message
+
+
+async def test_an_agent_that_may_neither_refuses(ready: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_PATIENCE", 0.05)
+    client = await agent_without(ready, REVIEWING)
+    refusals = await ready.gate(client).check(E, [role("r1", READ)], [])
+    assert refusals[0].failure
+    assert "the work agent may neither follow RBAC nor impersonate" in refusals[0].message
