@@ -82,9 +82,10 @@ class Hub:
 
     async def until(self, probe: Callable[[], Awaitable[Any]], seconds: float = 10.0) -> Any:
         async with asyncio.timeout(seconds):
-            while not (found := await probe()):
+            while True:
+                if found := await probe():
+                    return found
                 await asyncio.sleep(0.01)
-            return found
 
 
 WRITES: list[Object] = [

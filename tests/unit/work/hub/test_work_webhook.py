@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS
 from muster.runtime.errors import BadRequest, Invalid, ServerFailure
-from muster.runtime.resource import Object
+from muster.runtime.resource import VALIDATING_WEBHOOKS, Object
 from muster.work.hub.install import WORK_VALIDATOR
 from muster.work.hub.options import WorkHubOptions
 from muster.work.kinds import MANIFEST_WORKS
@@ -158,8 +159,6 @@ async def test_with_the_gate_a_work_without_executor_needs_the_agents_identity(s
     assert refused.value.message == refusal("bob", ("", "klusterlet-work-sa"))
     role = "open-cluster-management:cluster-manager-work-executor-admin:webhook"
     reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}
-    from muster.registration.kinds import CLUSTER_ROLE_BINDINGS
-
     binding = {"metadata": {"name": "bobs"}, "roleRef": reference, "subjects": [user_subject("bob")]}
     await strict.admin.create(CLUSTER_ROLE_BINDINGS, binding)
     await bob.create(MANIFEST_WORKS, work())
@@ -200,15 +199,13 @@ async def test_names_that_are_none_are_refused_by_the_definition(hub: Hub, name:
 
 
 async def test_a_malformed_executor_that_was_stored_can_be_mended_and_let_go(hub: Hub) -> None:
-    from muster.runtime.resource import VALIDATING_WEBHOOKS
-
     configured = await hub.admin.get(VALIDATING_WEBHOOKS, WORK_VALIDATOR)
     await hub.admin.delete(VALIDATING_WEBHOOKS, WORK_VALIDATOR)
     await stored(hub, spec(executor={}))
     await hub.admin.create(VALIDATING_WEBHOOKS, {**configured, "metadata": {"name": WORK_VALIDATOR}})
     bob = await hub.writer("bob")
     await bob.patch(MANIFEST_WORKS, "w", {"metadata": {"labels": {"a": "b"}}}, "cluster1")
-    with pytest.raises(BadRequest, match="spec.executor.subject is missing"):
+    with pytest.raises(BadRequest, match=r"spec\.executor\.subject is missing"):
         await bob.patch(MANIFEST_WORKS, "w", {"spec": CHANGES["workload"]}, "cluster1")
     await hub.let_execute("bob", EXEC1)
     await bob.patch(MANIFEST_WORKS, "w", {"spec": {"executor": executor(EXEC1)}}, "cluster1")
