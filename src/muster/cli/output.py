@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from muster.api import Document
 
 FORMATS = ("tree", "table", "json", "yaml")
+WIDE = "wide"
+"""A table with the further columns that a listing may have."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -33,6 +35,11 @@ class Item:
     cells: Sequence[object]
     fields: Mapping[str, object] = field(default_factory=dict)
     document: Document = field(default_factory=dict)
+    more: Sequence[object] = ()
+    """The cells of the further columns."""
+
+    def row(self, output: str) -> list[object]:
+        return [*self.cells, *(self.more if output == WIDE else ())]
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,18 @@ class Listing:
     kind: str
     columns: Sequence[str]
     items: Sequence[Item]
+    more: Sequence[str] = ()
+
+    def head(self, output: str) -> list[str]:
+        return [*self.columns, *(self.more if output == WIDE else ())]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch of a tree that has a value of its own."""
+
+    value: object
+    below: Mapping[str, object]
 
 
 def show(listing: Listing, output: str) -> None:
@@ -47,8 +66,8 @@ def show(listing: Listing, output: str) -> None:
 
 
 def render(listing: Listing, output: str) -> str:
-    if output == "table":
-        return table(listing.columns, [item.cells for item in listing.items])
+    if output in ("table", WIDE):
+        return table(listing.head(output), [item.row(output) for item in listing.items])
     if output == "tree":
         branches: dict[str, Any] = {item.name: _branch(item.fields) for item in listing.items}
         return tree(listing.kind, branches)
@@ -93,7 +112,7 @@ def _branch(fields: Mapping[str, object]) -> dict[str, Any]:
 
 
 def tree(name: str, branches: Mapping[str, Any]) -> str:
-    """`<name> value`, one line each; a value that is a mapping is a branch."""
+    """`<name> value`, one line each; a value that is a mapping or a Branch is a branch."""
     return "\n".join([f"<{name}>", *_lines(branches, "")])
 
 
@@ -101,8 +120,8 @@ def _lines(branches: Mapping[str, Any], indent: str) -> list[str]:
     made = []
     for number, (name, value) in enumerate(branches.items(), 1):
         last = number == len(branches)
-        below = value if isinstance(value, Mapping) else {}
-        text = "" if isinstance(value, Mapping) else _text(value)
+        branch = value if isinstance(value, Branch) else Branch("", value) if isinstance(value, Mapping) else Branch(value, {})
+        below, text = branch.below, _text(branch.value)
         made.append(f"{indent}{'└── ' if last else '├── '}<{name}> {text}".rstrip())
         made += _lines(below, indent + ("    " if last else "│   "))
     return made

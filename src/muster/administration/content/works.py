@@ -7,10 +7,10 @@ what went wrong with one is told and stops no other.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
@@ -32,6 +32,8 @@ DECISIONS: Final = served(PlacementDecision)
 REPLICA_SETS: Final = served(ManifestWorkReplicaSet)
 PLACED_BY: Final = "open-cluster-management.io/placement"
 """Annotation of a work: the Placement it was made for."""
+_EXACT: Final = "workload"
+_NO_PARTS: Final[Mapping[str, Any]] = {}
 
 
 class Done(Enum):
@@ -83,10 +85,13 @@ async def create_works(
     *,
     placement: Key | None = None,
     overwrite: bool = False,
+    parts: Mapping[str, Any] = _NO_PARTS,
 ) -> list[Outcome]:
-    """One in each cluster; and with a Placement and `overwrite`, none where it was made for that Placement before."""
+    """One in each cluster; and with a Placement and `overwrite`, none where it was made for that Placement before. `parts` of the
+    spec are said beside the manifests."""
     check_name(name)
-    outcomes = [await _guarded(cluster, _create(client, name, manifests, cluster, placement, overwrite)) for cluster in clusters]
+    spec = {"workload": {"manifests": list(manifests)}, **parts}
+    outcomes = [await _guarded(cluster, _create(client, name, spec, cluster, placement, overwrite)) for cluster in clusters]
     if placement is not None and overwrite:
         for cluster in await _elsewhere(client, name, clusters, placement):
             outcomes.append(await _guarded(cluster, _delete(client, MANIFEST_WORKS, name, cluster)))
@@ -102,10 +107,7 @@ async def _guarded(place: str, act: Awaitable[Done]) -> Outcome:
         return Outcome(place, Done.FAILED, str(error))
 
 
-async def _create(
-    client: KubeClient, name: str, manifests: Sequence[Document], cluster: str, placement: Key | None, overwrite: bool
-) -> Done:
-    workload = {"workload": {"manifests": list(manifests)}}
+async def _create(client: KubeClient, name: str, spec: Document, cluster: str, placement: Key | None, overwrite: bool) -> Done:
     try:
         found = await client.get(MANIFEST_WORKS, name, cluster)
     except NotFound:
@@ -113,22 +115,31 @@ async def _create(
         marks: Document = {"labels": {MADE_BY: CLUSTERADM}}
         if placement is not None:
             marks["annotations"] = {PLACED_BY: str(placement)}
-        body = {"metadata": {"name": name, "namespace": cluster, **marks}, "spec": workload}
+        body = {"metadata": {"name": name, "namespace": cluster, **marks}, "spec": spec}
         await client.create(MANIFEST_WORKS, _whole(MANIFEST_WORKS, body), cluster)
         return Done.CREATED
     if not overwrite:
         raise AdministrationError(f"work {name} in cluster {cluster} already exists", "replace its manifests with --overwrite")
-    return await _overwrite(client, MANIFEST_WORKS, found, workload)
+    return await _overwrite(client, MANIFEST_WORKS, found, spec)
 
 
 async def _overwrite(client: KubeClient, resource: Resource, found: Object, spec: Document) -> Done:
     """Other parts of the spec stay as they are, and an agent that writes the status meanwhile is no hindrance."""
-    if {key: (found.get("spec") or {}).get(key) for key in spec} == spec:
+    if _says(found.get("spec") or {}, spec):
         return Done.UNCHANGED
     metadata = found["metadata"]
     patch = {"metadata": {"uid": metadata["uid"]}, "spec": spec}
     await client.patch(resource, metadata["name"], patch, metadata["namespace"])
     return Done.UPDATED
+
+
+def _says(found: Any, wanted: Any) -> bool:
+    """Whether all of `wanted` is there, and beside it only what a server fills in; into manifests it fills nothing."""
+    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
+        return all(found.get(key) == value if key == _EXACT else _says(found.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list) and isinstance(found, list):
+        return len(wanted) == len(found) and all(map(_says, found, wanted))
+    return bool(found == wanted)
 
 
 async def _require_cluster(client: KubeClient, cluster: str) -> None:
@@ -153,7 +164,13 @@ async def _elsewhere(client: KubeClient, name: str, clusters: Iterable[str], pla
 
 
 async def create_replica_set(
-    client: KubeClient, name: str, manifests: Sequence[Document], placement: Key, *, overwrite: bool = False
+    client: KubeClient,
+    name: str,
+    manifests: Sequence[Document],
+    placement: Key,
+    *,
+    overwrite: bool = False,
+    parts: Mapping[str, Any] = _NO_PARTS,
 ) -> Outcome:
     """The hub's controller makes and removes the works by itself. Raises AdministrationError, and what the client raises."""
     check_name(name)
@@ -161,7 +178,7 @@ async def create_replica_set(
         await client.get(PLACEMENTS, placement.name, placement.namespace)
     except NotFound:
         raise AdministrationError(f"--placement: there is no Placement {placement}") from None
-    template = {"workload": {"manifests": list(manifests)}}
+    template = {"workload": {"manifests": list(manifests)}, **parts}
     try:
         found = await client.get(REPLICA_SETS, name, placement.namespace)
     except NotFound:

@@ -30,12 +30,12 @@ VERBS = {
 }
 CREATED = {
     "clusterset": Entry(f"{HERE}.clusterset", "A cluster set.", "create"),
-    "work": Entry(f"{HERE}.work", "Manifests for clusters.", "create"),
+    "work": Entry(f"{HERE}.work.changing", "Manifests for clusters.", "create"),
 }
 DELETED = {
     "clusterset": Entry(f"{HERE}.clusterset", "A cluster set.", "delete"),
     "token": Entry(f"{HERE}.delete_token", "All that clusters join with."),
-    "work": Entry(f"{HERE}.work", "Manifests for clusters.", "delete"),
+    "work": Entry(f"{HERE}.work.changing", "Manifests for clusters.", "delete"),
 }
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 

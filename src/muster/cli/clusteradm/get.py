@@ -13,7 +13,7 @@ import click
 
 from muster.cli.connection import Session, administer, connected, write_file
 from muster.cli.lazy import Entry, LazyGroup
-from muster.cli.output import Listing, format_option, show, table
+from muster.cli.output import FORMATS, WIDE, Listing, format_option, show, table
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
@@ -44,16 +44,17 @@ def command() -> None:
     """Show what the hub has."""
 
 
-def _listed(command: F) -> F:
+def _listed(*more: str) -> Callable[[F], F]:
+    """`more`: further ways to show it."""
     watching = click.option("-w", "--watch", is_flag=True, help="Go on with what changes (as a table).")
-    return watching(format_option()(command))
+    return lambda command: watching(format_option(*FORMATS, *more)(command))
 
 
 @click.command("clusters")
 @click.argument("names", nargs=-1)
 @click.option("--clusterset", "cluster_set", default="", help="Only those of this set.")
 @click.option("-l", "--selector", default="", help="Only those with these labels.")
-@_listed
+@_listed()
 @connected
 def clusters(names: tuple[str, ...], cluster_set: str, selector: str, output: str, watch: bool) -> None:
     """Show managed clusters."""
@@ -65,10 +66,10 @@ def clusters(names: tuple[str, ...], cluster_set: str, selector: str, output: st
 @click.command("works")
 @click.argument("name", required=False)
 @click.option("-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Only on these clusters.")
-@_listed
+@_listed(WIDE)
 @connected
 def works(name: str | None, on: tuple[tuple[str, ...], ...], output: str, watch: bool) -> None:
-    """Show works."""
+    """Show works; of the one that is NAMEd also what failed and why, and the values reported back."""
     from muster.cli.clusteradm.listings import Question
 
     _show("works", Question((name,) if name else (), clusters=_flat(on)), output, watch)
@@ -77,7 +78,7 @@ def works(name: str | None, on: tuple[tuple[str, ...], ...], output: str, watch:
 @click.command("addons")
 @click.argument("names", nargs=-1)
 @click.option("-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Only on these clusters.")
-@_listed
+@_listed()
 @connected
 def addons(names: tuple[str, ...], on: tuple[tuple[str, ...], ...], output: str, watch: bool) -> None:
     """Show addons."""
@@ -89,7 +90,7 @@ def addons(names: tuple[str, ...], on: tuple[tuple[str, ...], ...], output: str,
 @click.command("placements")
 @click.argument("name", required=False)
 @click.option("-n", "--namespace", default="", help="Only in this one.  [default: all]")
-@_listed
+@_listed()
 @connected
 def placements(name: str | None, namespace: str, output: str, watch: bool) -> None:
     """Show placements."""
@@ -100,7 +101,7 @@ def placements(name: str | None, namespace: str, output: str, watch: bool) -> No
 
 @click.command("clustersets")
 @click.argument("names", nargs=-1)
-@_listed
+@_listed()
 @connected
 def cluster_sets(names: tuple[str, ...], output: str, watch: bool) -> None:
     """Show cluster sets."""
@@ -114,9 +115,10 @@ def _flat(given: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
 
 
 def _show(kind: str, question: Question, output: str, watch: bool) -> None:
-    if watch and output not in ("tree", "table"):
+    if watch and output not in ("tree", "table", WIDE):
         raise click.UsageError(f"--watch: shows a table; it cannot be combined with -o {output}")
-    administer(lambda session: _ask(session, kind, question, "table" if watch else output, watch), machine=True)
+    shown = "table" if watch and output == "tree" else output
+    administer(lambda session: _ask(session, kind, question, shown, watch), machine=True)
 
 
 async def _ask(session: Session, kind: str, question: Question, output: str, watch: bool) -> None:
@@ -133,16 +135,17 @@ async def _ask(session: Session, kind: str, question: Question, output: str, wat
         raise AdministrationError(f"there is no {found.kind} {', '.join(missing)}", f"see get {kind}")
     show(found, output)
     if watch:
-        await _follow(session, kind, question, collect, found)
+        await _follow(session, kind, question, output, collect, found)
 
 
-async def _follow(session: Session, kind: str, question: Question, collect: Collect, shown: Listing) -> None:
+async def _follow(session: Session, kind: str, question: Question, output: str, collect: Collect, shown: Listing) -> None:
     """Rows that changed, until interrupted. Changes that come together are looked at once."""
     import asyncio
 
     from muster.cli.clusteradm import listings
 
-    known = {item.name: item.cells for item in shown.items}
+    known = {item.name: item.row(output) for item in shown.items}
+    head = shown.head(output)
     stirred = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as watches:
@@ -151,11 +154,11 @@ async def _follow(session: Session, kind: str, question: Question, collect: Coll
             while True:
                 await stirred.wait()
                 stirred.clear()
-                now = {item.name: item.cells for item in (await collect(session.client, question)).items}
+                now = {item.name: item.row(output) for item in (await collect(session.client, question)).items}
                 changed = [cells for name, cells in now.items() if known.get(name) != cells]
-                gone = [[f"{name} (deleted)"] + [""] * (len(shown.columns) - 1) for name in known if name not in now]
+                gone = [[f"{name} (deleted)"] + [""] * (len(head) - 1) for name in known if name not in now]
                 if changed or gone:
-                    click.echo("\n".join(table(shown.columns, [*changed, *gone]).splitlines()[1:]))
+                    click.echo("\n".join(table(head, [*changed, *gone]).splitlines()[1:]))
                 known = now
     except ExceptionGroup as group:
         # What one of them could not do, the command could not.

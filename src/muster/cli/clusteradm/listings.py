@@ -17,6 +17,7 @@ from muster.api.cluster.v1beta1 import MISCONFIGURED, PLACEMENT_LABEL, SATISFIED
 from muster.api.cluster.v1beta2 import EMPTY, ManagedClusterSet, ManagedClusterSetBinding
 from muster.api.resource import Resource as ApiResource
 from muster.api.work.v1 import ManifestWork
+from muster.cli.clusteradm.work.showing import COLUMNS, MORE, work_details, work_item
 from muster.cli.output import Item, Listing
 from muster.registration.hub.sets.members import selector_of
 from muster.registration.kinds import (
@@ -68,9 +69,9 @@ def _said(conditions: tuple[Condition, ...], kind: str) -> str:
     return (_status(conditions, kind) or "unknown").lower()
 
 
-def _unreadable(document: Object, width: int) -> Item:
+def _unreadable(document: Object, width: int, more: int = 0) -> Item:
     name = document["metadata"]["name"]
-    return Item(name, [name, "<unreadable>", *[""] * (width - 2)], {"Problem": "cannot be read"}, document)
+    return Item(name, [name, "<unreadable>", *[""] * (width - 2)], {"Problem": "cannot be read"}, document, [""] * more)
 
 
 def _chosen(document: Object, question: Question) -> bool:
@@ -114,44 +115,20 @@ def _cluster(cluster: ManagedCluster, document: Object) -> Item:
 
 
 async def works(client: KubeClient, question: Question) -> Listing:
-    columns = ("Name", "Cluster", "Number Of Manifests", "Applied", "Available")
-    found = await client.list(MANIFEST_WORKS)
+    # With a single cluster, who may see only its works can list them.
+    found = await client.list(MANIFEST_WORKS, question.clusters[0] if len(question.clusters) == 1 else "")
     chosen = [
         one
         for one in _by_name(found.items)
         if _chosen(one, question) and (not question.clusters or one["metadata"]["namespace"] in question.clusters)
     ]
     items = [
-        _work(work, document) if work is not None else _unreadable(document, len(columns))
+        work_item(work, document, named=bool(question.names))
+        if work is not None
+        else _unreadable(document, len(COLUMNS), len(MORE))
         for work, document in _read(ManifestWork, chosen)
     ]
-    return Listing("ManifestWork", columns, items)
-
-
-def _work(work: ManifestWork, document: Object) -> Item:
-    name, cluster = work.metadata.name, work.metadata.namespace
-    number = len(work.spec.workload.manifests)
-    applied, available = (_status(work.status.conditions, kind) for kind in ("Applied", "Available"))
-    fields: dict[str, object] = {
-        "Cluster": cluster,
-        "Number of Manifests": number,
-        "Applied": applied,
-        "Available": available,
-        "Resources": work_details(work),
-    }
-    return Item(f"{cluster}/{name}", (name, cluster, number, applied, available), fields, document)
-
-
-def work_details(work: ManifestWork) -> dict[str, dict[str, str]]:
-    """Of each resource whether it was applied, by what it is of."""
-    found: dict[str, dict[str, str]] = {}
-    for manifest in work.status.resource_status.manifests:
-        meta = manifest.resource_meta
-        place = meta.resource + (f".{meta.group}" if meta.group else "")
-        name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-        state = {"True": "applied", "": "unknown"}.get(_status(manifest.conditions, "Applied"), "not-applied")
-        found.setdefault(place, {})[name] = state
-    return found
+    return Listing("ManifestWork", COLUMNS, items, MORE)
 
 
 async def addons(client: KubeClient, question: Question) -> Listing:

@@ -13,6 +13,7 @@ from muster.cli.values import Names
 if TYPE_CHECKING:
     from muster.administration.content.works import Outcome
 
+STRATEGIES = ("Update", "CreateOnly", "ServerSideApply", "ReadOnly")
 _CLUSTERS = click.option("-c", "--cluster", "--clusters", "clusters", type=Names(), multiple=True, help="Names of the clusters.")
 
 
@@ -24,6 +25,9 @@ _CLUSTERS = click.option("-c", "--cluster", "--clusters", "clusters", type=Names
 @click.option("--placement", default="", help="namespace/name of a Placement: the clusters that it has chosen.")
 @click.option("--overwrite", is_flag=True, help="Replace the manifests of a work that is there.")
 @click.option("-r", "--replicaset", is_flag=True, help="Have the hub follow the Placement (ManifestWorkReplicaSet).")
+@click.option("--executor", default="", metavar="NAMESPACE/NAME", help="Service account of the clusters to apply as.")
+@click.option("--update-strategy", type=click.Choice(STRATEGIES), help="How objects that are there are changed.  [default: Update]")
+@click.option("--delete-option", type=click.Choice(["Foreground", "Orphan"]), help="Whether objects go with the work, or stay.")
 @click.option("--wait", is_flag=True, help="Until all is applied and available.")
 @connected
 def create(name: str, **given: Any) -> None:
@@ -42,6 +46,7 @@ def create(name: str, **given: Any) -> None:
 
 async def _create(session: Session, name: str, clusters: list[str], given: dict[str, Any]) -> list[Outcome]:
     from muster.administration.content.manifests import read_manifests
+    from muster.administration.content.terms import Terms, parse_executor, spec_parts
     from muster.administration.content.works import (
         Done,
         await_works,
@@ -55,17 +60,20 @@ async def _create(session: Session, name: str, clusters: list[str], given: dict[
     manifests = read_manifests(flat(given["files"]), recursive=given["recursive"])
     placement, overwrite = given["placement"], given["overwrite"]
     key = parse_placement(placement) if placement else None
+    executor = parse_executor(given["executor"]) if given["executor"] else None
+    terms = Terms(executor, given["update_strategy"] or "", given["delete_option"] or "")
     client = session.client
     await require_hub(client)
+    parts = await spec_parts(client, terms, manifests)
     if key is not None and given["replicaset"]:
-        outcomes = [await create_replica_set(client, name, manifests, key, overwrite=overwrite)]
+        outcomes = [await create_replica_set(client, name, manifests, key, overwrite=overwrite, parts=parts)]
         _tell(session, name, outcomes, "namespace")
         return outcomes
     if key is not None:
         clusters = await chosen_clusters(client, key)
         if not clusters:
             session.progress.warn(f"Placement {placement} has chosen no cluster")
-    outcomes = await create_works(client, name, manifests, clusters, placement=key, overwrite=overwrite)
+    outcomes = await create_works(client, name, manifests, clusters, placement=key, overwrite=overwrite, parts=parts)
     _tell(session, name, outcomes)
     placed = [one.place for one in outcomes if one.done in (Done.CREATED, Done.UPDATED, Done.UNCHANGED)]
     if given["wait"] and placed:

@@ -1,0 +1,77 @@
+"""On what terms manifests are applied: as whom, how objects that are there are changed, and what stays when the work goes.
+
+`Terms` are what a person says on the command line; `spec_parts` makes of them the parts of a ManifestWork's spec. How a kind is
+treated is said in a work by the name of its resource, which only discovery knows: the hub's, or a CustomResourceDefinition among
+the manifests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from muster.administration.errors import AdministrationError
+from muster.api import Document
+from muster.api.work.v1 import ExecutorServiceAccount
+from muster.kube.names import dns1123_subdomain
+from muster.runtime.resource import Resource
+from muster.runtime.verbs import KubeClient
+from muster.work.agent.observing import Mapper, UnservedKind
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is empty is not said."""
+
+    executor: ExecutorServiceAccount | None = None
+    update_strategy: str = ""
+    delete_option: str = ""
+
+
+def parse_executor(text: str) -> ExecutorServiceAccount:
+    """`<namespace>/<name>` of a service account; also as a user name, as permissions have it."""
+    prefix = "system:serviceaccount:"
+    namespace, separator, name = text.removeprefix(prefix).partition(":" if text.startswith(prefix) else "/")
+    if not separator or dns1123_subdomain(namespace) or dns1123_subdomain(name):
+        raise AdministrationError(f"--executor: {text!r} is not <namespace>/<name> of a service account")
+    return ExecutorServiceAccount(namespace=namespace, name=name)
+
+
+async def spec_parts(client: KubeClient, terms: Terms, manifests: Sequence[Document]) -> Document:
+    """What a work says beside its manifests."""
+    parts: Document = {}
+    if terms.executor is not None:
+        account = {"namespace": terms.executor.namespace, "name": terms.executor.name}
+        parts["executor"] = {"subject": {"type": "ServiceAccount", "serviceAccount": account}}
+    if terms.delete_option:
+        parts["deleteOption"] = {"propagationPolicy": terms.delete_option}
+    if terms.update_strategy:
+        mapper = Mapper(client)
+        found = [await _resource(mapper, one, manifests) for one in manifests]
+        unique = {(resource.group, resource.plural): resource for resource in found}
+        parts["manifestConfigs"] = [_treated(unique[key], terms.update_strategy) for key in sorted(unique)]
+    return parts
+
+
+async def _resource(mapper: Mapper, manifest: Document, manifests: Sequence[Document]) -> Resource:
+    api_version, kind = manifest["apiVersion"], manifest["kind"]
+    for one in manifests:
+        spec = one.get("spec") if one["kind"] == "CustomResourceDefinition" else None
+        if isinstance(spec, dict) and (spec.get("group"), (spec.get("names") or {}).get("kind")) == (_group(api_version), kind):
+            return Resource(api_version, str(spec["names"].get("plural", "")), kind, spec.get("scope") == "Namespaced")
+    try:
+        return await mapper.find(api_version, kind)
+    except UnservedKind:
+        problem = f"--update-strategy: the hub does not know {kind} of {api_version}, nor is its definition among the manifests"
+        raise AdministrationError(problem, "say it in manifestConfigs of the work") from None
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+def _treated(resource: Resource, strategy: str) -> Document:
+    identifier = {"group": resource.group, "resource": resource.plural, "name": "*"}
+    if resource.namespaced:
+        identifier["namespace"] = "*"
+    return {"resourceIdentifier": identifier, "updateStrategy": {"type": strategy}}

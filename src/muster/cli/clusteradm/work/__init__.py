@@ -1,0 +1,1 @@
+"""What `clusteradm` does with works: making and deleting them, showing how they fare, asking beforehand whether they may."""

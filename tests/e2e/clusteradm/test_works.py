@@ -1,0 +1,108 @@
+"""Works as people make them and look at them: on what terms manifests are applied, and what is told of what came of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.clusteradm.claims import shows
+from tests.e2e.clusteradm.conftest import World
+
+WORKS = "/apis/work.open-cluster-management.io/v1/namespaces/shop/manifestworks"
+NOW = "2026-01-01T00:00:00Z"
+
+
+def config_map(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+
+
+@pytest.fixture
+def shop(world: World) -> World:
+    world.cluster("shop")
+    return world
+
+
+def write(directory: Path, *manifests: dict[str, Any]) -> str:
+    path = directory / "manifests.yaml"
+    path.write_text("\n---\n".join(map(json.dumps, manifests)))
+    return str(path)
+
+
+@shows("create work", "--executor", "--update-strategy", "--delete-option")
+def test_a_work_is_made_on_the_terms_that_are_said(shop: World, tmp_path: Path) -> None:
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reader"}}
+    create = ["create", "work", "termed", "-f", write(tmp_path, config_map("a"), role), "--clusters", "shop"]
+    said = ["--executor", "apps/deployer", "--update-strategy", "ServerSideApply", "--delete-option", "Orphan"]
+    shop.ok(*create, *said)
+    spec = (shop.hub.read(f"{WORKS}/termed") or {})["spec"]
+    assert spec["executor"]["subject"]["serviceAccount"] == {"namespace": "apps", "name": "deployer"}
+    assert spec["deleteOption"] == {"propagationPolicy": "Orphan"}
+    treated = {one["resourceIdentifier"]["resource"]: one["updateStrategy"]["type"] for one in spec["manifestConfigs"]}
+    assert treated == {"configmaps": "ServerSideApply", "clusterroles": "ServerSideApply"}
+    assert "is as it should be" in shop.ok(*create, *said, "--overwrite")
+    assert "update work termed" in shop.ok(*create, "--overwrite", "--delete-option", "Foreground")
+    changed = (shop.hub.read(f"{WORKS}/termed") or {})["spec"]
+    assert changed["deleteOption"]["propagationPolicy"] == "Foreground"
+    assert changed["executor"] == spec["executor"]
+    shop.ok("delete", "work", "termed", "--clusters", "shop", "--force")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "complaint", "code"),
+    [
+        ("--executor", "deployer", "--executor: 'deployer' is not <namespace>/<name>", 1),
+        ("--update-strategy", "Magic", "--update-strategy", 2),
+        ("--delete-option", "Maybe", "--delete-option", 2),
+    ],
+)
+def test_terms_that_are_none_are_refused(shop: World, tmp_path: Path, option: str, value: str, complaint: str, code: int) -> None:
+    line = ["create", "work", "refused", "-f", write(tmp_path, config_map("a")), "--clusters", "shop", option, value]
+    assert complaint in shop.fails(*line, code=code)
+    assert shop.hub.read(f"{WORKS}/refused") is None
+
+
+@pytest.fixture
+def reported(shop: World, tmp_path: Path) -> World:
+    """A work of which an agent has reported that one of two manifests is applied."""
+    file = write(tmp_path, config_map("good"), config_map("bad"))
+    shop.ok("create", "work", "told", "-f", file, "--clusters", "shop", "--executor", "apps/deployer", "--overwrite")
+
+    def said(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
+        generation = {"observedGeneration": (shop.hub.read(f"{WORKS}/told") or {})["metadata"]["generation"]}
+        return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": NOW, **generation}
+
+    def entry(ordinal: int, name: str, *conditions: dict[str, Any], **more: Any) -> dict[str, Any]:
+        meta = {"group": "", "version": "v1", "kind": "ConfigMap", "resource": "configmaps", "name": name, "namespace": "default"}
+        return {"resourceMeta": {"ordinal": ordinal, **meta}, "conditions": list(conditions), **more}
+
+    value = {"name": "Phase", "fieldValue": {"type": "String", "string": "Running"}}
+    applied = said("Applied", "True", "AppliedManifestComplete", "Apply manifest complete")
+    refused = said("Applied", "False", "AppliedManifestFailed", "Failed to apply manifest: not allowed")
+    status = {
+        "conditions": [said("Applied", "False", "AppliedManifestWorkFailed", "Failed to apply manifest work")],
+        "resourceStatus": {
+            "manifests": [entry(0, "good", applied, statusFeedback={"values": [value]}), entry(1, "bad", refused)],
+        },
+    }
+    shop.hub.admin.patch(f"{WORKS}/told/status", {"status": status}).expect(200)
+    return shop
+
+
+@shows("get works", "--output")
+def test_a_wide_list_tells_as_whom_and_what_is_wrong(reported: World) -> None:
+    [row] = [line for line in reported.ok("get", "works", "-o", "wide").splitlines() if line.startswith("told ")]
+    assert row.split(maxsplit=5)[:5] == ["told", "shop", "2", "False", "apps/deployer"]
+    assert row.endswith("configmaps default/bad: not allowed")
+
+
+def test_a_work_asked_for_by_name_tells_of_each_resource(reported: World) -> None:
+    tree = reported.ok("get", "works", "told", "--cluster", "shop")
+    assert "<Applied> False: AppliedManifestWorkFailed: Failed to apply manifest work" in tree
+    assert "<Executor> apps/deployer" in tree
+    assert "<default/good> applied" in tree
+    assert "<Phase> Running" in tree
+    assert "<default/bad> not-applied" in tree
+    assert "<Applied> False: AppliedManifestFailed: Failed to apply manifest: not allowed" in tree
