@@ -16,8 +16,9 @@ PARTS = {
     "node": "Run Muster's pods on a cluster without kubelets.",
     "operator": "Run the operator of hubs or of managed clusters.",
     "sim": "Simulate a fleet of managed clusters on one hub.",
+    "work-agent": "Run a managed cluster's work agent.",
 }
-"""Command name to short help; module `muster.cli.<name>` has it as `command`."""
+"""Command name to short help; the module of that name here has it as `command`."""
 
 
 FLEET = {
@@ -29,7 +30,7 @@ FLEET = {
 }
 """The local fleet's commands: attributes of `muster.cli.fleet.commands`."""
 
-ENTRIES = {name: Entry(f"muster.cli.{name}", text) for name, text in PARTS.items()}
+ENTRIES = {name: Entry(f"muster.cli.{name.replace('-', '_')}", text) for name, text in PARTS.items()}
 ENTRIES |= {name: Entry("muster.cli.fleet.commands", text, name) for name, text in FLEET.items()}
 
 
