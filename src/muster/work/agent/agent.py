@@ -88,6 +88,10 @@ class WorkAgent:
         )
 
     @property
+    def hub_hash(self) -> str:
+        return self._source.hub_hash
+
+    @property
     def ready(self) -> bool:
         return self._source.synced and self._records.synced
 
