@@ -1,0 +1,141 @@
+"""What is known of one followed object, and which reports about it are news.
+
+Reports come from watches, polls and the answers to our own writes, in any order. Kubernetes counts the versions of a collection
+upwards, so a report older than what is known is no news, and a uid that has gone never comes back. `told` is what those who
+follow the object know; there is something to tell when that is not what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+import orjson
+
+from muster.runtime.resource import Object, Resource
+from muster.work.agent.seam import ABSENT, UNKNOWN, Presence, Sight
+
+
+class OwnerKind(msgspec.Struct, gc=False):
+    kind: str = ""
+    apiVersion: str = ""
+
+
+class Metadata(msgspec.Struct, gc=False):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resourceVersion: str = ""
+    ownerReferences: list[OwnerKind] | None = None
+
+
+class _Head(msgspec.Struct, gc=False):
+    metadata: Metadata
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+def head(raw: bytes) -> Metadata:
+    """The few words of an object that decide whether anybody cares. Raises msgspec.DecodeError."""
+    return _decode_head(raw).metadata
+
+
+class Sighting:
+    """What is known of one object. Each report returns nothing; `news` says whether somebody is to be told."""
+
+    __slots__ = ("asked", "presence", "raw", "told", "uid", "unread", "version", "works")
+
+    def __init__(self) -> None:
+        self.works: tuple[str, ...] = ()
+        self.presence = Presence.UNKNOWN
+        self.uid = ""
+        """Of an absent one: who must not be taken for back."""
+        self.version = ""
+        self.raw = b""
+        self.told: str | None = None
+        """The version that is known to those who follow; empty: that it is absent; None: nothing."""
+        self.asked = False
+        """Somebody has been told that nothing is known."""
+        self.unread = False
+        """It was there when the state was taken in, but nobody followed it yet."""
+
+    @property
+    def news(self) -> bool:
+        return self.presence is not Presence.UNKNOWN and self.told != self._now
+
+    @property
+    def _now(self) -> str:
+        return self.version if self.presence is Presence.PRESENT else ""
+
+    def tell(self) -> None:
+        self.told = self._now
+
+    def look(self) -> Sight:
+        if self.presence is Presence.PRESENT:
+            return Sight(Presence.PRESENT, self.uid, self.version, self.raw)
+        if self.presence is Presence.ABSENT:
+            return ABSENT
+        self.asked = True
+        return UNKNOWN
+
+    def seen(self, uid: str, version: str, raw: Callable[[], bytes]) -> None:
+        if self.presence is Presence.PRESENT:
+            if (version == self.version and uid == self.uid) or older(version, self.version):
+                return
+        elif self.presence is Presence.ABSENT and uid and uid == self.uid:
+            return
+        self._learn(Presence.PRESENT, uid, version, raw())
+
+    def gone(self, uid: str, version: str) -> None:
+        """It was deleted, as an event says."""
+        if self.presence is Presence.PRESENT and uid != self.uid and older(version, self.version):
+            return
+        if self.presence is not Presence.ABSENT:
+            self._learn(Presence.ABSENT, uid)
+
+    def missing(self, version: str) -> None:
+        """The whole state of `version` was without it."""
+        if self.presence is Presence.PRESENT and older(version, self.version):
+            return
+        if self.presence is not Presence.ABSENT:
+            self._learn(Presence.ABSENT)
+
+    def written(self, uid: str, version: str, raw: bytes) -> None:
+        """What an answer to the agent itself said: it is known, and no news."""
+        self.seen(uid, version, lambda: raw)
+        # Something newer may be known already, and that is news.
+        if self.version == version or self.told is None:
+            self.told = version
+
+    def deleted(self) -> None:
+        """An answer to the agent itself said that it is not there."""
+        if self.presence is not Presence.ABSENT:
+            self._learn(Presence.ABSENT, self.uid)
+        self.tell()
+
+    def _learn(self, presence: Presence, uid: str = "", version: str = "", raw: bytes = b"") -> None:
+        first = self.presence is Presence.UNKNOWN
+        self.presence, self.uid, self.version, self.raw, self.unread = presence, uid, version, raw, False
+        if first and not self.asked:
+            self.tell()
+
+
+def older(version: str, than: str) -> bool:
+    """Whether one version surely came before another."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+
+
+def trimmed(raw: bytes, resource: Resource) -> bytes:
+    """An object of a list or watch as it is kept: with its type, without the books on who wrote what."""
+    return kept(cast(Object, orjson.loads(raw)), resource)
+
+
+def kept(document: Object, resource: Resource) -> bytes:
+    """Like `trimmed`; the document stays as it is."""
+    metadata = document.get("metadata") or {}
+    if "managedFields" in metadata:
+        metadata = {name: value for name, value in metadata.items() if name != "managedFields"}
+    # Items of built-in lists come without their type.
+    return orjson.dumps({"apiVersion": resource.api_version, "kind": resource.kind, **document, "metadata": metadata})

@@ -1,0 +1,151 @@
+"""Kinds are found with few requests, a dead API hides no other, and new kinds are told of as soon as they are served."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from muster.runtime.direct import InProcessClient
+from muster.runtime.errors import Unreachable
+from muster.runtime.resource import API_SERVICES, CONFIG_MAPS, DEFINITIONS, NAMESPACES, Resource
+from muster.runtime.verbs import JSON, Query
+from muster.work.agent.observing import Mapper, UnservedKind
+from muster.work.agent.observing.mapping import ASK_AGAIN
+from tests.support.fake_clock import FakeClock
+from tests.unit.runtime.conftest import eventually
+from tests.unit.work.observing.conftest import WIDGETS, Disturbed, definition, until_made
+
+
+@asynccontextmanager
+async def running(mapper: Mapper) -> AsyncIterator[list[str]]:
+    told: list[str] = []
+    mapper.on_change(told.append)
+    task = asyncio.create_task(mapper.run())
+    try:
+        yield told
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_group_version_is_asked_once_for_all_its_kinds(client: Disturbed) -> None:
+    mapper = Mapper(client)
+    assert mapper.known("v1", "ConfigMap") is None
+    found = await asyncio.gather(mapper.find("v1", "ConfigMap"), mapper.find("v1", "Namespace"))
+    assert found == [CONFIG_MAPS, NAMESPACES]
+    assert await mapper.find("apps/v1", "Deployment") == Resource("apps/v1", "deployments", "Deployment")
+    assert mapper.known("v1", "ConfigMap") == CONFIG_MAPS
+    assert client.reads == ["/api/v1", "/apis/apps/v1"]
+
+
+async def test_subresources_are_no_kinds_of_their_own(client: Disturbed) -> None:
+    with pytest.raises(UnservedKind):
+        await Mapper(client).find("apps/v1", "Scale")
+
+
+async def test_a_miss_says_what_is_missing_and_is_asked_again_only_after_a_while(client: Disturbed, clock: FakeClock) -> None:
+    mapper = Mapper(client, clock=clock)
+    for _ in range(3):
+        with pytest.raises(UnservedKind, match=r'^the server doesn\'t have a resource type "Widget"$'):
+            await mapper.find("example.com/v1", "Widget")
+    assert client.reads == ["/apis/example.com/v1"]
+    await clock.advance(ASK_AGAIN)
+    misses = await asyncio.gather(*(mapper.find("example.com/v1", kind) for kind in ("Widget", "Gadget")), return_exceptions=True)
+    assert [type(miss) for miss in misses] == [UnservedKind, UnservedKind]
+    assert len(client.reads) == 2
+
+
+@pytest.mark.parametrize("api_version", ["", "/", "a/b/c", "../../api/v1", "apps/v1?x=y", "Apps/v1", "apps/", "v1\n"])
+async def test_what_cannot_be_a_group_version_is_not_asked_for(client: Disturbed, api_version: str) -> None:
+    with pytest.raises(UnservedKind):
+        await Mapper(client).find(api_version, "ConfigMap")
+    assert client.reads == []
+
+
+async def test_a_dead_api_says_so_and_hides_no_other(admin: InProcessClient, client: Disturbed) -> None:
+    service = {
+        "apiVersion": API_SERVICES.api_version,
+        "kind": "APIService",
+        "metadata": {"name": "v1.dead.example.com"},
+        "spec": {
+            "group": "dead.example.com",
+            "version": "v1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "service": {"name": "nobody", "namespace": "default"},
+            "insecureSkipTLSVerify": True,
+        },
+    }
+    await admin.create(API_SERVICES, service)
+    mapper = Mapper(client)
+    with pytest.raises(UnservedKind, match=r"Ghost.*dead\.example\.com/v1 cannot be asked"):
+        await mapper.find("dead.example.com/v1", "Ghost")
+    assert await mapper.find("v1", "ConfigMap") == CONFIG_MAPS
+
+
+class Away(Disturbed):
+    async def exchange(
+        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+    ) -> bytes:
+        raise Unreachable("managed", "no route to host")
+
+
+async def test_a_cluster_that_is_away_is_no_cluster_without_kinds(client: Disturbed) -> None:
+    with pytest.raises(Unreachable):
+        await Mapper(Away(client._client)).find("v1", "ConfigMap")
+
+
+async def test_a_new_kind_is_told_of_when_it_is_served_and_found_without_asking_again(
+    admin: InProcessClient, client: Disturbed
+) -> None:
+    mapper = Mapper(client)
+    async with running(mapper) as told:
+        with pytest.raises(UnservedKind):
+            await mapper.find("example.com/v1", "Widget")
+        await admin.create(DEFINITIONS, definition())
+        await eventually(lambda: told == ["example.com"])
+        client.reads.clear()
+        assert await mapper.find("example.com/v1", "Widget") == WIDGETS
+        assert client.reads == []
+
+
+async def test_a_kind_that_went_is_told_of_and_found_no_longer(admin: InProcessClient, client: Disturbed) -> None:
+    mapper = Mapper(client)
+    async with running(mapper) as told:
+        with pytest.raises(UnservedKind):
+            await mapper.find("example.com/v1", "Widget")
+        await admin.create(DEFINITIONS, definition())
+        await eventually(lambda: told == ["example.com"])
+        await admin.delete(DEFINITIONS, "widgets.example.com")
+        await eventually(lambda: told == ["example.com"] * 2)
+        assert mapper.known("example.com/v1", "Widget") is None
+
+
+async def test_definitions_that_nobody_uses_are_nobodys_news(admin: InProcessClient, client: Disturbed) -> None:
+    mapper = Mapper(client)
+    async with running(mapper) as told:
+        await mapper.find("v1", "ConfigMap")
+        await admin.create(DEFINITIONS, definition())
+        other = definition()
+        other["metadata"]["name"] = "gadgets.used.com"
+        other["spec"] |= {"group": "used.com", "names": {"plural": "gadgets", "kind": "Gadget"}}
+        with pytest.raises(UnservedKind):
+            await mapper.find("used.com/v1", "Gadget")
+        await admin.create(DEFINITIONS, other)
+        await eventually(lambda: told)
+        assert told == ["used.com"]
+        assert "/apis/example.com/v1" not in client.reads
+
+
+async def test_the_first_sight_of_definitions_in_use_is_no_news(admin: InProcessClient, client: Disturbed) -> None:
+    await until_made(admin, DEFINITIONS, definition())
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"}}
+    await until_made(admin, WIDGETS, widget)
+    probe = Mapper(client)
+    await probe.find("example.com/v1", "Widget")
+    async with running(probe) as told:
+        await eventually(lambda: all(source.has_synced for source in probe._sources))
+        await asyncio.sleep(0.05)
+        assert told == []

@@ -1,0 +1,250 @@
+"""The observer knows what works are about, tells of foreign changes, and asks the cluster as little as it can."""
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from muster.runtime.direct import InProcessClient
+from muster.runtime.errors import Expired, StatusError, Unreachable
+from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS, Key, Resource
+from muster.work.agent.observing import observer as module
+from muster.work.agent.seam import ObjectRef, Presence, Sight
+from tests.unit.runtime.conftest import config_map, eventually
+from tests.unit.work.observing.conftest import WIDGETS, Disturbed, Scene, definition, namespaces, observing, permit, until_made
+
+
+def ref(name: str, namespace: str = "default", resource: Resource = CONFIG_MAPS) -> ObjectRef:
+    return ObjectRef(resource, namespace, name)
+
+
+def data(sight: Sight) -> Any:
+    return orjson.loads(sight.raw)["data"]
+
+
+async def quiet(scene: Scene) -> None:
+    """Long enough that whatever was to be told has been told."""
+    await asyncio.sleep(2 * module.TELLING)
+
+
+async def test_what_is_there_and_what_is_not_is_known_without_telling(admin: InProcessClient, client: Disturbed) -> None:
+    created = await admin.create(CONFIG_MAPS, config_map("here", k="1"))
+    async with observing(client) as scene:
+        here, absent = ref("here"), ref("absent")
+        scene.observer.follow("w", frozenset({here, absent}))
+        await scene.known(here, absent)
+        sight = scene.observer.look(here)
+        assert (sight.uid, sight.version) == (created["metadata"]["uid"], created["metadata"]["resourceVersion"])
+        assert data(sight) == {"k": "1"}
+        assert b"managedFields" not in sight.raw
+        assert scene.observer.look(absent).presence is Presence.ABSENT
+        await quiet(scene)
+        assert (scene.told, client.reads) == ([], [])
+
+
+async def test_foreign_edits_deletions_and_additions_are_told_and_strangers_are_not(
+    admin: InProcessClient, client: Disturbed
+) -> None:
+    await admin.create(CONFIG_MAPS, config_map("a", k="1"))
+    async with observing(client) as scene:
+        scene.observer.follow("w", frozenset({ref("a"), ref("b")}))
+        await scene.known(ref("a"), ref("b"))
+        await admin.create(CONFIG_MAPS, config_map("stranger"))
+        await admin.patch(CONFIG_MAPS, "a", {"data": {"k": "2"}}, "default")
+        await eventually(lambda: scene.told == ["w"])
+        assert data(scene.observer.look(ref("a"))) == {"k": "2"}
+        await admin.delete(CONFIG_MAPS, "a", "default")
+        await eventually(lambda: scene.told == ["w", "w"])
+        assert scene.observer.look(ref("a")).presence is Presence.ABSENT
+        await admin.create(CONFIG_MAPS, config_map("b"))
+        await eventually(lambda: scene.told == ["w", "w", "w"])
+        assert scene.observer.look(ref("stranger")).presence is Presence.UNKNOWN
+        assert len(client.watches) == 1
+
+
+async def test_own_writes_are_known_at_once_and_told_to_nobody(client: Disturbed) -> None:
+    async with observing(client) as scene:
+        scene.observer.follow("w", frozenset({ref("a")}))
+        await scene.known(ref("a"))
+        scene.observer.wrote(ref("a"), await client.create(CONFIG_MAPS, config_map("a", k="1")))
+        assert data(scene.observer.look(ref("a"))) == {"k": "1"}
+        scene.observer.wrote(ref("a"), await client.patch(CONFIG_MAPS, "a", {"data": {"k": "2"}}, "default"))
+        await client.delete(CONFIG_MAPS, "a", "default")
+        scene.observer.wrote(ref("a"), None)
+        await quiet(scene)
+        assert scene.observer.look(ref("a")).presence is Presence.ABSENT
+        assert scene.told == []
+
+
+async def test_every_work_that_is_about_an_object_is_told_and_one_that_left_is_not(
+    admin: InProcessClient, client: Disturbed
+) -> None:
+    await admin.create(CONFIG_MAPS, config_map("shared"))
+    async with observing(client) as scene:
+        for work in ("w1", "w2", "w3"):
+            scene.observer.follow(work, frozenset({ref("shared")}))
+        await scene.known(ref("shared"))
+        scene.observer.follow("w2", frozenset())
+        await admin.patch(CONFIG_MAPS, "shared", {"data": {"k": "2"}}, "default")
+        await eventually(lambda: sorted(scene.told) == ["w1", "w3"])
+        for work in ("w1", "w3"):
+            scene.observer.follow(work, frozenset())
+        assert scene.observer.look(ref("shared")).presence is Presence.UNKNOWN
+
+
+async def test_an_agent_that_starts_again_learns_all_its_objects_from_one_list(admin: InProcessClient, client: Disturbed) -> None:
+    owner = {"apiVersion": "work.open-cluster-management.io/v1", "kind": "AppliedManifestWork", "name": "x", "uid": "u"}
+    for name in ("one", "two"):
+        document = config_map(name)
+        document["metadata"]["ownerReferences"] = [owner]
+        await admin.create(CONFIG_MAPS, document)
+    async with observing(client) as scene:
+        scene.observer.follow("w1", frozenset({ref("one")}))
+        await scene.known(ref("one"))
+        scene.observer.follow("w2", frozenset({ref("two")}))
+        assert scene.observer.look(ref("two")).presence is Presence.PRESENT
+        assert (client.reads, len(client.watches)) == ([], 1)
+
+
+async def test_what_was_dropped_while_the_state_was_taken_in_is_asked_for(
+    admin: InProcessClient, client: Disturbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await admin.create(CONFIG_MAPS, config_map("early"))
+    await admin.create(CONFIG_MAPS, config_map("late"))
+    async with observing(client) as scene:
+        scene.observer.follow("w1", frozenset({ref("early")}))
+        takes = module.Watch.take
+
+        def take(self: module.Watch, raw: bytes, found: set[Key] | None) -> None:
+            takes(self, raw, found)
+            if b'"late"' in raw:
+                scene.observer.follow("w2", frozenset({ref("late")}))
+
+        monkeypatch.setattr(module.Watch, "take", take)
+        await scene.known(ref("early"))
+        await scene.known(ref("late"))
+        assert scene.observer.look(ref("late")).presence is Presence.PRESENT
+        assert client.reads == ["/api/v1/namespaces/default/configmaps/late"]
+
+
+async def test_many_namespaces_share_one_watch_and_nothing_is_lost_on_the_way(admin: InProcessClient, client: Disturbed) -> None:
+    names = [f"n{number}" for number in range(module.FEW + 2)]
+    await namespaces(admin, *names)
+    async with observing(client) as scene:
+        few = frozenset(ref("a", name) for name in names[:2])
+        scene.observer.follow("w", few)
+        await scene.known(*few)
+        assert len(client.watches) == 2
+        for name in names[2:]:
+            scene.observer.follow(name, frozenset({ref("a", name)}))
+        await scene.known(*(ref("a", name) for name in names))
+        assert [path for path, _ in client.watches[2:]] == ["/api/v1/configmaps"]
+        running = scene.observer._resources[CONFIG_MAPS].running
+        await eventually(lambda: list(running) == [""])
+        await admin.create(CONFIG_MAPS, config_map("a", "n0"))
+        await admin.create(CONFIG_MAPS, config_map("a", names[-1]))
+        await eventually(lambda: sorted(scene.told) == sorted(["w", names[-1]]))
+
+
+async def test_a_watch_that_nobody_needs_ends_after_a_while(client: Disturbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LINGER", 0.2)
+    async with observing(client) as scene:
+        scene.observer.follow("w", frozenset({ref("a"), ref("s", resource=SECRETS)}))
+        await scene.known(ref("a"), ref("s", resource=SECRETS))
+        scene.observer.follow("w", frozenset({ref("a")}))
+        await eventually(lambda: list(scene.observer._resources) == [CONFIG_MAPS])
+        scene.observer.follow("w", frozenset({ref("a"), ref("s", resource=SECRETS)}))
+        await scene.known(ref("s", resource=SECRETS))
+        assert scene.observer.look(ref("s", resource=SECRETS)).presence is Presence.ABSENT
+
+
+async def test_changes_during_a_broken_watch_are_told_when_it_is_back(admin: InProcessClient, client: Disturbed) -> None:
+    await admin.create(CONFIG_MAPS, config_map("a", k="1"))
+    await admin.create(CONFIG_MAPS, config_map("gone"))
+    for error in (None, Unreachable("s", "reset"), Expired(410, "Expired", "too old")):
+        async with observing(client) as scene:
+            scene.observer.follow("w", frozenset({ref("a"), ref("gone")}))
+            await scene.known(ref("a"), ref("gone"))
+            client.cut(error)
+            await admin.patch(CONFIG_MAPS, "a", {"data": {"k": f"{error}"}}, "default")
+            await admin.delete(CONFIG_MAPS, "gone", "default")
+            await eventually(lambda: scene.observer.look(ref("gone")).presence is Presence.ABSENT)
+            await eventually(lambda: data(scene.observer.look(ref("a"))) == {"k": f"{error}"})  # noqa: B023
+            await eventually(lambda: scene.told)
+        await admin.create(CONFIG_MAPS, config_map("gone"))
+
+
+async def test_a_failing_server_is_waited_for_no_longer_than_was_said(client: Disturbed) -> None:
+    client.refusals = [StatusError(500, "InternalError", "no")] * 100
+    async with observing(client) as scene:
+        scene.observer.follow("w", frozenset({ref("a")}))
+        async with asyncio.timeout(5):
+            await scene.observer.settle([ref("a")], 0.2)
+        assert scene.observer.look(ref("a")).presence is Presence.UNKNOWN
+
+
+async def test_who_may_not_watch_all_namespaces_watches_each(admin: InProcessClient, limited: Disturbed) -> None:
+    names = [f"n{number}" for number in range(module.FEW + 1)]
+    await namespaces(admin, *names)
+    for name in names:
+        await permit(admin, ["get", "list", "watch"], "configmaps", name)
+    refs = [ref("a", name) for name in names]
+    async with observing(limited) as scene:
+        scene.observer.follow("w", frozenset(refs))
+        await scene.known(*refs)
+        assert {scene.observer.look(one).presence for one in refs} == {Presence.ABSENT}
+        await admin.create(CONFIG_MAPS, config_map("a", names[-1]))
+        await eventually(lambda: scene.told == ["w"])
+        assert limited.reads == []
+
+
+async def test_what_may_not_be_watched_is_asked_for_now_and_then(admin: InProcessClient, limited: Disturbed) -> None:
+    await permit(admin, ["get"], "configmaps", "default")
+    await admin.create(CONFIG_MAPS, config_map("a", k="1"))
+    async with observing(limited, poll_seconds=0.1) as scene:
+        scene.observer.follow("w", frozenset({ref("a"), ref("b")}))
+        await scene.known(ref("a"), ref("b"))
+        assert data(scene.observer.look(ref("a"))) == {"k": "1"}
+        assert scene.observer.look(ref("b")).presence is Presence.ABSENT
+        await admin.patch(CONFIG_MAPS, "a", {"data": {"k": "2"}}, "default")
+        await eventually(lambda: scene.told == ["w"])
+        await admin.delete(CONFIG_MAPS, "a", "default")
+        await eventually(lambda: scene.told == ["w", "w"])
+
+
+async def test_a_watch_that_is_permitted_later_replaces_the_asking(
+    admin: InProcessClient, limited: Disturbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REFUSED", 0.1)
+    async with observing(limited, poll_seconds=0.1) as scene:
+        scene.observer.follow("w", frozenset({ref("kube-system", "", NAMESPACES)}))
+        await scene.known(ref("kube-system", "", NAMESPACES))
+        assert scene.observer.look(ref("kube-system", "", NAMESPACES)).presence is Presence.UNKNOWN
+        await permit(admin, ["get", "list", "watch"], "namespaces")
+        await eventually(lambda: scene.observer.look(ref("kube-system", "", NAMESPACES)).presence is Presence.PRESENT)
+        await eventually(lambda: scene.told == ["w"])
+
+
+async def test_objects_go_with_their_kind_and_are_followed_again_when_it_is_back(admin: InProcessClient, client: Disturbed) -> None:
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"}}
+    one = ref("a", resource=WIDGETS)
+
+    await until_made(admin, DEFINITIONS, definition())
+    await until_made(admin, WIDGETS, widget)
+    async with observing(client) as scene:
+        scene.observer.follow("w", frozenset({one}))
+        await scene.known(one)
+        assert scene.observer.look(one).presence is Presence.PRESENT
+        await admin.delete(DEFINITIONS, "widgets.example.com")
+        await eventually(lambda: scene.observer.look(one).presence is Presence.ABSENT)
+        await eventually(lambda: scene.told)
+        client.cut(Unreachable("s", "closed"))
+        await until_made(admin, DEFINITIONS, definition())
+        await until_made(admin, WIDGETS, widget)
+        scene.told.clear()
+        # Whoever hears of the kind's return follows its objects again.
+        scene.observer.follow("w", frozenset())
+        scene.observer.follow("w", frozenset({one}))
+        await scene.known(one)
+        await eventually(lambda: scene.observer.look(one).presence is Presence.PRESENT)
