@@ -6,6 +6,8 @@ Messages of patches and of server-side apply quote values the way the Go server 
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -14,13 +16,17 @@ _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028":
 
 
 def number(value: float) -> str:
-    """A float as `%v` prints it: shortest form, exponent from 1e21 on."""
-    if value == int(value) and abs(value) < 1e21:
-        return str(int(value))
-    mantissa, _, exponent = repr(value).partition("e")
-    if not exponent:
-        return mantissa
-    return f"{mantissa.removesuffix('.0')}e{exponent[0] if exponent[0] in '+-' else '+'}{exponent.lstrip('+-').zfill(2)}"
+    """As `%v` prints it: of a float the fewest digits that tell it apart, with an exponent below 1e-4 and from 1e6 on."""
+    if isinstance(value, int):
+        return str(value)
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else '+'}Inf"
+    sign, digits, power = Decimal(repr(value)).normalize().as_tuple()
+    exponent = len(digits) + int(power) - 1
+    if not value or -4 <= exponent < 6:
+        return repr(value).removesuffix(".0")
+    first, rest = str(digits[0]), "".join(map(str, digits[1:]))
+    return f"{'-' * sign}{first}{'.' * bool(rest)}{rest}e{exponent:+03d}"
 
 
 def text(value: Any) -> str:
@@ -30,8 +36,8 @@ def text(value: Any) -> str:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float):
-        return number(value)
+    if isinstance(value, float) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
+        return number(float(value))
     if isinstance(value, dict):
         return "map[" + " ".join(f"{key}:{text(value[key])}" for key in sorted(value)) + "]"
     if isinstance(value, list):

@@ -196,7 +196,7 @@ class Walk:
     def _check_number(self, node: Constraints, value: float, path: str, findings: Findings) -> None:
         whole = value.__class__ is int
         if node.multiple_of is not None and breaks_multiple(value, node.multiple_of):
-            factor = as_int64(node.multiple_of) if whole else node.multiple_of
+            factor = as_int64(node.multiple_of) if whole else float(node.multiple_of)
             if factor <= 0:
                 self._refuse(
                     findings, path, factor, f"factor MultipleOf declared for {path} must be positive: {gotext.number(factor)}"
@@ -204,12 +204,12 @@ class Walk:
             else:
                 self._refuse(findings, path, value, f"{path} in body should be a multiple of {gotext.number(factor)}")
         if node.minimum is not None:
-            limit = as_int64(node.minimum) if whole else node.minimum
+            limit = as_int64(node.minimum) if whole else float(node.minimum)
             if value < limit or (node.exclusive_minimum and value == limit):
                 phrase = "greater than" if node.exclusive_minimum else "greater than or equal to"
                 self._refuse(findings, path, value, f"{path} in body should be {phrase} {gotext.number(limit)}")
         if node.maximum is not None:
-            limit = as_int64(node.maximum) if whole else node.maximum
+            limit = as_int64(node.maximum) if whole else float(node.maximum)
             if value > limit or (node.exclusive_maximum and value == limit):
                 phrase = "less than" if node.exclusive_maximum else "less than or equal to"
                 self._refuse(findings, path, value, f"{path} in body should be {phrase} {gotext.number(limit)}")
