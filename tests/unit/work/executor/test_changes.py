@@ -112,10 +112,13 @@ async def revoke_by_subject(stage: Stage) -> None:
     await stage.bind("app", "grant", account("somebody-else"), name="grant")
 
 
+@pytest.mark.parametrize("review_all", [False, True])
 @pytest.mark.parametrize("revoke", [revoke_binding, revoke_role, revoke_by_rules, revoke_by_subject])
-async def test_whatever_way_permission_is_taken_the_executor_is_told_and_refused(stage: Stage, revoke: Any) -> None:
+async def test_whatever_way_permission_is_taken_the_executor_is_told_and_refused(
+    stage: Stage, revoke: Any, review_all: bool
+) -> None:
     await stage.grant("app", rule())
-    gate = stage.gate()
+    gate = stage.gate(review_all=review_all)
     told, asked = Told(gate), [manifest("cm1")]
     assert await verdict(gate, asked)
     await revoke(stage)
@@ -183,30 +186,30 @@ async def test_a_server_that_hears_later_of_a_change_is_asked_again(stage: Stage
     assert not await verdict(gate, asked)
 
 
-async def test_an_answer_from_before_a_change_does_not_count_after_it(stage: Stage) -> None:
+@pytest.mark.parametrize("review_all", [False, True])
+async def test_an_answer_from_before_a_change_does_not_count_after_it(stage: Stage, review_all: bool) -> None:
     await stage.grant("app", rule())
 
-    class Slow(Recording):
-        hold = asyncio.Event()
-        asked_about = asyncio.Event()
+    hold, asked_about = asyncio.Event(), asyncio.Event()
 
+    class Slow(Recording):
         async def exchange(
             self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
         ) -> bytes:
             answer = await super().exchange(method, path, query, body, media, idempotent=idempotent)
-            if path.endswith("/subjectaccessreviews"):
-                self.asked_about.set()
-                await self.hold.wait()
+            if path.endswith("/subjectaccessreviews") and body is not None and b'"delete"' in body:
+                asked_about.set()
+                await hold.wait()
             return answer
 
     client = Slow(stage.server.client(stage.cluster))
-    gate = stage.gate(client)
+    gate = stage.gate(client, review_all=review_all)
     told = Told(gate)
     checking = asyncio.create_task(verdict(gate, [manifest("cm1")]))
-    await client.asked_about.wait()
+    await asked_about.wait()
     await stage.revoke("app")
     await told.within(5)
-    client.hold.set()
+    hold.set()
     assert not await checking
     assert not await verdict(gate, [manifest("cm1")])
 
