@@ -3,7 +3,8 @@
 Whoever holds the lease renews it every `retry_period`; whoever wants it looks at it as often (with jitter) and takes it when it
 has not changed for as long as it promises to last. "Has not changed" is judged by the looker's own monotonic clock from the
 moment it first saw the present record: the times written in the lease are for people, so clocks that disagree cannot make two
-leaders.
+leaders. A candidate also watches the lease, so that one that is let go is taken at once; without the watch, or where it is not
+permitted, looking is enough.
 
 A leader counts from the moment *before* it sent its last successful renewal and stops `renew_deadline` later, which is earlier
 than anybody else may begin. The work is cancelled, and must have ended, before the lease is let go.
@@ -14,7 +15,10 @@ from __future__ import annotations
 import asyncio
 import random as chance
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
+
+import orjson
 
 from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Clock, Random, sleep, timestamp, within
@@ -26,6 +30,10 @@ log = get_logger("muster.runtime.leader")
 
 JITTER = 1.2
 """A candidate waits between one and 2.2 retry periods."""
+
+
+def _holder(lease: bytes) -> str:
+    return str((orjson.loads(lease).get("spec") or {}).get("holderIdentity") or "")
 
 
 class LeadershipLost(Exception):
@@ -80,8 +88,8 @@ class LeaderElector:
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, then `lead` for as long as it is held. Returns when `lead` does; raises LeadershipLost."""
-        while not await self._try():
-            await sleep(self._clock, self._retry_period * (1 + JITTER * self._random()))
+        if not await self._try():
+            await self._stand()
         log.info("became leader", lease=f"{self._namespace}/{self._name}", identity=self.identity)
         work = asyncio.ensure_future(lead())
         renewal = asyncio.ensure_future(self._renew())
@@ -96,6 +104,35 @@ class LeaderElector:
             work.cancel()
             await asyncio.gather(renewal, work, return_exceptions=True)
             await self._release()
+
+    async def _stand(self) -> None:
+        """Returns with the lease taken."""
+        free = asyncio.Event()
+        watch = asyncio.ensure_future(self._watch(free))
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    await within(self._clock, self._pause(), free.wait())
+                free.clear()
+                if await self._try():
+                    return
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+
+    def _pause(self) -> float:
+        return self._retry_period * (1 + JITTER * self._random())
+
+    async def _watch(self, free: asyncio.Event) -> None:
+        """Tells when nobody holds the lease."""
+        while True:
+            try:
+                async for event in self._client.watch(LEASES, self._namespace, field_selector=f"metadata.name={self._name}"):
+                    if event.type == "DELETED" or (event.type != "BOOKMARK" and not _holder(event.raw)):
+                        free.set()
+            except KubeError as error:
+                log.debug("lease not watched", lease=f"{self._namespace}/{self._name}", error=str(error))
+            await sleep(self._clock, self._pause())
 
     async def _renew(self) -> None:
         """Returns when the lease could not be renewed in time."""

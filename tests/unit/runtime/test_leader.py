@@ -1,15 +1,16 @@
 """One leader at a time, whatever clocks and networks do."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
 
 from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import Unreachable
+from muster.runtime.errors import Forbidden, Unreachable
 from muster.runtime.leader import LeaderElector, LeadershipLost
-from muster.runtime.resource import LEASES, Object
-from muster.runtime.verbs import JSON, Query
+from muster.runtime.resource import LEASES, Object, Resource
+from muster.runtime.verbs import JSON, Query, WatchEvent
 from tests.support.fake_clock import FakeClock, settle
 
 
@@ -18,7 +19,16 @@ class Cuttable(InProcessClient):
 
     cut = False
     lose_answers = False
+    blind = False
     requests = 0
+    refusals = 0
+
+    async def watch(self, resource: Resource, namespace: str = "", **options: Any) -> AsyncGenerator[WatchEvent, None]:
+        if self.blind:
+            self.refusals += 1
+            raise Forbidden(403, "Forbidden", "leases may not be watched")
+        async for event in super().watch(resource, namespace, **options):
+            yield event
 
     async def exchange(
         self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
@@ -69,6 +79,56 @@ async def test_one_of_two_leads_and_the_other_follows_when_it_leaves(client: InP
     held = await spec(client)
     assert (held["holderIdentity"], held["leaseTransitions"], held["leaseDurationSeconds"]) == ("second", 2 - 1, 15)
     await second.leave()
+
+
+async def until(look: Callable[[], object]) -> None:
+    """While the clock stands still."""
+    async with asyncio.timeout(20):
+        while True:
+            if look():
+                return
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("how", ["let go", "deleted"])
+async def test_a_lease_that_is_free_is_taken_at_once(client: InProcessClient, clock: FakeClock, how: str) -> None:
+    first = Candidate(client, "first", clock)
+    await settle()
+    second = Candidate(client, "second", clock)
+    await until(lambda: second.elector.leader == "first")
+    if how == "deleted":
+        first.client.cut = True
+    await first.leave()
+    if how == "deleted":
+        assert (await spec(client))["holderIdentity"] == "first"
+        await client.delete(LEASES, "lock", "default")
+    await until(lambda: second.leading)
+    assert clock.monotonic() == 0
+    await second.leave()
+
+
+async def test_whoever_may_not_watch_the_lease_looks_at_it_from_time_to_time(client: InProcessClient, clock: FakeClock) -> None:
+    first = Candidate(client, "first", clock)
+    await settle()
+    second = Candidate(client, "second", clock)
+    second.client.blind = True
+    await until(lambda: second.elector.leader == "first")
+    await first.leave()
+    await settle()
+    assert not second.leading
+    await clock.advance(2.1)
+    await until(lambda: second.leading)
+    assert second.client.refusals <= 2, "it is not asked without a pause"
+    await second.leave()
+
+
+async def test_whoever_stands_by_leaves_nothing_running(client: InProcessClient, clock: FakeClock) -> None:
+    before = asyncio.all_tasks()
+    first, second = Candidate(client, "first", clock), Candidate(client, "second", clock)
+    await settle()
+    await first.leave()
+    await second.leave()
+    await until(lambda: asyncio.all_tasks() <= before)
 
 
 async def test_a_leader_that_is_cut_off_stops_before_another_may_begin(client: InProcessClient, clock: FakeClock) -> None:
