@@ -1,7 +1,4 @@
-"""From nothing to a managed cluster and back by `clusteradm` alone, on clusters whose nodes run the pods. Nobody is played.
-
-Embedded only: elsewhere nobody runs pods in tests.
-"""
+"""From nothing to a managed cluster and back by `clusteradm` alone, on clusters whose nodes run the pods. Nobody is played."""
 
 from __future__ import annotations
 
@@ -9,21 +6,20 @@ import asyncio
 import json
 import shlex
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.cli.clusteradm import main
-from muster.cli.programs import programs
 from muster.operator.names import KLUSTERLETS
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, ROLE_BINDINGS
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Resource
 from tests.support.operating import Observed
-from tests.support.stage import PODS, Stage, open_stage
+from tests.support.sites import Site as Ground
+from tests.support.sites import open_sites
+from tests.support.stage import PODS
 
 pytestmark = pytest.mark.timeout(400)
 SECONDS = 90
@@ -32,12 +28,15 @@ LASTING = (NAMESPACES, DEFINITIONS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 
 @dataclass
 class Site:
-    stage: Stage
-    kubeconfig: Path
+    ground: Ground
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.ground.kubeconfig
 
     @property
     def seen(self) -> Observed:
-        return Observed(self.stage.client)
+        return Observed(self.ground.admin)
 
     async def run(self, *words: str) -> Result:
         """In a thread: the command has a loop of its own, and talks to the server in ours."""
@@ -50,7 +49,7 @@ class Site:
         return done.stdout
 
     async def names(self, resource: Resource) -> set[str]:
-        return {one["metadata"]["name"] for one in (await self.stage.client.list(resource)).items}
+        return {one["metadata"]["name"] for one in (await self.ground.admin.list(resource)).items}
 
 
 @dataclass
@@ -68,14 +67,8 @@ class Fleet:
 @pytest.fixture
 async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    async with AsyncExitStack() as stack:
-        sites = []
-        for name in ("hub", "cluster", "far"):
-            stage = await stack.enter_async_context(open_stage(programs(), tmp_path / name))
-            kubeconfig = tmp_path / f"{name}.kubeconfig"
-            await write_kubeconfig(stage.server, kubeconfig)
-            sites.append(Site(stage, kubeconfig))
-        yield Fleet(*sites)
+    async with open_sites(tmp_path, "hub", "cluster", "far") as grounds:
+        yield Fleet(*map(Site, grounds))
 
 
 async def test_a_cluster_joins_lives_and_leaves_by_the_words_that_were_printed(fleet: Fleet) -> None:

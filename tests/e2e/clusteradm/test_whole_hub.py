@@ -1,7 +1,4 @@
-"""`clusteradm` on an embedded cluster whose node runs the pods: what it installs comes to life, is upgraded, and goes away again.
-
-Embedded only: elsewhere nobody runs pods in tests.
-"""
+"""`clusteradm` on a cluster whose node runs the pods: what it installs comes to life, is upgraded, and goes away again."""
 
 from __future__ import annotations
 
@@ -14,46 +11,43 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.cli.clusteradm import main
-from muster.cli.programs import programs
 from muster.operator.names import CLUSTER_MANAGERS
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object, Resource
-from tests.support.stage import PODS, Stage, open_stage
+from tests.support.sites import Site, open_site
+from tests.support.stage import PODS
 
 SECONDS = 90
 
 
 class Hub:
-    def __init__(self, stage: Stage, kubeconfig: Path) -> None:
-        self.stage = stage
-        self.kubeconfig = kubeconfig
+    def __init__(self, site: Site) -> None:
+        self.site = site
 
     async def __call__(self, *words: str) -> str:
         """In a thread: the command has a loop of its own, and talks to the server in ours."""
-        line = ["--kubeconfig", str(self.kubeconfig), "--timeout", str(SECONDS), *words]
+        line = ["--kubeconfig", str(self.site.kubeconfig), "--timeout", str(SECONDS), *words]
         done = await asyncio.to_thread(CliRunner().invoke, main, line)
         assert done.exit_code == 0, f"{words}: {done.output}"
         return done.stdout
 
     async def names(self, resource: Resource) -> set[str]:
-        return {one["metadata"]["name"] for one in (await self.stage.client.list(resource)).items}
+        return {one["metadata"]["name"] for one in (await self.site.admin.list(resource)).items}
 
     async def running(self) -> Any:
         return json.loads(await self("get", "hub-info", "-o", "json"))
 
     async def cluster(self, name: str) -> Object:
         document = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind, "metadata": {"name": name}}
-        return await self.stage.client.create(MANAGED_CLUSTERS, document)
+        return await self.site.admin.create(MANAGED_CLUSTERS, document)
 
 
 @pytest.fixture
 async def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    async with open_stage(programs(), tmp_path / "node") as stage:
-        await write_kubeconfig(stage.server, tmp_path / "kubeconfig")
-        yield Hub(stage, tmp_path / "kubeconfig")
+    async with open_site(tmp_path) as site:
+        yield Hub(site)
 
 
 async def test_from_nothing_to_a_hub_and_back(hub: Hub) -> None:
@@ -68,15 +62,15 @@ async def test_from_nothing_to_a_hub_and_back(hub: Hub) -> None:
     await hub.cluster("cluster1")
     assert "<cluster1>" in await hub("get", "clusters")
     await hub("upgrade", "clustermanager", "--bundle-version=next", "--wait")
-    images = {pod["spec"]["containers"][0]["image"] for pod in (await hub.stage.client.list(PODS)).items}
+    images = {pod["spec"]["containers"][0]["image"] for pod in (await hub.site.admin.list(PODS)).items}
     assert "muster:next" in images
     assert "removed: ClusterManager cluster-manager" in await hub("clean")
     assert {resource: await hub.names(resource) for resource in before} == before
-    assert (await hub.stage.client.list(PODS)).items == []
+    assert (await hub.site.admin.list(PODS)).items == []
 
 
 async def test_an_init_that_was_interrupted_is_finished_by_the_next(hub: Hub) -> None:
     await hub("init")
-    await hub.stage.client.delete(CLUSTER_MANAGERS, "cluster-manager")
+    await hub.site.admin.delete(CLUSTER_MANAGERS, "cluster-manager")
     await hub("init", "--wait")
     assert (await hub.running())["problem"] == ""

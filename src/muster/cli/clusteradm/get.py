@@ -59,7 +59,12 @@ def _listed(*more: str) -> Callable[[F], F]:
 def clusters(names: tuple[str, ...], cluster_set: str, selector: str, output: str, watch: bool) -> None:
     """Show managed clusters."""
     from muster.cli.clusteradm.listings import Question
+    from muster.kube.selectors import SelectorError, parse_label_selector
 
+    try:
+        parse_label_selector(selector)
+    except SelectorError as error:
+        raise click.BadParameter(str(error), param_hint="--selector") from None
     _show("clusters", Question(names, cluster_set=cluster_set, selector=selector), output, watch)
 
 

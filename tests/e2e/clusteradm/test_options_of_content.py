@@ -1,0 +1,214 @@
+"""Options of what is done to clusters that are members: accepting them, sets, works and addons. Seen in what the hub then has."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from muster.registration.drivers.csr.requests import new_key, request_object
+from muster.registration.names import AgentIdentity
+from tests.e2e.clusteradm.claims import shows
+from tests.e2e.clusteradm.conftest import World, open_world
+from tests.support.administrator import CSRS, MANAGED_CLUSTERS, Administrator, managed_cluster, verdicts
+from tests.support.client import Client
+
+CLUSTER = "/apis/cluster.open-cluster-management.io/v1beta1/namespaces/default"
+SETS = "/apis/cluster.open-cluster-management.io/v1beta2"
+WORKS = "/apis/work.open-cluster-management.io/v1"
+ADDON = "/apis/addon.open-cluster-management.io/v1alpha1"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A hub with clusters whose agents are nowhere."""
+    with open_world(tmp_path_factory.mktemp("content")) as world:
+        world.ok("init")
+        world.hub.install()
+        world.hub.start()
+        for name in ("c1", "c2"):
+            world.cluster(name)
+        yield world
+
+
+class Newcomer:
+    """A cluster that asks to be let in, with some agents, each with a bootstrap token of its own."""
+
+    def __init__(self, hub: Administrator) -> None:
+        self.hub = hub
+        self.name = f"newcomer{next(_numbers)}"
+        hub.wait_reply(lambda: hub.admin.post(MANAGED_CLUSTERS, managed_cluster(self.name)), f"ManagedCluster {self.name}", 201)
+
+    def ask(self, agent: str) -> tuple[str, str]:
+        """The agent's common name, and the user that its token is of."""
+        identity = AgentIdentity(self.name, agent)
+        token = yaml.safe_load(self.hub.token_kubeconfig())["users"][0]["user"]["token"]
+        client = Client(self.hub.cluster.url, ca=self.hub.cluster.ca, token=token)
+        client.post(CSRS, request_object(f"{self.name}-{agent}", identity, new_key())).expect(201)
+        return identity.common_name, f"system:bootstrap:{token.partition('.')[0]}"
+
+    @property
+    def approved(self) -> set[str]:
+        return {
+            one["metadata"]["name"].removeprefix(f"{self.name}-")
+            for one in self.hub.requests(self.name)
+            if "Approved" in verdicts(one)
+        }
+
+    @property
+    def accepted(self) -> bool:
+        return bool((self.hub.find(self.name) or {})["spec"]["hubAcceptsClient"])
+
+
+@shows("accept", "--clusters", "--requesters")
+@pytest.mark.parametrize("by", ["the agent's name", "the user who asked"])
+def test_the_requester_that_is_named_is_approved_and_the_other_is_not(fleet: World, by: str) -> None:
+    newcomer = Newcomer(fleet.hub)
+    known, _ = newcomer.ask("known"), newcomer.ask("unknown")
+    requester = known[0] if by == "the agent's name" else known[1]
+    accept = ["accept", "--clusters", newcomer.name]
+    assert "CSRs of different requesters" in fleet.fails(*accept)
+    assert "is not in the approve list" in fleet.fails(*accept, "--requesters", "system:open-cluster-management:else:where")
+    assert (newcomer.approved, newcomer.accepted) == (set(), False)
+    fleet.ok(*accept, "--requesters", requester)
+    assert (newcomer.approved, newcomer.accepted) == ({"known"}, True)
+
+
+@shows("accept", "--skip-approve-check")
+def test_checks_of_requests_can_be_skipped(fleet: World) -> None:
+    silent, crowded = Newcomer(fleet.hub), Newcomer(fleet.hub)
+    assert "no csr is approved yet" in fleet.fails("accept", "--clusters", silent.name)
+    assert not silent.accepted
+    crowded.ask("one")
+    crowded.ask("two")
+    fleet.ok("accept", "--clusters", f"{silent.name},{crowded.name}", "--skip-approve-check")
+    assert (silent.accepted, crowded.accepted) == (True, True)
+    assert crowded.approved == {"one", "two"}
+
+
+def test_one_cluster_that_is_not_there_keeps_no_other_out(fleet: World) -> None:
+    newcomer = Newcomer(fleet.hub)
+    newcomer.ask("agent")
+    assert "nobody-knows" in fleet.fails("accept", "--clusters", f"nobody-knows,{newcomer.name}")
+    assert (newcomer.approved, newcomer.accepted) == ({"agent"}, True)
+
+
+@pytest.mark.parametrize(
+    ("bind", "unbind", "namespace"),
+    [
+        pytest.param("clusterset bind bound", "clusterset unbind bound", "default", id="where nothing is said"),
+        pytest.param(
+            "clusterset bind bound --namespace kube-public",
+            "clusterset unbind bound --namespace kube-public",
+            "kube-public",
+            marks=[shows("clusterset bind", "--namespace"), shows("clusterset unbind", "--namespace")],
+            id="where it is said",
+        ),
+    ],
+)
+def test_sets_are_bound_and_unbound(fleet: World, bind: str, unbind: str, namespace: str) -> None:
+    fleet.ok("clusterset", "create", "bound")
+    fleet.ok(*bind.split())
+    place = f"{SETS}/managedclustersetbindings"
+    assert [one["metadata"]["namespace"] for one in (fleet.hub.read(place) or {})["items"]] == [namespace]
+    fleet.ok(*unbind.split())
+    assert (fleet.hub.read(place) or {})["items"] == []
+
+
+@shows("clusterset set", "--clusters", "--namespaces")
+def test_sets_have_clusters_and_give_them_namespaces(fleet: World) -> None:
+    fleet.ok("clusterset", "create", "roomy")
+    # At once, while the hub's controllers write to the set.
+    fleet.ok("clusterset", "set", "roomy", "--namespaces", "tenant,guest", "--clusters", "c1,c2")
+    found = fleet.hub.read(f"{SETS}/managedclustersets/roomy") or {}
+    assert found["spec"]["managedNamespaces"] == [{"name": "tenant"}, {"name": "guest"}]
+    for name in ("c1", "c2"):
+        labels = (fleet.hub.find(name) or {})["metadata"]["labels"]
+        assert labels["cluster.open-cluster-management.io/clusterset"] == "roomy"
+    fleet.ok("clusterset", "set", "default", "--clusters", "c1,c2")
+    fleet.ok("clusterset", "delete", "roomy")
+    assert fleet.hub.read(f"{SETS}/managedclustersets/roomy") is None
+
+
+@shows("create work", "--filename", "--recursive", "--clusters", "--placement", "--overwrite", "--replicaset", "--wait")
+@shows("delete work", "--clusters", "--replicaset", "--force", "--wait")
+def test_options_of_works(fleet: World, tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "greeting", "namespace": "default"}}
+    (tmp_path / "below" / "one.json").write_text(json.dumps(manifest))
+    create = ["create", "work", "web", "--filename", str(tmp_path)]
+    assert "there is no manifest" in fleet.fails(*create, "--clusters", "c1")
+    placement = {"apiVersion": "cluster.open-cluster-management.io/v1beta1", "kind": "Placement", "metadata": {"name": "near"}}
+    fleet.hub.admin.post(f"{CLUSTER}/placements", {**placement, "spec": {}}).expect(201)
+    label = {"cluster.open-cluster-management.io/placement": "near"}
+    decision = {**placement, "kind": "PlacementDecision", "metadata": {"name": "near-1", "labels": label}}
+    fleet.hub.admin.post(f"{CLUSTER}/placementdecisions", decision).expect(201)
+    for chosen, said in ((["c1", "c2"], "create work web in cluster c2"), (["c1"], "delete work web in cluster c2")):
+        status = {"status": {"decisions": [{"clusterName": name, "reason": ""} for name in chosen]}}
+        fleet.hub.admin.patch(f"{CLUSTER}/placementdecisions/near-1/status", status).expect(200)
+        assert said in fleet.ok(*create, "--recursive", "--placement", "default/near", "--overwrite")
+    complaint = fleet.fails(*create, "--recursive", "--clusters", "c1", "--overwrite", "--wait", "--timeout", "1")
+    assert "the cluster's agent has not dealt with it yet" in complaint
+    fleet.ok(*create, "--recursive", "--placement", "default/near", "--replicaset")
+    made = fleet.hub.admin.get("/apis/work.open-cluster-management.io/v1alpha1/namespaces/default/manifestworkreplicasets/web")
+    assert made.expect(200)["spec"]["placementRefs"][0]["name"] == "near"
+    fleet.ok("delete", "work", "web", "--replicaset", "default")
+    held = {"metadata": {"finalizers": ["example.com/held"]}}
+    fleet.hub.admin.patch(f"{WORKS}/namespaces/c1/manifestworks/web", held).expect(200)
+    assert "is still there in c1" in fleet.fails("delete", "work", "web", "--clusters", "c1", "--wait", "--timeout", "1")
+    fleet.ok("delete", "work", "web", "--clusters", "c1", "--force")
+    assert fleet.hub.read(f"{WORKS}/namespaces/c1/manifestworks/web") is None
+
+
+@shows("create work", "--executor", "--update-strategy", "--delete-option")
+def test_a_work_says_as_whom_and_how_it_is_applied(fleet: World, tmp_path: Path) -> None:
+    file = tmp_path / "manifest.yaml"
+    file.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: greeting, namespace: default}\n")
+    terms = ["--executor", "team/robot", "--update-strategy", "CreateOnly", "--delete-option", "Orphan"]
+    fleet.ok("create", "work", "termed", "-f", str(file), "--clusters", "c2", *terms)
+    spec = (fleet.hub.read(f"{WORKS}/namespaces/c2/manifestworks/termed") or {})["spec"]
+    assert spec["executor"]["subject"]["serviceAccount"] == {"namespace": "team", "name": "robot"}
+    assert spec["deleteOption"] == {"propagationPolicy": "Orphan"}
+    (treated,) = spec["manifestConfigs"]
+    assert (treated["resourceIdentifier"]["resource"], treated["updateStrategy"]["type"]) == ("configmaps", "CreateOnly")
+
+
+@shows("addon enable", "--names", "--clusters", "--namespace", "--annotate", "--labels", "--config-file", "--output-file")
+@shows("addon disable", "--names", "--all-clusters")
+def test_options_of_addons(fleet: World, tmp_path: Path) -> None:
+    kind = {"apiVersion": ADDON.removeprefix("/apis/")}
+    addon = {**kind, "kind": "ClusterManagementAddOn", "metadata": {"name": "metrics"}, "spec": {}}
+    fleet.hub.admin.post(f"{ADDON}/clustermanagementaddons", addon).expect(201)
+    config = {**kind, "kind": "AddOnDeploymentConfig", "metadata": {"name": "small", "namespace": "default"}, "spec": {}}
+    file, output = tmp_path / "config.json", tmp_path / "applied.yaml"
+    file.write_text(json.dumps(config))
+    words = ["--namespace", "metrics-system", "--annotate", "a=1", "--labels", "team=x", "--config-file", str(file)]
+    fleet.ok("addon", "enable", "--names", "metrics", "--clusters", "c1,c2", *words, "--output-file", str(output))
+    found = fleet.hub.admin.get(f"{ADDON}/namespaces/c1/managedclusteraddons/metrics").expect(200)
+    assert found["spec"]["installNamespace"] == "metrics-system"
+    assert found["spec"]["configs"][0]["name"] == "small"
+    assert found["metadata"]["annotations"]["a"] == "1"
+    assert found["metadata"]["labels"] == {"team": "x"}
+    assert len(list(yaml.safe_load_all(output.read_text()))) == 3
+    fleet.ok("addon", "disable", "--names", "metrics", "--all-clusters", "true")
+    assert fleet.hub.read(f"{ADDON}/namespaces/c2/managedclusteraddons/metrics") is None
+
+
+@shows("addon disable", "--names", "--clusters")
+def test_an_addon_is_disabled_where_it_is_asked_for(fleet: World) -> None:
+    addon = {
+        "apiVersion": ADDON.removeprefix("/apis/"),
+        "kind": "ClusterManagementAddOn",
+        "metadata": {"name": "gauge"},
+        "spec": {},
+    }
+    fleet.hub.admin.post(f"{ADDON}/clustermanagementaddons", addon).expect(201)
+    fleet.ok("addon", "enable", "--names", "gauge", "--clusters", "c1,c2")
+    fleet.ok("addon", "disable", "--names", "gauge", "--clusters", "c1")
+    there = [fleet.hub.read(f"{ADDON}/namespaces/{name}/managedclusteraddons/gauge") is not None for name in ("c1", "c2")]
+    assert there == [False, True]
