@@ -17,6 +17,7 @@ PARTS = {
     "operator": "Run the operator of hubs or of managed clusters.",
     "sim": "Simulate a fleet of managed clusters on one hub.",
     "work-agent": "Run a managed cluster's work agent.",
+    "work-hub": "Run the hub's side of works.",
 }
 """Command name to short help; the module of that name here has it as `command`."""
 

@@ -23,6 +23,7 @@ PARTS: Final[Mapping[tuple[str, ...], str]] = {
     ("hub",): "muster.cli.hub",
     ("operator",): "muster.cli.operator",
     ("work-agent",): "muster.cli.work_agent",
+    ("work-hub",): "muster.cli.work_hub",
 }
 """The words that begin a container's command line, and the module that has the part."""
 

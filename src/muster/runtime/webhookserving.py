@@ -62,6 +62,10 @@ class WebhookServing(abc.ABC):
     async def trust(self, ca: bytes) -> None:
         """Tell the API server whom to trust when it calls these webhooks."""
 
+    def problem(self) -> str | None:
+        """Why they cannot answer yet, if so."""
+        return None
+
     def _hosts(self) -> list[str]:
         if self._serving.url:
             return [str(urlsplit(self._serving.url).hostname)]

@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 from click.testing import CliRunner, Result
 
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.cli import hub
+from muster.cli import hub, hubpart
 from muster.cli.apiserver import write_kubeconfig
 from muster.cli.muster import main
 from muster.cli.process import FoundCluster
@@ -63,11 +63,11 @@ def run(kubeconfig: Path, *arguments: str) -> Result:
 def test_an_empty_command_line_gives_the_defaults(settings: Any) -> None:
     found = settings()
     assert found.options == hub_options()
-    assert found.install
-    assert found.elect
-    assert not found.install_only
-    assert (found.webhooks.host, found.webhooks.port, found.webhooks.service) == ("127.0.0.1", 9443, False)
-    assert found.health == ("127.0.0.1", 8081)
+    assert found.frame.install
+    assert found.frame.elect
+    assert not found.frame.install_only
+    assert (found.frame.webhooks.host, found.frame.webhooks.port, found.frame.webhooks.service) == ("127.0.0.1", 9443, False)
+    assert found.frame.health == ("127.0.0.1", 8081)
 
 
 def hub_options(**changes: Any) -> Any:
@@ -103,14 +103,19 @@ def test_every_option_arrives(settings: Any) -> None:
         labels={"team": "blue", "tier": "1"},
         remove_denied_after=604800.0,
     )
-    assert (found.elect, found.install, found.webhooks, found.health) == (False, False, None, ("127.0.0.1", 0))
+    assert (found.frame.elect, found.frame.install, found.frame.webhooks, found.frame.health) == (
+        False,
+        False,
+        None,
+        ("127.0.0.1", 0),
+    )
 
 
 def test_upstreams_spellings_are_taken(settings: Any) -> None:
     found = settings("--cluster-auto-approval-users=a", "--disable-leader-election", "--listen=0.0.0.0:8443")
     assert found.options.driver_options == {"csr": {"auto-approved-csr-users": ("a",)}}
-    assert not found.elect
-    assert found.health == ("0.0.0.0", 8443)
+    assert not found.frame.elect
+    assert found.frame.health == ("0.0.0.0", 8443)
 
 
 def test_in_a_pod_it_listens_to_all_and_is_called_through_its_service(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
@@ -120,16 +125,16 @@ def test_in_a_pod_it_listens_to_all_and_is_called_through_its_service(monkeypatc
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     monkeypatch.delenv("KUBECONFIG", raising=False)
     found = settings()
-    assert not found.webhooks.service, "a kubeconfig was named: the cluster is another one"
+    assert not found.frame.webhooks.service, "a kubeconfig was named: the cluster is another one"
     seen: list[hub.Settings] = []
     monkeypatch.setattr(hub, "run_hub", seen.append)
     monkeypatch.setattr(
-        hub, "find_cluster", lambda path, context, here: FoundCluster(kubeconfig.ClientConfig("https://10.0.0.1:443"))
+        hubpart, "find_cluster", lambda path, context, here: FoundCluster(kubeconfig.ClientConfig("https://10.0.0.1:443"))
     )
     assert CliRunner().invoke(main, ["hub"]).exit_code == 0
-    assert seen[0].webhooks is not None
-    assert (seen[0].webhooks.host, seen[0].webhooks.service) == ("0.0.0.0", True)
-    assert seen[0].health == ("0.0.0.0", 8081)
+    assert seen[0].frame.webhooks is not None
+    assert (seen[0].frame.webhooks.host, seen[0].frame.webhooks.service) == ("0.0.0.0", True)
+    assert seen[0].frame.health == ("0.0.0.0", 8081)
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,11 @@ async def run(words: Sequence[str], pod: PodEnvironment) -> int:
 
 
 def test_every_part_is_a_program() -> None:
-    assert {("agent",), ("hub",), ("operator",), ("work-agent",)} <= set(programs.programs())
+    assert {("agent",), ("hub",), ("operator",), ("work-agent",), ("work-hub",)} <= set(programs.programs())
 
 
 def test_in_a_pod_the_hub_is_the_pods_cluster_reached_without_a_socket(pod: PodEnvironment) -> None:
-    found = parsed(hub, pod)
+    found = parsed(hub, pod).frame
     assert found.cluster.in_pod
     assert isinstance(found.cluster.connect("x"), NoClient)
     assert found.webhooks.service
@@ -81,9 +81,9 @@ def test_in_a_pod_the_hub_is_the_pods_cluster_reached_without_a_socket(pod: PodE
 def test_a_part_listens_on_its_pods_own_address(pod: PodEnvironment, host: str | None) -> None:
     arguments = [] if host is None else ["--health-host", host]
     assert parsed(agent, pod, *arguments).health == ("127.64.0.9", 8000)
-    assert parsed(hub, pod, *arguments).health == ("127.64.0.9", 8081)
-    assert parsed(hub, pod).webhooks.host == "127.64.0.9"
-    assert parsed(hub, pod, "--listen", "0.0.0.0:99").health == ("127.64.0.9", 99)
+    assert parsed(hub, pod, *arguments).frame.health == ("127.64.0.9", 8081)
+    assert parsed(hub, pod).frame.webhooks.host == "127.64.0.9"
+    assert parsed(hub, pod, "--listen", "0.0.0.0:99").frame.health == ("127.64.0.9", 99)
 
 
 def test_files_that_arguments_name_are_the_containers(pod: PodEnvironment, tmp_path: Path) -> None:
@@ -99,7 +99,8 @@ def test_files_that_arguments_name_are_the_containers(pod: PodEnvironment, tmp_p
     assert found.options.namespace == "there"
     assert found.options.bootstrap_kubeconfigs == (tmp_path / "scratch/elsewhere/kubeconfig",)
     assert found.options.hub_kubeconfig_dir == tmp_path / "scratch/spoke"
-    away = parsed(hub, pod, "--kubeconfig=/hub-kubeconfig/kubeconfig", "--no-install", "--webhook-cert-dir=/hub-kubeconfig")
+    arguments = ("--kubeconfig=/hub-kubeconfig/kubeconfig", "--no-install", "--webhook-cert-dir=/hub-kubeconfig")
+    away = parsed(hub, pod, *arguments).frame
     assert away.cluster == FoundCluster(ClientConfig("https://mounted.example", None, namespace=away.cluster.config.namespace))
     assert away.webhooks.certificates == tmp_path / "mounted"
 

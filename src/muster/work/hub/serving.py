@@ -62,7 +62,6 @@ class Webhooks(WebhookServing):
         return WorkEndpoint(self.ca, self.url, self._options.namespace)
 
     def problem(self) -> str | None:
-        """Why it cannot judge yet, if so."""
         return None if self._informers.has_synced else "bindings of managed service accounts are not known yet"
 
     async def run(self) -> None:

@@ -1,0 +1,218 @@
+"""What the parts of a hub have in common as processes: webhooks that every replica serves, and controllers of which one leads.
+
+A part says in a `HubPart` what it consists of; the flags around that are the same for all of them. Installing comes first, then the
+webhooks listen, then the API server is told of them, then the controllers begin; `--install-only` ends before the last step, and
+`--no-webhook` and `--no-controllers` leave one half out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import click
+
+from muster.cli.leading import Controllers, Leading
+from muster.cli.process import ANY_ADDRESS, LOOPBACK, FoundCluster, Surroundings, find_cluster, in_pod
+
+if TYPE_CHECKING:
+    from muster.runtime.metrics import Metrics
+    from muster.runtime.verbs import KubeClient
+    from muster.runtime.webhookserving import ServingOptions, WebhookServing
+
+W = TypeVar("W", bound="WebhookServing")
+Command = Callable[..., Any]
+
+
+def cluster_options(command: Command) -> Command:
+    """Which cluster, and whether to install there: what every part's flags begin with."""
+    return _with(
+        command,
+        click.option(
+            "--kubeconfig", type=click.Path(dir_okay=False), help="Of the hub cluster.  [default: in-cluster, or kubectl's]"
+        ),
+        click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]"),
+        click.option(
+            "--namespace", default="open-cluster-management-hub", show_default=True, help="Where the hub keeps its own things."
+        ),
+        click.option(
+            "--install/--no-install", default=True, show_default=True, help="Apply CRDs, roles and webhook configurations first."
+        ),
+        click.option("--install-only", is_flag=True, help="Install and end."),
+    )
+
+
+def process_options(command: Command) -> Command:
+    """Webhooks, controllers, health, leadership: what every part's flags end with."""
+    return _with(
+        command,
+        click.option("--webhook/--no-webhook", default=True, show_default=True, help="Serve webhooks."),
+        click.option("--webhook-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]"),
+        click.option("--webhook-port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="0 picks a free one."),
+        click.option(
+            "--webhook-url",
+            default="",
+            help="Where the API server calls them.  [default: where they listen; in a cluster a Service]",
+        ),
+        click.option(
+            "--webhook-cert-dir",
+            type=click.Path(file_okay=False),
+            help="Serve webhooks with tls.crt and tls.key of this directory.  [default: a certificate of their own, in a Secret]",
+        ),
+        click.option(
+            "--controllers/--no-controllers", default=True, show_default=True, help="Run the controllers, not only webhooks."
+        ),
+        click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]"),
+        click.option("--health-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0 picks a free one."),
+        click.option("--listen", metavar="HOST:PORT", help="Both of the above."),
+        click.option(
+            "--leader-elect/--no-leader-elect",
+            " /--disable-leader-election",
+            default=True,
+            show_default=True,
+            help="Let one of several lead.",
+        ),
+        click.option("-v", "--verbose", is_flag=True, help="Log more."),
+    )
+
+
+def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What the flags that all parts share become."""
+
+    cluster: FoundCluster
+    namespace: str
+    install: bool
+    install_only: bool
+    webhooks: ServingOptions | None
+    health: tuple[str, int]
+    elect: bool
+    controllers: bool = True
+
+
+def frame(given: dict[str, Any], here: Surroundings) -> Frame:
+    """Raises what click raises for flags that are wrong."""
+    from muster.runtime.webhookserving import ServingOptions
+
+    _check(given)
+    in_cluster = in_pod(given["kubeconfig"], given["context"], here)
+    everywhere = ANY_ADDRESS if in_cluster else LOOPBACK
+    webhooks = ServingOptions(
+        here.bind(given["webhook_host"] or everywhere),
+        given["webhook_port"],
+        _url(given["webhook_url"]),
+        service=in_cluster and not given["webhook_url"],
+        certificates=here.path(given["webhook_cert_dir"]) if given["webhook_cert_dir"] else None,
+    )
+    host, port = _address(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"])
+    return Frame(
+        find_cluster(given["kubeconfig"], given["context"], here),
+        given["namespace"],
+        given["install"],
+        given["install_only"],
+        webhooks if given["webhook"] else None,
+        (here.bind(host), port),
+        given["leader_elect"],
+        given["controllers"],
+    )
+
+
+def _check(given: dict[str, Any]) -> None:
+    from muster.kube.names import dns1123_label
+
+    if problems := dns1123_label(given["namespace"]):
+        raise click.BadParameter(f"{given['namespace']!r}: {problems[0]}", param_hint="--namespace")
+    if given["install_only"] and not given["install"]:
+        raise click.UsageError("--install-only and --no-install contradict each other")
+    if given["install_only"] and given["webhook"] and not (given["webhook_port"] or given["webhook_url"]):
+        raise click.UsageError("--install-only must know where webhooks will be: give --webhook-port or --webhook-url")
+    if given["webhook_cert_dir"] and given["install"]:
+        raise click.UsageError("--webhook-cert-dir says nothing of whom to trust: install by other means and give --no-install")
+    if not (given["controllers"] or given["webhook"]):
+        raise click.UsageError("--no-controllers and --no-webhook leave nothing to run")
+
+
+def _url(text: str) -> str:
+    if text and not text.startswith("https://"):
+        raise click.BadParameter(f"{text!r}: webhooks are called at https:// only", param_hint="--webhook-url")
+    return text
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
+    return host.strip("[]") or ANY_ADDRESS, int(port)
+
+
+class HubControllers(Controllers, Protocol):
+    async def synced(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class HubPart(Generic[W]):
+    """What a part consists of. `name` is what it calls itself when it is ready, `lease` what its leader holds."""
+
+    name: str
+    agent: str
+    lease: str
+    controllers: Callable[[KubeClient, Metrics], HubControllers]
+    webhooks: Callable[[KubeClient, ServingOptions], W]
+    install_namespaces: Callable[[KubeClient], Awaitable[None]]
+    install: Callable[[KubeClient, W | None], Awaitable[None]]
+
+
+async def serve_part(frame: Frame, part: HubPart[W], here: Surroundings) -> None:
+    import asyncio
+
+    from muster.runtime.health import HealthServer
+    from muster.runtime.metrics import Metrics
+
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        client = frame.cluster.connect(part.agent, metrics)
+        stack.push_async_callback(client.close)
+        controllers = part.controllers(client, metrics) if frame.controllers else None
+        webhooks = part.webhooks(client, frame.webhooks) if frame.webhooks else None
+        if frame.install:
+            await part.install_namespaces(client)
+        if webhooks is not None:
+            stack.push_async_callback(webhooks.stop)
+            await (webhooks.prepare() if frame.install_only else webhooks.start())
+        if frame.install:
+            await part.install(client, webhooks)
+        if frame.install_only:
+            here.say(f"installed on {client.server}")
+            return
+        health = HealthServer(metrics)
+        lease = part.lease if frame.elect else ""
+        leading = Leading(client, controllers, here, lease, frame.namespace) if controllers is not None else None
+        if leading is not None:
+            health.ready("caches", leading.problem)
+        if webhooks is not None:
+            health.ready("webhooks", webhooks.problem)
+        await health.start(*frame.health)
+        stack.push_async_callback(health.stop)
+        async with asyncio.TaskGroup() as tasks:
+            if webhooks is not None:
+                tasks.create_task(webhooks.run())
+            if controllers is not None and leading is not None:
+                tasks.create_task(
+                    _announce(controllers, f"ready: {part.name} of {client.server}; health on port {health.port}", here)
+                )
+                tasks.create_task(leading.run())
+            else:
+                here.say(f"ready: webhooks of {client.server}; health on port {health.port}")
+
+
+async def _announce(controllers: HubControllers, words: str, here: Surroundings) -> None:
+    await controllers.synced()
+    here.say(words)

@@ -1,0 +1,120 @@
+"""`muster work-hub`: run the hub's side of works until told to stop: admission of works, and the controllers around them.
+
+By default it first installs what it needs, which takes an administrator's rights. To run it with its own rights only, install once
+with `--install-only` as administrator, then run it as `work-controller-sa` with `--no-install`. Upstream's flag names are accepted
+beside ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.hubpart import Frame, HubPart, cluster_options, frame, process_options, serve_part
+from muster.cli.process import PROCESS, Surroundings, cluster_problem, explained, run_until_stopped
+from muster.cli.values import Gates
+from muster.work.hub.options import (
+    ADDON_NAMESPACE,
+    CLEAN_UP_COMPLETED,
+    GATES,
+    MANIFEST_LIMIT,
+    MANIFEST_WORK_REPLICA_SET,
+    NIL_EXECUTOR_VALIDATING,
+    UNSUPPORTED_GATES,
+    ExecutorAuthorization,
+    WorkHubOptions,
+)
+
+if TYPE_CHECKING:
+    from muster.runtime.verbs import KubeClient
+    from muster.work.hub.serving import Webhooks
+
+
+@click.command("work-hub", short_help="Run the hub's side of works.")
+@cluster_options
+@click.option("--feature-gates", "gates", type=Gates(GATES, UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(GATES)}.")
+@click.option(
+    "--executor-authorization",
+    type=click.Choice([one.value for one in ExecutorAuthorization]),
+    default=ExecutorAuthorization.ACCESS_REVIEW.value,
+    show_default=True,
+    help="Who may write works that run as an executor: who holds execute-as, who is bound to its ManagedServiceAccount.",
+)
+@click.option(
+    "--manifest-limit",
+    "--manifestLimit",
+    type=click.IntRange(1),
+    default=MANIFEST_LIMIT,
+    show_default=True,
+    help="Bytes of all manifests of a work.",
+)
+@click.option(
+    "--addon-namespace",
+    default=ADDON_NAMESPACE,
+    show_default=True,
+    help="Where managed service accounts are on clusters whose addon does not say.",
+)
+@process_options
+def command(**options: Any) -> None:
+    """Run the hub's side of works: who may write them, works for many clusters, the end of finished ones."""
+    from muster import logs
+
+    logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
+    run_until_stopped(serve(settings(options)))
+
+
+@dataclass(frozen=True)
+class Settings:
+    frame: Frame
+    options: WorkHubOptions
+
+
+def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
+    around = frame(given, here)
+    gates = dict(gate for gates in given["gates"] for gate in gates)
+    options = WorkHubOptions(
+        namespace=around.namespace,
+        nil_executor_validating=gates.get(NIL_EXECUTOR_VALIDATING, False),
+        replica_sets=gates.get(MANIFEST_WORK_REPLICA_SET, False),
+        clean_up_completed=gates.get(CLEAN_UP_COMPLETED, False),
+        authorization=ExecutorAuthorization(given["executor_authorization"]),
+        manifest_limit=given["manifest_limit"],
+        addon_namespace=given["addon_namespace"],
+    )
+    return Settings(around, options)
+
+
+def _explain(error: Exception) -> click.ClickException | None:
+    from muster.registration.installing import InstallError
+    from muster.runtime.parts import PartFailed
+
+    if isinstance(error, InstallError | PartFailed):
+        return click.ClickException(str(error))
+    return cluster_problem(error, "the hub cluster", "--webhook-port or --health-port")
+
+
+async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
+    with explained(_explain):
+        await serve_part(settings.frame, _part(settings.options), here)
+
+
+def _part(options: WorkHubOptions) -> HubPart[Webhooks]:
+    from muster.registration.installing import ensure_namespace
+    from muster.work.hub.install import LOCK, install
+    from muster.work.hub.manager import WorkHub
+    from muster.work.hub.serving import Webhooks
+
+    async def install_all(client: KubeClient, webhooks: Webhooks | None) -> None:
+        await install(client, options, webhooks.endpoint if webhooks else None)
+
+    return HubPart(
+        "work hub",
+        "muster-work-hub",
+        LOCK,
+        controllers=lambda client, metrics: WorkHub(client, options, metrics=metrics),
+        webhooks=lambda client, serving: Webhooks(client, options, serving),
+        install_namespaces=lambda client: ensure_namespace(client, options.namespace),
+        install=install_all,
+    )

@@ -1,0 +1,128 @@
+"""`muster work-hub`: what its options become, and that it installs, judges works and stops cleanly."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from click.testing import CliRunner
+
+from muster.apiserver.server import ApiServer, ServerConfig
+from muster.cli import work_hub
+from muster.cli.apiserver import write_kubeconfig
+from muster.cli.muster import main
+from muster.runtime.direct import InProcessClient
+from muster.runtime.errors import BadRequest
+from muster.runtime.resource import LEASES
+from muster.work.hub.options import ExecutorAuthorization, WorkHubOptions
+from muster.work.kinds import MANIFEST_WORKS
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {token: t}}]
+"""
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG)
+    return path
+
+
+def settings(kubeconfig: Path, *arguments: str) -> work_hub.Settings:
+    context = work_hub.command.make_context("work-hub", ["--kubeconfig", str(kubeconfig), *arguments])
+    return work_hub.settings(context.params)
+
+
+def test_an_empty_command_line_gives_the_defaults(kubeconfig: Path) -> None:
+    found = settings(kubeconfig)
+    assert found.options == WorkHubOptions()
+    assert found.frame.install
+    assert found.frame.webhooks is not None
+    assert found.frame.controllers
+
+
+def test_every_option_arrives(kubeconfig: Path) -> None:
+    gates = "NilExecutorValidating=true,ManifestWorkReplicaSet=true,CleanUpCompletedManifestWork=true"
+    flags = ("--executor-authorization=either", "--manifest-limit=7", "--addon-namespace=msa", "--namespace=there")
+    assert settings(kubeconfig, f"--feature-gates={gates}", *flags).options == WorkHubOptions(
+        namespace="there",
+        nil_executor_validating=True,
+        replica_sets=True,
+        clean_up_completed=True,
+        authorization=ExecutorAuthorization.EITHER,
+        manifest_limit=7,
+        addon_namespace="msa",
+    )
+
+
+def test_upstreams_spelling_of_the_limit_is_taken(kubeconfig: Path) -> None:
+    assert settings(kubeconfig, "--manifestLimit=9").options.manifest_limit == 9
+
+
+@pytest.mark.parametrize(
+    ("argument", "problem"),
+    [
+        ("--feature-gates=Unheard=true", "Unheard is no feature gate"),
+        ("--feature-gates=CloudEventsDrivers=true", "CloudEventsDrivers is not supported"),
+        ("--executor-authorization=nobody", "'nobody' is not one of"),
+        ("--manifest-limit=0", "--manifest-limit"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(kubeconfig: Path, argument: str, problem: str) -> None:
+    result = CliRunner().invoke(main, ["work-hub", "--kubeconfig", str(kubeconfig), argument])
+    assert result.exit_code == 2
+    assert problem in " ".join(result.output.split())
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    server = ApiServer(ServerConfig(store="memory", clusters=("default",), host="127.0.0.1", port=0))
+    await server.start()
+    yield server
+    await server.stop(grace=0.1)
+
+
+async def test_it_installs_judges_works_and_on_sigterm_gives_up_its_lease_and_ends_well(server: ApiServer, tmp_path: Path) -> None:
+    admin = InProcessClient(server.client(server.clusters["default"]))
+    path = tmp_path / "admin.kubeconfig"
+    await write_kubeconfig(server, path)
+    command = (sys.executable, "-c", "from muster.cli.muster import main; main()", "work-hub", "--kubeconfig", str(path))
+    pipe = asyncio.subprocess.PIPE
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = await asyncio.create_subprocess_exec(
+        *command, "--webhook-port=0", "--health-port=0", stdout=pipe, stderr=pipe, env=environment
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            line = (await process.stdout.readline()).decode()
+            assert line.startswith("ready: work hub of https://127.0.0.1:"), line
+            port = re.search(r"port (\d+)", line)
+            assert port is not None
+            async with ClientSession() as session:
+                for page in ("healthz", "readyz", "metrics"):
+                    async with session.get(f"http://127.0.0.1:{port[1]}/{page}") as answer:
+                        assert answer.status == 200, await answer.text()
+            work: dict[str, Any] = {"apiVersion": MANIFEST_WORKS.api_version, "kind": MANIFEST_WORKS.kind}
+            with pytest.raises(BadRequest, match="manifests should not be empty"):
+                await admin.create(MANIFEST_WORKS, {**work, "metadata": {"name": "w", "namespace": "default"}})
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    lease = await admin.get(LEASES, "work-controller-lock", "open-cluster-management-hub")
+    assert not lease["spec"].get("holderIdentity")
