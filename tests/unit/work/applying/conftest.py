@@ -23,6 +23,7 @@ OWNER = Owner("hash-work1", "11111111-1111-1111-1111-111111111111")
 OTHER = Owner("hash-work2", "22222222-2222-2222-2222-222222222222")
 PLURALS = {
     "NetworkPolicy": "networkpolicies",
+    "Ingress": "ingresses",
     "PriorityClass": "priorityclasses",
     "Gadget": "gadgets",
 }

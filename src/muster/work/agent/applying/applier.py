@@ -196,7 +196,7 @@ class ClusterApplier:
         return Applied(await self._client.patch(ref.resource, ref.name, patch, ref.namespace, manager=AGENT), wrote=True)
 
     async def _apply(self, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
-        if live is None and not known and self._server_side.must_know(manifest):
+        if live is None and not known:
             live = await self._get(manifest.ref)
         applied, wrote = await self._server_side.apply(manifest, owner, live)
         return await self._owned(manifest, owner, applied, wrote)

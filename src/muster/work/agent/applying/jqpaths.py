@@ -37,9 +37,9 @@ def delete_path(document: Any, expression: str) -> None:
     for path in sorted(paths, key=_order, reverse=True):
         if not path:
             raise JqError("it selects the whole object")
-        holder = document
+        holder: Any = document
         for part in path[:-1]:
-            holder = holder[part] if holder is not None else None
+            holder = holder.get(part) if isinstance(holder, dict) else holder[part] if holder else None
         if isinstance(holder, dict):
             holder.pop(path[-1], None)
         elif isinstance(holder, list) and isinstance(path[-1], int) and path[-1] < len(holder):

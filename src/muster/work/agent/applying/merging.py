@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from muster.runtime.resource import Object
-from muster.work.agent.applying.agreeing import agrees, overlay, replacement, without_unsaid
-from muster.work.agent.applying.kinds import KindRules, content_of, rules_of
+from muster.work.agent.applying.agreeing import Rules, agrees, overlay, replacement, without_unsaid
+from muster.work.agent.applying.kinds import content_of, rules_of
 from muster.work.agent.applying.owners import owners_wanted, reference
 from muster.work.agent.seam import Manifest, Owner
 
@@ -89,11 +89,13 @@ def _keyed(said: Object, live: Object) -> Object:
     return {**kept, **{key: value for key, value in said.items() if not key.endswith("-") and value is not None}}
 
 
-def agreed(manifest: Manifest, live: Object, kind: KindRules) -> bool:
-    """Whether all the manifest says is so, its labels and annotations included; owners are another question."""
+def agreed(manifest: Manifest, live: Object) -> bool:
+    """Whether all the manifest says is so, whatever others say beside it; owners are another question."""
+    rules = Rules(builtin=rules_of(manifest.ref.resource).fields.builtin)
     said = manifest.document.get("metadata") or {}
     metadata = live["metadata"]
-    fields = ("labels", "annotations")
-    return agrees(content_of(manifest.document), content_of(live), kind.fields) and all(
-        (metadata.get(field) or {}).get(key) == value for field in fields for key, value in (said.get(field) or {}).items()
+    return agrees(content_of(manifest.document), content_of(live), rules) and all(
+        (metadata.get(field) or {}).get(key) == value
+        for field in ("labels", "annotations")
+        for key, value in (said.get(field) or {}).items()
     )

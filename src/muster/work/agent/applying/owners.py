@@ -6,7 +6,7 @@ the place of the one before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from muster.runtime.resource import Object
@@ -30,6 +30,15 @@ def owners_wanted(live: Mapping[str, Any], owner: Owner, owned: bool) -> list[Ob
     return kept if not owned or wanted in kept else [*kept, wanted]
 
 
+def works_among(owners: Iterable[Object]) -> list[Object]:
+    """Those that are AppliedManifestWorks."""
+    return [entry for entry in owners if _is_work(entry)]
+
+
 def _ours(entry: Mapping[str, Any], owner: Owner) -> bool:
+    return _is_work(entry) and entry.get("name") == owner.name
+
+
+def _is_work(entry: Mapping[str, Any]) -> bool:
     group = str(entry.get("apiVersion", "")).partition("/")[0]
-    return group == APPLIED_WORKS.group and entry.get("kind") == APPLIED_WORKS.kind and entry.get("name") == owner.name
+    return group == APPLIED_WORKS.group and entry.get("kind") == APPLIED_WORKS.kind

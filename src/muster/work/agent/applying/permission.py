@@ -6,21 +6,22 @@ the server is asked which of the verbs that applying takes the agent itself may 
 
 from __future__ import annotations
 
-from typing import Final
-
+from muster.registration.access import missing_rights, rights
 from muster.runtime.errors import Forbidden, KubeError
-from muster.runtime.resource import Resource
 from muster.runtime.verbs import KubeClient
 from muster.work.agent.seam import ObjectRef
-
-_SELF_REVIEWS: Final = Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False)
-VERBS: Final = ("create", "update", "patch", "get", "delete")
 
 
 async def explained(client: KubeClient, ref: ObjectRef, error: Forbidden) -> Forbidden:
     """The error itself, or one that says that the agent lacks permissions and how it gets them."""
+    group, plural = ref.resource.group, ref.resource.plural
+    # A creation has no name when it is authorized.
+    needed = (
+        *rights(group, plural, "create", namespace=ref.namespace),
+        *rights(group, plural, "update", "patch", "get", name=ref.name, namespace=ref.namespace),
+    )
     try:
-        missing = [verb for verb in VERBS if not await _may(client, ref, verb)]
+        missing = await missing_rights(client, needed)
     except KubeError:
         return error
     if not missing:
@@ -28,21 +29,8 @@ async def explained(client: KubeClient, ref: ObjectRef, error: Forbidden) -> For
     return Forbidden(
         error.code,
         error.reason,
-        f"the work agent itself lacks the permission to {', '.join(missing)} {ref} "
+        f"the work agent itself lacks the permission to {', '.join(right.verb for right in missing)} {ref} "
         f'(a ClusterRole labelled open-cluster-management.io/aggregate-to-work: "true" can give it): {error.message}',
         error.details,
         error.retry_after,
     )
-
-
-async def _may(client: KubeClient, ref: ObjectRef, verb: str) -> bool:
-    attributes = {
-        "verb": verb,
-        "group": ref.resource.group,
-        "version": ref.resource.version,
-        "resource": ref.resource.plural,
-        "namespace": ref.namespace,
-        "name": ref.name,
-    }
-    review = {"apiVersion": _SELF_REVIEWS.api_version, "kind": _SELF_REVIEWS.kind, "spec": {"resourceAttributes": attributes}}
-    return (await client.create(_SELF_REVIEWS, review))["status"].get("allowed") is True

@@ -19,10 +19,9 @@ from muster.runtime.errors import Conflict
 from muster.runtime.resource import Object
 from muster.runtime.verbs import KubeClient
 from muster.work.agent.applying.ignoring import without_ignored
-from muster.work.agent.applying.kinds import rules_of
 from muster.work.agent.applying.memory import Memory
 from muster.work.agent.applying.merging import agreed, cleaned
-from muster.work.agent.applying.owners import reference
+from muster.work.agent.applying.owners import owners_wanted, works_among
 from muster.work.agent.seam import ApplyProblem, Manifest, Owner
 from muster.work.names import CONFIG_HASH
 
@@ -34,10 +33,6 @@ class ServerSide:
     def __init__(self, client: KubeClient, memory: Memory) -> None:
         self._client = client
         self._memory = memory
-
-    def must_know(self, manifest: Manifest) -> bool:
-        """Whether what to apply depends on what there is."""
-        return bool((manifest.strategy.server_side_apply or _DEFAULT).ignore_fields)
 
     async def apply(self, manifest: Manifest, owner: Owner, live: Object | None) -> tuple[Object, bool]:
         """The object afterwards, and whether it was written. Whose it is may still be wrong."""
@@ -52,8 +47,10 @@ class ServerSide:
         elif live is not None and self._is_so(manifest, owner, live):
             return live, False
         document = cleaned(document)
-        if manifest.owned:
-            document["metadata"]["ownerReferences"] = [reference(owner)]
+        # One field manager speaks for all works: who is left out would no longer be an owner.
+        owners = works_among(owners_wanted(live or {}, owner, manifest.owned))
+        if owners:
+            document["metadata"]["ownerReferences"] = owners
         try:
             applied = await self._client.apply(manifest.ref.resource, document, manager=options.field_manager, force=options.force)
         except Conflict as error:
@@ -61,12 +58,12 @@ class ServerSide:
             if not error.causes:
                 raise
             raise ApplyProblem(CONFLICT, error.message) from error
-        odd = not agreed(manifest, applied, rules_of(manifest.ref.resource))
+        odd = not agreed(manifest, applied)
         self._memory.keep(manifest, owner, applied if odd else None)
         return applied, live is None or applied["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"]
 
     def _is_so(self, manifest: Manifest, owner: Owner, live: Object) -> bool:
-        if agreed(manifest, live, rules_of(manifest.ref.resource)):
+        if agreed(manifest, live):
             return self._memory.confirmed(manifest, owner)
         return self._memory.settled(manifest, owner, live)
 

@@ -1,0 +1,320 @@
+"""Each kind with its defaults and rules: applied once, seen again by a new process, it is not written again."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from muster.runtime.errors import Invalid
+from muster.runtime.resource import DEFINITIONS
+from muster.work.agent.seam import ApplyProblem
+from tests.unit.work.applying.conftest import Cluster, live
+from tests.unit.work.applying.test_update import web
+
+
+def of(api_version: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields}
+
+
+POD = {
+    "containers": [
+        {
+            "name": "app",
+            "image": "app:1",
+            "ports": [{"containerPort": 80}],
+            "resources": {"limits": {"cpu": 1, "memory": "1024Mi"}, "requests": {"cpu": "100m"}},
+            "livenessProbe": {"httpGet": {"path": "/", "port": 80}},
+            "env": [{"name": "A", "value": ""}],
+            "args": [],
+            "tty": False,
+            "securityContext": {},
+        }
+    ],
+    "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "c", "configMap": {"name": "c"}}],
+    "nodeSelector": {},
+    "hostNetwork": False,
+}
+TEMPLATE = {"metadata": {"labels": {"app": "x"}, "creationTimestamp": None}, "spec": POD}
+SELECTOR = {"matchLabels": {"app": "x"}}
+JOB = {"template": {"spec": {**POD, "restartPolicy": "Never"}}}
+HOOK = {
+    "name": "a.example.com",
+    "clientConfig": {"service": {"namespace": "default", "name": "svc"}},
+    "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+    "sideEffects": "None",
+    "admissionReviewVersions": ["v1"],
+}
+GADGETS = of(
+    "apiextensions.k8s.io/v1",
+    "CustomResourceDefinition",
+    "gadgets.example.com",
+    spec={
+        "group": "example.com",
+        "names": {"plural": "gadgets", "kind": "Gadget"},
+        "scope": "Namespaced",
+        "preserveUnknownFields": False,
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "properties": {
+                                    "size": {"type": "integer"},
+                                    "color": {"type": "string", "default": "red"},
+                                    "on": {"type": "boolean"},
+                                },
+                            },
+                            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                        },
+                    }
+                },
+            }
+        ],
+    },
+    status={"acceptedNames": {"plural": "", "kind": ""}, "conditions": [], "storedVersions": []},
+)
+KINDS = [
+    of("v1", "Namespace", "team", spec={}),
+    of("v1", "Service", "svc", spec={"selector": {"app": "x"}, "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]}),
+    of("v1", "ServiceAccount", "sa", imagePullSecrets=[{"name": "pull"}]),
+    of("v1", "Pod", "pod", spec=POD),
+    of("v1", "Secret", "secret", stringData={"a": "b"}),
+    of(
+        "v1",
+        "PersistentVolumeClaim",
+        "pvc",
+        spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}},
+    ),
+    of("v1", "ResourceQuota", "quota", spec={"hard": {"pods": 10, "requests.cpu": "1000m"}}),
+    of("v1", "LimitRange", "limits", spec={"limits": [{"type": "Container", "max": {"cpu": "2000m"}}]}),
+    of("apps/v1", "Deployment", "dep", spec={"selector": SELECTOR, "template": TEMPLATE, "strategy": {}}, status={}),
+    of("apps/v1", "DaemonSet", "ds", spec={"selector": SELECTOR, "template": TEMPLATE}),
+    of("apps/v1", "StatefulSet", "ss", spec={"selector": SELECTOR, "template": TEMPLATE, "serviceName": "svc"}),
+    of("batch/v1", "Job", "job", spec=JOB),
+    of("batch/v1", "CronJob", "cron", spec={"schedule": "* * * * *", "jobTemplate": {"spec": JOB}}),
+    of(
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        "net",
+        spec={"podSelector": {}, "ingress": [{"ports": [{"port": 80}], "from": [{"podSelector": SELECTOR}]}], "egress": []},
+    ),
+    of(
+        "networking.k8s.io/v1",
+        "Ingress",
+        "ing",
+        spec={
+            "rules": [
+                {
+                    "host": "a.example.com",
+                    "http": {
+                        "paths": [
+                            {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "svc", "port": {"number": 80}}}}
+                        ]
+                    },
+                }
+            ]
+        },
+    ),
+    of("policy/v1", "PodDisruptionBudget", "pdb", spec={"selector": SELECTOR, "minAvailable": 1}),
+    of("rbac.authorization.k8s.io/v1", "Role", "role", rules=[{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]),
+    of(
+        "rbac.authorization.k8s.io/v1",
+        "RoleBinding",
+        "bind",
+        roleRef={"kind": "Role", "name": "role"},
+        subjects=[{"kind": "User", "name": "jane"}, {"kind": "ServiceAccount", "name": "sa", "namespace": "default"}],
+    ),
+    of(
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRole",
+        "aggregated",
+        aggregationRule={"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]},
+        rules=[],
+    ),
+    of("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "hooks", webhooks=[HOOK]),
+    of("scheduling.k8s.io/v1", "PriorityClass", "prio", value=10, globalDefault=False),
+    of(
+        "autoscaling/v2",
+        "HorizontalPodAutoscaler",
+        "hpa",
+        spec={"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "dep"}, "maxReplicas": 3},
+    ),
+    GADGETS,
+]
+
+
+@pytest.mark.parametrize("document", KINDS, ids=lambda document: document["kind"])
+async def test_a_kind_that_is_defaulted_by_the_server_is_not_written_again(cluster: Cluster, document: dict[str, Any]) -> None:
+    await cluster.apply(document)
+    assert (await cluster.apply(document))[1] == []
+    assert (await cluster.restarted().apply(document))[1] == []
+
+
+@pytest.mark.parametrize("document", KINDS, ids=lambda document: document["kind"])
+async def test_a_label_more_is_one_write_for_every_kind(cluster: Cluster, document: dict[str, Any]) -> None:
+    await cluster.apply(document)
+    labelled = {**document, "metadata": {**document["metadata"], "labels": {"more": "1"}}}
+    changed, asked = await cluster.restarted().apply(labelled)
+    assert asked == [f"PUT {document['metadata']['name']}"]
+    assert changed["metadata"]["labels"]["more"] == "1"
+
+
+async def test_of_namespaces_pods_and_service_accounts_only_metadata_is_kept_in_step(cluster: Cluster) -> None:
+    account = of("v1", "ServiceAccount", "sa", imagePullSecrets=[{"name": "pull"}])
+    await cluster.apply(account)
+    await cluster.edit(account, imagePullSecrets=[{"name": "others"}])
+    assert (await cluster.apply(account))[1] == []
+
+
+async def test_a_service_keeps_what_was_allocated(cluster: Cluster) -> None:
+    service = of("v1", "Service", "svc", spec={"type": "NodePort", "selector": {"app": "x"}, "ports": [{"port": 80, "name": "a"}]})
+    made, _ = await cluster.apply(service)
+    more = of(
+        "v1",
+        "Service",
+        "svc",
+        spec={"type": "NodePort", "selector": {"app": "y"}, "ports": [{"port": 81, "name": "b"}, {"port": 80, "name": "a"}]},
+    )
+    changed, _ = await cluster.restarted().apply(more)
+    assert changed["spec"]["clusterIP"] == made["spec"]["clusterIP"]
+    assert changed["spec"]["ports"][1]["nodePort"] == made["spec"]["ports"][0]["nodePort"]
+    assert changed["spec"]["selector"] == {"app": "y"}
+    await cluster.edit(service, spec={"selector": {"app": "y", "also": "z"}})
+    repaired, _ = await cluster.apply(more)
+    assert repaired["spec"]["selector"] == {"app": "y"}
+
+
+async def test_a_secret_of_another_type_is_made_anew_if_it_is_ours(cluster: Cluster) -> None:
+    opaque = of("v1", "Secret", "s", stringData={"a": "b"})
+    first, _ = await cluster.apply(opaque)
+    basic = of("v1", "Secret", "s", type="kubernetes.io/basic-auth", stringData={"username": "u", "password": "p"})
+    with pytest.raises(Invalid, match="immutable"):
+        await cluster.apply(basic, owned=False)
+    changed, asked = await cluster.apply(basic)
+    assert asked == ["DELETE s", "POST secrets"]
+    assert changed["type"] == "kubernetes.io/basic-auth"
+    assert changed["metadata"]["uid"] != first["metadata"]["uid"]
+    assert changed["metadata"]["ownerReferences"] == first["metadata"]["ownerReferences"]
+
+
+async def test_a_sealed_secret_is_made_anew_if_it_is_ours(cluster: Cluster) -> None:
+    await cluster.apply(of("v1", "Secret", "s", stringData={"a": "b"}, immutable=True))
+    with pytest.raises(Invalid, match="immutable"):
+        await cluster.apply(of("v1", "Secret", "s", stringData={"a": "c"}, immutable=True), owned=False)
+    changed, _ = await cluster.apply(of("v1", "Secret", "s", stringData={"a": "c"}, immutable=True))
+    assert base64.b64decode(changed["data"]["a"]) == b"c"
+
+
+async def test_a_sealed_config_map_is_reported(cluster: Cluster) -> None:
+    await cluster.apply(of("v1", "ConfigMap", "cm", data={"a": "b"}, immutable=True))
+    with pytest.raises(Invalid, match="immutable"):
+        await cluster.apply(of("v1", "ConfigMap", "cm", data={"a": "c"}, immutable=True))
+
+
+async def test_a_secret_that_contradicts_itself_is_reported(cluster: Cluster) -> None:
+    await cluster.apply(of("v1", "Secret", "s", stringData={"a": "b"}))
+    with pytest.raises(ApplyProblem, match=r"Secret.stringData\[\"a\"\] conflicts"):
+        await cluster.apply(of("v1", "Secret", "s", data={"a": "Yw=="}, stringData={"a": "b"}))
+
+
+async def test_a_tokens_data_is_also_its_controllers(cluster: Cluster) -> None:
+    await cluster.apply(of("v1", "ServiceAccount", "sa"))
+    token = of("v1", "Secret", "t", type="kubernetes.io/service-account-token", data={"extra": "eA=="})
+    token["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "sa"}
+    await cluster.apply(token)
+    await cluster.edit(token, data={"ca.crt": "eA=="})
+    assert (await cluster.apply(token))[1] == []
+
+
+async def test_a_jobs_template_cannot_change_and_that_is_said(cluster: Cluster) -> None:
+    await cluster.apply(of("batch/v1", "Job", "job", spec=JOB))
+    other = {"template": {"spec": {**JOB["template"]["spec"], "containers": [{"name": "app", "image": "app:2"}]}}}
+    with pytest.raises(Invalid, match="field is immutable"):
+        await cluster.apply(of("batch/v1", "Job", "job", spec=other))
+
+
+async def test_a_job_may_be_suspended(cluster: Cluster) -> None:
+    await cluster.apply(of("batch/v1", "Job", "job", spec=JOB))
+    changed, _ = await cluster.restarted().apply(of("batch/v1", "Job", "job", spec={**JOB, "suspend": True}))
+    assert changed["spec"]["suspend"] is True
+
+
+async def test_injected_authorities_stay_where_the_manifest_has_none(cluster: Cluster) -> None:
+    hooks = of("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "hooks", webhooks=[HOOK])
+    await cluster.apply(hooks)
+    injected = [{**HOOK, "clientConfig": {**HOOK["clientConfig"], "caBundle": CERTIFICATE}}]  # type: ignore[dict-item]
+    await cluster.edit(hooks, webhooks=injected)
+    assert (await cluster.apply(hooks))[1] == []
+    placeholder = [{**HOOK, "timeoutSeconds": 5, "clientConfig": {**HOOK["clientConfig"], "caBundle": "Cg=="}}]  # type: ignore[dict-item]
+    changed, _ = await cluster.apply({**hooks, "webhooks": placeholder})
+    assert changed["webhooks"][0]["clientConfig"]["caBundle"] == CERTIFICATE
+    assert changed["webhooks"][0]["timeoutSeconds"] == 5
+
+
+async def test_injected_trust_stays_in_a_config_map_that_asks_for_it(cluster: Cluster) -> None:
+    trusting = of("v1", "ConfigMap", "trust", data={"a": "1"})
+    trusting["metadata"]["labels"] = {"config.openshift.io/inject-trusted-cabundle": "true"}
+    await cluster.apply(trusting)
+    await cluster.edit(trusting, data={"ca-bundle.crt": "x"})
+    assert (await cluster.apply(trusting))[1] == []
+
+
+async def test_rules_of_a_role_are_exactly_those_of_the_manifest(cluster: Cluster) -> None:
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    role = of("rbac.authorization.k8s.io/v1", "Role", "role", rules=[rule])
+    await cluster.apply(role)
+    await cluster.edit(role, rules=[{**rule, "resourceNames": ["one"]}])
+    repaired, _ = await cluster.apply(role)
+    assert repaired["rules"] == [rule]
+
+
+async def test_custom_resources_keep_what_others_said_and_their_status(cluster: Cluster) -> None:
+    await cluster.apply(GADGETS)
+    await established(cluster)
+    gadget = of("example.com/v1", "Gadget", "g", spec={"size": 1, "on": False}, status={"phase": "said"})
+    made, _ = await cluster.apply(gadget)
+    assert made["spec"]["color"] == "red"
+    await cluster.edit(gadget, spec={"color": "blue"}, status={"phase": "Running"})
+    assert (await cluster.restarted().apply(gadget))[1] == []
+    changed, _ = await cluster.apply({**gadget, "spec": {"size": 2, "on": False}})
+    assert changed["spec"] == {"size": 2, "on": False, "color": "blue"}
+    assert changed["status"] == {"phase": "Running"}
+
+
+async def test_an_empty_value_that_went_from_a_custom_resource_comes_back(cluster: Cluster) -> None:
+    await cluster.apply(GADGETS)
+    await established(cluster)
+    gadget = of("example.com/v1", "Gadget", "g", spec={"size": 1, "on": False})
+    await cluster.apply(gadget)
+    await cluster.edit(gadget, spec={"on": None})
+    repaired, _ = await cluster.apply(gadget)
+    assert repaired["spec"]["on"] is False
+
+
+async def established(cluster: Cluster) -> None:
+    async for event in cluster.client.watch(DEFINITIONS, initial_events=True, timeout=10):
+        found = await live(cluster.client, GADGETS)
+        conditions = {entry["type"]: entry["status"] for entry in (found.get("status") or {}).get("conditions") or ()}
+        if conditions.get("Established") == "True":
+            return
+        assert event is not None
+
+
+async def test_a_deployment_is_repaired_where_it_drifted_only(cluster: Cluster) -> None:
+    await cluster.apply(web())
+    await cluster.edit(web(), spec={"replicas": 4, "template": {"spec": {"containers": [{"name": "app", "image": "evil:1"}]}}})
+    repaired, asked = await cluster.apply(web())
+    assert asked == ["PUT web"]
+    assert repaired["spec"]["template"]["spec"]["containers"][0]["image"] == "app:1"
+    assert repaired["spec"]["replicas"] == 4
+
+
+CERTIFICATE = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n").decode()
