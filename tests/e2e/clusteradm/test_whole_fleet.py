@@ -18,7 +18,7 @@ from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANA
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Resource
 from tests.support.operating import Observed
 from tests.support.sites import Site as Ground
-from tests.support.sites import open_sites
+from tests.support.sites import embedded_only, open_sites
 from tests.support.stage import PODS
 
 pytestmark = pytest.mark.timeout(400)
@@ -97,6 +97,7 @@ async def test_a_cluster_joins_lives_and_leaves_by_the_words_that_were_printed(f
     assert "nothing was changed" in await cluster("unjoin", "--cluster-name", "cluster1")
 
 
+@embedded_only
 async def test_an_administrator_of_both_sides_leaves_nothing_on_the_hub(fleet: Fleet) -> None:
     hub, cluster = fleet.hub, fleet.cluster
     await hub("init", "--wait")
@@ -108,6 +109,7 @@ async def test_an_administrator_of_both_sides_leaves_nothing_on_the_hub(fleet: F
     assert await hub.seen.find(MANAGED_CLUSTERS, "cluster1") is None
 
 
+@embedded_only
 async def test_a_hosted_cluster_is_managed_from_elsewhere_and_leaves_nothing_on_either(fleet: Fleet) -> None:
     hub, cluster, far = fleet.hub, fleet.cluster, fleet.far
     before = {site.kubeconfig: await site.names(NAMESPACES) for site in (cluster, far)}

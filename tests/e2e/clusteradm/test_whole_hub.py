@@ -15,7 +15,7 @@ from muster.cli.clusteradm import main
 from muster.operator.names import CLUSTER_MANAGERS
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object, Resource
-from tests.support.sites import Site, open_site
+from tests.support.sites import Site, embedded_only, open_site
 from tests.support.stage import PODS
 
 SECONDS = 90
@@ -69,6 +69,7 @@ async def test_from_nothing_to_a_hub_and_back(hub: Hub) -> None:
     assert (await hub.site.admin.list(PODS)).items == []
 
 
+@embedded_only
 async def test_an_init_that_was_interrupted_is_finished_by_the_next(hub: Hub) -> None:
     await hub("init")
     await hub.site.admin.delete(CLUSTER_MANAGERS, "cluster-manager")

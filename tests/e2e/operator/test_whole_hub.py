@@ -1,6 +1,6 @@
-"""From nothing to a working hub on an embedded cluster whose node runs the pods: operator, controllers and webhooks as themselves.
+"""From nothing to a working hub on a cluster whose node runs the pods: operator, controllers and webhooks as themselves.
 
-Here the operator, too, is a pod; nothing is played. Embedded only: elsewhere nobody runs pods in tests.
+Here the operator, too, is a pod; nothing is played, and the API server finds the webhooks by their Service.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from muster.cli.programs import programs
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
 from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
 from muster.registration.hub.install import HOOKS
@@ -20,7 +19,8 @@ from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, RESOURCE
 from muster.runtime.errors import BadRequest
 from muster.runtime.resource import NAMESPACES, Object
 from tests.support.operating import Observed
-from tests.support.stage import PODS, Stage, condition, open_stage
+from tests.support.sites import embedded_only, open_site
+from tests.support.stage import PODS, condition
 
 CM = "cluster-manager"
 SECONDS = 60.0
@@ -28,10 +28,6 @@ IMAGE = "registry.example/other/muster:next"
 
 
 class WholeHub(Observed):
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage.client)
-        self.stage = stage
-
     async def says(self, kind: str, status: str, reason: str = "") -> Object:
         return await self.until_condition(CLUSTER_MANAGERS, CM, kind, status, reason, SECONDS)
 
@@ -82,8 +78,8 @@ def cluster_document(name: str) -> Object:
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[WholeHub]:
-    async with open_stage(programs(), tmp_path) as stage:
-        hub = WholeHub(stage)
+    async with open_site(tmp_path) as site:
+        hub = WholeHub(site.admin)
         await hub.surround(CLUSTER_MANAGER_OPERATOR)
         yield hub
 
@@ -100,6 +96,7 @@ async def test_a_hub_works_and_goes_away_with_its_clusters(hub: WholeHub) -> Non
     assert [one["metadata"]["namespace"] for one in (await hub.admin.list(PODS)).items] == [OPERATOR_NAMESPACE]
 
 
+@embedded_only
 async def test_gates_reach_the_webhooks(hub: WholeHub) -> None:
     await hub.up(registrationConfiguration={"featureGates": [{"feature": "DefaultClusterSet", "mode": "Disable"}]})
     cluster = await hub.cluster("c1")
@@ -120,6 +117,7 @@ async def test_another_image_rolls_out_and_webhooks_answer_on(hub: WholeHub) -> 
     assert made["metadata"]["labels"][CLUSTER_SET_LABEL] == "default", "the new webhook put it there"
 
 
+@embedded_only
 async def test_an_operator_of_another_image_brings_new_components(hub: WholeHub) -> None:
     await hub.up()
     container = {"name": "registration-operator", "image": IMAGE}

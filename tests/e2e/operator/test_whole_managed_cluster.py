@@ -1,14 +1,12 @@
 """From nothing to a managed cluster whose pods a node runs: operators, hub and agents as themselves, in every mode of a Klusterlet.
 
-The hub and the cluster with the agents are two embedded servers with a node each; the hosted modes have a third one to manage.
-Embedded only: elsewhere nobody runs pods in tests.
+The hub and the cluster with the agents have a node each; the hosted modes have a third cluster to manage.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import pytest
 
 from muster.administration.hub.tokens import account_token, ensure_bootstrap
 from muster.administration.members.accept import AcceptOptions, accept
-from muster.cli.programs import programs
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR
 from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.registration.installing import ensure_namespace
@@ -25,7 +22,8 @@ from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SEC
 from muster.runtime.kubeconfig import ClientConfig, Identity, dump_kubeconfig
 from muster.runtime.resource import LEASES, NAMESPACES, SECRETS, Object
 from tests.support.operating import Observed
-from tests.support.stage import PODS, Stage, open_stage
+from tests.support.sites import Site, embedded_only, open_site, open_sites
+from tests.support.stage import PODS
 
 pytestmark = pytest.mark.timeout(300)
 K = "klusterlet"
@@ -35,9 +33,9 @@ SECONDS = 60.0
 class Managed(Observed):
     """The cluster that agents run on, its hub, and what is managed."""
 
-    def __init__(self, stage: Stage, hub: Stage) -> None:
-        super().__init__(stage.client)
-        self.hub = Observed(hub.client)
+    def __init__(self, site: Site, hub: Site) -> None:
+        super().__init__(site.admin)
+        self.hub = Observed(hub.admin)
         self._hub = hub
 
     async def secret(self, name: str, namespace: str, content: str) -> None:
@@ -47,8 +45,8 @@ class Managed(Observed):
 
     async def join(self, namespace: str, **spec: Any) -> None:
         token = await account_token(self.hub.admin)
-        server = self._hub.server
-        bootstrap = ClientConfig(server.cluster_url("default"), server.ca_pem, identity=Identity(token=token))
+        way = self._hub.config
+        bootstrap = ClientConfig(way.server, way.ca, identity=Identity(token=token))
         await self.secret(BOOTSTRAP_SECRET, namespace, dump_kubeconfig(bootstrap))
         document = {"apiVersion": KLUSTERLETS.api_version, "kind": "Klusterlet", "metadata": {"name": K}, "spec": spec}
         await self.admin.create(KLUSTERLETS, document)
@@ -79,9 +77,7 @@ class Managed(Observed):
 
 @pytest.fixture
 async def managed(tmp_path: Path) -> AsyncIterator[Managed]:
-    async with AsyncExitStack() as stack:
-        hub = await stack.enter_async_context(open_stage(programs(), tmp_path / "hub"))
-        spoke = await stack.enter_async_context(open_stage(programs(), tmp_path / "spoke"))
+    async with open_sites(tmp_path, "hub", "spoke") as (hub, spoke):
         made = Managed(spoke, hub)
         await made.hub.surround(CLUSTER_MANAGER_OPERATOR)
         await made.surround(KLUSTERLET_OPERATOR)
@@ -110,6 +106,7 @@ async def test_a_cluster_joins_under_a_name_of_its_own_and_keeps_it(managed: Man
     assert [one["metadata"]["name"] for one in (await managed.hub.admin.list(MANAGED_CLUSTERS)).items] == [name]
 
 
+@embedded_only
 async def test_an_agent_that_goes_leaves_nothing_but_its_cluster_on_the_hub(managed: Managed) -> None:
     await managed.join(AGENT_NAMESPACE, clusterName="c1")
     await managed.works(await managed.accepted())
@@ -120,6 +117,7 @@ async def test_an_agent_that_goes_leaves_nothing_but_its_cluster_on_the_hub(mana
     assert await managed.hub.find(MANAGED_CLUSTERS, "c1") is not None
 
 
+@embedded_only
 async def test_one_agent_does_all_in_the_singleton_mode(managed: Managed) -> None:
     await managed.join(AGENT_NAMESPACE, clusterName="c1", deployOption={"mode": "Singleton"})
     await managed.works(await managed.accepted())
@@ -128,24 +126,22 @@ async def test_one_agent_does_all_in_the_singleton_mode(managed: Managed) -> Non
     assert base64.b64decode(secret["data"]["agent-name"]).decode() == uid
 
 
-@pytest.mark.parametrize("mode", ["Hosted", "SingletonHosted"])
+@pytest.mark.parametrize("mode", ["Hosted", pytest.param("SingletonHosted", marks=embedded_only)])
 async def test_agents_manage_a_cluster_elsewhere(managed: Managed, tmp_path: Path, mode: str) -> None:
-    async with open_stage({}, tmp_path / "far") as far:
-        credentials = await far.server.admin_credentials(far.cluster)
-        identity = Identity(credentials.certificate, credentials.key)
-        way = ClientConfig(far.server.cluster_url("default"), far.server.ca_pem, identity=identity)
-        await managed.secret(EXTERNAL_MANAGED_SECRET, K, dump_kubeconfig(way))
+    async with open_site(tmp_path / "far") as far:
+        await managed.secret(EXTERNAL_MANAGED_SECRET, K, dump_kubeconfig(far.config))
         await managed.join(K, clusterName="c1", deployOption={"mode": mode})
         await managed.works(await managed.accepted())
-        assert await Observed(far.client).find(NAMESPACES, AGENT_NAMESPACE) is not None
+        assert await Observed(far.admin).find(NAMESPACES, AGENT_NAMESPACE) is not None
         nodes = (await managed.hub.admin.get(MANAGED_CLUSTERS, "c1"))["status"]["capacity"]
         assert nodes, "the managed cluster's, which has a node"
         await managed.admin.delete(KLUSTERLETS, K)
         await managed.until_gone(KLUSTERLETS, K, seconds=SECONDS)
-        assert await Observed(far.client).find(NAMESPACES, AGENT_NAMESPACE) is None
+        assert await Observed(far.admin).find(NAMESPACES, AGENT_NAMESPACE) is None
         assert await managed.find(NAMESPACES, K) is None
 
 
+@embedded_only
 async def test_of_several_agents_one_works_and_another_takes_over(managed: Managed) -> None:
     for number in range(2):
         metadata = {"name": f"n{number}", "labels": {"node-role.kubernetes.io/control-plane": ""}}
@@ -170,6 +166,7 @@ async def test_of_several_agents_one_works_and_another_takes_over(managed: Manag
     await managed.works("c1")
 
 
+@embedded_only
 async def test_another_image_rolls_out_and_the_cluster_stays_available(managed: Managed) -> None:
     await managed.join(AGENT_NAMESPACE, clusterName="c1")
     await managed.works(await managed.accepted())
