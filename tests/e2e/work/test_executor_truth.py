@@ -1,0 +1,39 @@
+"""RBAC decided in the agent against the cluster's own reviews: some hundred random questions over random roles and bindings."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from muster.runtime.client import HttpClient
+from muster.runtime.delegation import AccessReviewer
+from muster.runtime.kubeconfig import load_kubeconfig
+from muster.runtime.rbac import RbacAuthorizer
+from tests.support.planes import ControlPlane
+from tests.support.rbac_truth import World, differences
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+async def test_random_questions_have_the_clusters_answers(plane: ControlPlane, seed: int) -> None:
+    client = HttpClient(load_kubeconfig(plane.cluster.kubeconfig))
+    authorizer = RbacAuthorizer(client)
+    running = asyncio.create_task(authorizer.run())
+    world = World(client, Random(seed), f"truth-{seed}")
+    try:
+        assert await authorizer.synced(20)
+        await world.prepare()
+        allowed = 0
+        for _ in range(10):
+            for _ in range(4):
+                await world.change()
+            asked = [world.question() for _ in range(30)]
+            assert await differences(authorizer, AccessReviewer(client), asked, 10.0) == []
+            allowed += sum(authorizer.decide(*question).allowed for question in asked)
+        assert 30 < allowed < 270, "the questions must be worth asking"
+    finally:
+        await world.remove()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await client.close()
