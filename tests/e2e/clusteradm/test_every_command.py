@@ -27,6 +27,8 @@ class Command:
     writes: bool = True
     """Whether a dry run tells of something that would be done."""
     only_on_hubs: bool = True
+    code: int = 1
+    """How it ends where it cannot do its work."""
 
     def line(self, world: World) -> list[str]:
         filled = self.words.format(token="a.b.c", server=world.hub.cluster.url, ca=world.hub.cluster.ca, file=manifest(world))
@@ -68,6 +70,7 @@ COMMANDS = (
     Command("unjoin", "--cluster-name nobody", MANAGED, writes=False, only_on_hubs=False),
     Command("upgrade clustermanager", "--bundle-version v9", only_on_hubs=False),
     Command("upgrade klusterlet", "", MANAGED, writes=False, only_on_hubs=False),
+    Command("work can-i", "known -f {file}", writes=False, code=3),
 )
 ASK_NOBODY = {"completion", "version"}
 MAY_END_WITH_1 = {"doctor", "unjoin", "upgrade klusterlet"}
@@ -137,17 +140,17 @@ def test_who_may_do_nothing_is_told_what_is_missing(world: World, furnished: Wor
 
 @every
 def test_who_is_unknown_is_turned_away(world: World, command: Command) -> None:
-    assert "credentials" in world.fails(*command.line(world), context=f"nobody@{command.where}")
+    assert "credentials" in world.fails(*command.line(world), context=f"nobody@{command.where}", code=command.code)
 
 
 @every
 def test_a_server_that_is_away_is_named(world: World, command: Command) -> None:
-    assert "127.0.0.1" in world.fails(*command.line(world), "--timeout", "2s", context=AWAY)
+    assert "127.0.0.1" in world.fails(*command.line(world), "--timeout", "2s", context=AWAY, code=command.code)
 
 
 @every
 def test_a_context_that_is_none_is_named(world: World, command: Command) -> None:
-    assert "no-such-context" in world.fails(*command.line(world), context="no-such-context")
+    assert "no-such-context" in world.fails(*command.line(world), context="no-such-context", code=command.code)
 
 
 @every
@@ -157,7 +160,7 @@ def test_unknown_flags_are_wrong_usage(world: World, command: Command) -> None:
 
 @pytest.mark.parametrize("command", [one for one in COMMANDS if one.only_on_hubs], ids=identify)
 def test_commands_for_hubs_are_refused_elsewhere(world: World, command: Command) -> None:
-    told = world.fails(*command.line(world), context=MANAGED)
+    told = world.fails(*command.line(world), context=MANAGED, code=command.code)
     assert "hub oriented command should not running against non-hub cluster" in told
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.clusteradm.claims import shows
-from tests.e2e.clusteradm.conftest import World
+from tests.e2e.clusteradm.conftest import AWAY, HUB, MANAGED, World
+from tests.support.client import Client
 
 WORKS = "/apis/work.open-cluster-management.io/v1/namespaces/shop/manifestworks"
 NOW = "2026-01-01T00:00:00Z"
@@ -106,3 +107,53 @@ def test_a_work_asked_for_by_name_tells_of_each_resource(reported: World) -> Non
     assert "<Phase> Running" in tree
     assert "<default/bad> not-applied" in tree
     assert "<Applied> False: AppliedManifestFailed: Failed to apply manifest: not allowed" in tree
+
+
+EXECUTOR = "system:serviceaccount:apps:deployer"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+def allow(client: Client, name: str, resource: str) -> None:
+    """Let the executor have objects of a resource applied."""
+    rule = {"apiGroups": [""], "resources": [resource], "verbs": ["create", "update", "patch", "get", "delete"]}
+    client.post(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": [rule]}).expect(201)
+    subject = {"kind": "ServiceAccount", "namespace": "apps", "name": "deployer"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    binding = {"metadata": {"name": name}, "subjects": [subject], "roleRef": reference}
+    client.post(f"{RBAC}/clusterrolebindings", binding).expect(201)
+
+
+@shows("work can-i", "--executor", "--filename", "--managed-context", "--output")
+def test_who_asks_beforehand_is_told_what_hub_and_cluster_would_say(shop: World, tmp_path: Path) -> None:
+    secret = {**config_map("s"), "kind": "Secret"}
+    line = ["work", "can-i", "shop", "--filename", write(tmp_path, config_map("a"), secret), "--executor", "apps/deployer"]
+    line += ["--managed-context", MANAGED, "--output", "json"]
+    before = shop.objects(HUB)
+    allow(shop.managed.client(), "can-i-maps", "configmaps")
+    refused = json.loads(shop.fails(*line))
+    assert refused["answer"] == "no"
+    assert [one["allowed"] for one in refused["checks"]] == ["yes", "yes", "yes", "yes", "no"]
+    assert f"{EXECUTOR} may not create, update, patch, get, delete it" in refused["checks"][-1]["reason"]
+    allow(shop.managed.client(), "can-i-secrets", "secrets")
+    assert json.loads(shop.ok(*line))["answer"] == "yes"
+    assert shop.objects(HUB) == before
+
+
+@shows("work can-i", "--managed-kubeconfig", "--recursive")
+def test_a_cluster_that_cannot_be_asked_makes_no_answer(shop: World, tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    write(tmp_path / "below", config_map("a"))
+    line = ["work", "can-i", "shop", "-f", str(tmp_path), "--recursive", "--executor", "apps/deployer"]
+    assert "yes" in shop.ok(*line)
+    told = shop.fails(*line, "--managed-kubeconfig", str(shop.kubeconfig), "--managed-context", AWAY, code=3)
+    assert "127.0.0.1" in told
+    assert told.splitlines()[-1] == "unknown"
+    assert "there is no manifest" in shop.fails(*[word for word in line if word != "--recursive"], code=3)
+
+
+def test_who_may_use_an_executor_is_asked_of_the_hub(shop: World, tmp_path: Path) -> None:
+    line = ["work", "can-i", "shop", "-f", write(tmp_path, config_map("a")), "--executor", "apps/deployer"]
+    told = shop.fails(*line, context=f"mallory@{HUB}")
+    works = "manifestworks.work.open-cluster-management.io in namespace shop"
+    assert f"you lack the permission to create {works}" in told
+    assert f"you lack the permission to execute-as {works} with the name {EXECUTOR}" in told

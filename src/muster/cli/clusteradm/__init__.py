@@ -27,6 +27,7 @@ VERBS = {
     "unjoin": Entry(f"{HERE}.unjoin", "Let a managed cluster leave its hub."),
     "upgrade": Entry(f"{HERE}.upgrade", "Upgrade a hub or a managed cluster."),
     "version": Entry(f"{HERE}.version", "Show the versions of this tool and of the hub."),
+    "work": Entry(f"{HERE}.work", "Ask about works before making them."),
 }
 CREATED = {
     "clusterset": Entry(f"{HERE}.clusterset", "A cluster set.", "create"),

@@ -1,0 +1,121 @@
+"""`clusteradm work can-i`: whether a work would pass, before it is made; told by the exit code too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.clusteradm.bundling import flat
+from muster.cli.connection import Globals, Session, administer, connected
+from muster.cli.output import document, format_option, table
+from muster.cli.values import Names
+
+if TYPE_CHECKING:
+    from muster.administration.content.permits import Check
+    from muster.api.work.v1 import ManifestWork
+    from muster.cli.process import FoundCluster
+
+CANNOT_TELL = 3
+COLUMNS = ("Where", "What", "Verbs", "Allowed", "Reason")
+
+
+class CannotTell(click.ClickException):
+    exit_code = CANNOT_TELL
+
+
+@click.command("can-i")
+@click.argument("cluster")
+@click.option("-f", "--filename", "files", type=Names(), multiple=True, help="A ManifestWork, or manifests (repeatable).")
+@click.option("-R", "--recursive", is_flag=True, help="Directories below directories too.")
+@click.option("--executor", default="", metavar="NAMESPACE/NAME", help="Service account of the cluster to apply as.")
+@click.option("--managed-kubeconfig", type=click.Path(dir_okay=False), help="Of the managed cluster, to ask it too.")
+@click.option("--managed-context", default="", help="Of the managed cluster, to ask it too.")
+@format_option("table", "json", "yaml", default="table")
+@connected
+def command(cluster: str, output: str, **given: Any) -> None:
+    """Say whether a work for CLUSTER would be taken by the hub, and whether its executor may all that it needs.
+
+    Ends with 0 for yes, 1 for no, 3 when it cannot tell.
+    """
+    if not given["files"]:
+        raise click.UsageError("--filename: name at least one file")
+    try:
+        managed = _managed(given["managed_kubeconfig"], given["managed_context"])
+        answered = administer(lambda session: _ask(session, cluster, managed, given), machine=True)
+    except click.UsageError:
+        raise
+    except click.ClickException as error:
+        raise CannotTell(error.message) from None
+    work, checks = answered
+    if managed is None:
+        click.echo("only the hub was asked: give --managed-context or --managed-kubeconfig to ask the cluster too", err=True)
+    _end(cluster, work, checks, output)
+
+
+def _managed(kubeconfig: str | None, context: str) -> FoundCluster | None:
+    from muster.cli.process import find_cluster
+
+    if not kubeconfig and not context:
+        return None
+    return find_cluster(kubeconfig or Globals.current().kubeconfig, context)
+
+
+async def _ask(
+    session: Session, cluster: str, managed: FoundCluster | None, given: dict[str, Any]
+) -> tuple[ManifestWork, list[Check]]:
+    from muster.administration.content.manifests import read_manifests
+    from muster.administration.content.permits import MANAGED, ask_cluster, ask_hub, unasked, work_of
+    from muster.administration.content.terms import parse_executor
+    from muster.administration.hubs import require_hub
+    from muster.runtime.client import HttpClient
+    from muster.runtime.errors import KubeError
+
+    executor = parse_executor(given["executor"]) if given["executor"] else None
+    work = work_of(read_manifests(flat(given["files"]), recursive=given["recursive"]), executor)
+    await require_hub(session.client)
+    # A client of its own: its dry run is a question, not something that this command would do.
+    hub = HttpClient(session.config, agent="clusteradm")
+    try:
+        checks = await ask_hub(hub, cluster, work)
+    finally:
+        await hub.close()
+    if managed is not None:
+        client = managed.connect("clusteradm")
+        try:
+            checks += await ask_cluster(client, work)
+        except KubeError as error:
+            checks.append(unasked(MANAGED, client.server, error))
+        finally:
+            await client.close()
+    return work, checks
+
+
+def _end(cluster: str, work: ManifestWork, checks: list[Check], output: str) -> None:
+    from muster.administration.content.permits import Answer, executor_of, verdict
+
+    answer = verdict(checks)
+    if output == "table":
+        rows = [(one.place, one.subject, one.verbs, one.answer.value, " ".join(one.reason.split())) for one in checks]
+        click.echo(table(COLUMNS, rows))
+        click.echo(answer.value)
+    else:
+        account = executor_of(work.spec)
+        told = {
+            "cluster": cluster,
+            "executor": f"{account.namespace}/{account.name}" if account else None,
+            "answer": answer.value,
+            "checks": [
+                {
+                    "where": one.place,
+                    "what": one.subject,
+                    "verbs": list(one.verbs),
+                    "allowed": one.answer.value,
+                    "reason": one.reason,
+                }
+                for one in checks
+            ],
+        }
+        click.echo(document(told, output))
+    if answer is not Answer.YES:
+        raise SystemExit(1 if answer is Answer.NO else CANNOT_TELL)

@@ -1,0 +1,203 @@
+"""`clusteradm work can-i`: what hub and managed cluster would say of a work, before it is made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANIFEST_WORKS
+from muster.runtime.resource import NAMESPACES, Object
+from tests.unit.cli.clusteradm.conftest import HUB, PLAIN, Fleet
+from tests.unit.cli.clusteradm.test_works import CONFIG_MAP, write
+
+EXECUTOR = ["--executor", "apps/deployer"]
+USER = "system:serviceaccount:apps:deployer"
+LIFE = ["create", "update", "patch", "get", "delete"]
+
+
+async def allow(fleet: Fleet, cluster: str, name: str, subject: Object, **rule: Any) -> None:
+    """A ClusterRole with one rule, bound to a subject."""
+    admin, group = fleet.admin(cluster), "rbac.authorization.k8s.io"
+    await admin.apply(CLUSTER_ROLES, {"metadata": {"name": name}, "rules": [rule]}, manager="test")
+    binding = {
+        "metadata": {"name": name},
+        "subjects": [subject],
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+    }
+    await admin.apply(CLUSTER_ROLE_BINDINGS, binding, manager="test")
+
+
+def mallory() -> Object:
+    return {"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}
+
+
+async def let_mallory(fleet: Fleet, name: str, verb: str, **more: Any) -> None:
+    rule = {"apiGroups": ["work.open-cluster-management.io"], "resources": ["manifestworks"], "verbs": [verb], **more}
+    await allow(fleet, HUB, name, mallory(), **rule)
+
+
+async def let_deployer(fleet: Fleet, *verbs: str, resource: str = "configmaps", group: str = "") -> None:
+    subject = {"kind": "ServiceAccount", "namespace": "apps", "name": "deployer"}
+    await allow(fleet, PLAIN, f"deployer-{resource}", subject, apiGroups=[group], resources=[resource], verbs=list(verbs))
+
+
+@pytest.fixture
+async def hub(fleet: Fleet) -> Fleet:
+    await fleet.cluster("c1")
+    await fleet.admin().create(NAMESPACES, {"metadata": {"name": "c1"}})
+    return fleet
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return write(tmp_path / "work.json", CONFIG_MAP)
+
+
+async def told(fleet: Fleet, *words: str, code: int, context: str = HUB) -> Any:
+    result = await fleet.run("work", "can-i", "c1", *words, "-o", "json", context=context)
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+async def test_who_may_all_is_told_yes_and_nothing_is_made(hub: Fleet, file: str) -> None:
+    before = await hub.revision()
+    said = await told(hub, "-f", file, *EXECUTOR, code=0)
+    assert (said["cluster"], said["executor"], said["answer"]) == ("c1", "apps/deployer", "yes")
+    assert [(one["what"], one["verbs"], one["allowed"]) for one in said["checks"]] == [
+        ("manifestworks.work.open-cluster-management.io", ["create"], "yes"),
+        (f"manifestworks.work.open-cluster-management.io {USER}", ["execute-as"], "yes"),
+        ("this work", ["create"], "yes"),
+    ]
+    assert await hub.revision() == before
+    assert (await hub.admin().list(MANIFEST_WORKS)).items == []
+
+
+async def test_who_may_not_make_works_is_told_no(hub: Fleet, file: str) -> None:
+    said = await told(hub, "-f", file, *EXECUTOR, code=1, context="mallory@hub")
+    assert [one["allowed"] for one in said["checks"]] == ["no", "no"]
+    assert "you lack the permission to create manifestworks" in said["checks"][0]["reason"]
+    assert said["checks"][1]["reason"].endswith(f"in namespace c1 with the name {USER}")
+
+
+async def test_a_hub_that_takes_the_work_all_the_same_has_the_last_word(hub: Fleet, file: str) -> None:
+    await let_mallory(hub, "make", "create")
+    said = await told(hub, "-f", file, *EXECUTOR, code=0, context="mallory@hub")
+    assert "but the hub takes the work all the same" in said["checks"][1]["reason"]
+
+
+async def test_the_permission_to_execute_is_that_of_the_service_account(hub: Fleet, file: str) -> None:
+    await let_mallory(hub, "make", "create")
+    await let_mallory(hub, "execute", "execute-as", resourceNames=[USER])
+    said = await told(hub, "-f", file, *EXECUTOR, code=0, context="mallory@hub")
+    assert {one["reason"] for one in said["checks"]} == {""}
+
+
+async def test_what_the_hub_would_refuse_is_told(hub: Fleet, tmp_path: Path) -> None:
+    work = {
+        "apiVersion": "work.open-cluster-management.io/v1",
+        "kind": "ManifestWork",
+        "metadata": {"name": "w"},
+        "spec": {"workload": {"manifests": [CONFIG_MAP]}, "deleteOption": {"propagationPolicy": "Maybe"}},
+    }
+    said = await told(hub, "-f", write(tmp_path / "w.json", work), code=1)
+    assert said["executor"] is None
+    assert "propagationPolicy" in said["checks"][-1]["reason"]
+    result = await hub.run("work", "can-i", "nowhere", "-f", write(tmp_path / "m.json", CONFIG_MAP))
+    assert result.exit_code == 1
+    assert 'namespaces "nowhere" not found' in result.output
+
+
+async def test_the_managed_cluster_says_what_its_executor_may(hub: Fleet, tmp_path: Path) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
+    files = ["-f", write(tmp_path / "all.yaml", CONFIG_MAP, secret), *EXECUTOR, "--managed-context", PLAIN]
+    await let_deployer(hub, *LIFE)
+    await let_deployer(hub, "create", "get", resource="secrets")
+    before = await hub.revision(PLAIN)
+    said = await told(hub, *files, code=1)
+    asked = {one["what"]: one for one in said["checks"] if one["where"] == "cluster"}
+    assert (asked["configmaps default/greeting"]["allowed"], asked["configmaps default/greeting"]["verbs"]) == ("yes", LIFE)
+    assert asked["secrets default/s"]["allowed"] == "no"
+    assert f"{USER} may not update, patch, delete it" in asked["secrets default/s"]["reason"]
+    assert await hub.revision(PLAIN) == before
+    await let_deployer(hub, *LIFE, resource="secrets")
+    assert (await told(hub, *files, code=0))["answer"] == "yes"
+
+
+async def test_a_work_that_leaves_its_objects_needs_no_right_to_delete_them(hub: Fleet, tmp_path: Path) -> None:
+    executor = {"subject": {"type": "ServiceAccount", "serviceAccount": {"namespace": "apps", "name": "deployer"}}}
+    work = {
+        "apiVersion": "work.open-cluster-management.io/v1",
+        "kind": "ManifestWork",
+        "metadata": {"name": "w", "namespace": "elsewhere"},
+        "spec": {
+            "workload": {"manifests": [CONFIG_MAP]},
+            "deleteOption": {"propagationPolicy": "Orphan"},
+            "executor": executor,
+        },
+    }
+    await let_deployer(hub, *LIFE[:-1])
+    said = await told(hub, "-f", write(tmp_path / "w.json", work), "--managed-context", PLAIN, code=0)
+    assert said["executor"] == "apps/deployer"
+    assert said["checks"][-1]["verbs"] == LIFE[:-1]
+
+
+async def test_a_role_that_would_give_more_than_the_executor_has_is_refused(hub: Fleet, tmp_path: Path) -> None:
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "much", "namespace": "default"},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}],
+    }
+    await let_deployer(hub, *LIFE, resource="roles", group="rbac.authorization.k8s.io")
+    files = ["-f", write(tmp_path / "role.json", role), *EXECUTOR, "--managed-context", PLAIN]
+    said = await told(hub, *files, code=1)
+    assert "escalat" in said["checks"][-1]["reason"]
+
+
+async def test_manifests_that_the_cluster_cannot_take_are_told(hub: Fleet, tmp_path: Path) -> None:
+    odd = {"apiVersion": "example.com/v1", "kind": "Odd", "metadata": {"name": "o"}}
+    homeless = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+    path = write(tmp_path / "all.yaml", odd, homeless)
+    said = await told(hub, "-f", path, *EXECUTOR, "--managed-context", PLAIN, code=1)
+    asked = {one["what"]: one["reason"] for one in said["checks"] if one["where"] == "cluster"}
+    assert asked["Odd o"] == 'the server doesn\'t have a resource type "Odd"'
+    assert "metadata.namespace is missing" in asked["Secret s"]
+    alone = await told(hub, "-f", path, "--managed-context", PLAIN, code=1)
+    assert [one["what"] for one in alone["checks"] if one["where"] == "cluster"] == ["Secret s"], "a kind may come with the work"
+
+
+async def test_what_cannot_be_told_is_neither_yes_nor_no(hub: Fleet, file: str, tmp_path: Path) -> None:
+    away = yaml.safe_load(hub.kubeconfig.read_text())
+    for cluster in away["clusters"]:
+        cluster["cluster"]["server"] = "https://127.0.0.1:1"
+    (tmp_path / "away").write_text(yaml.safe_dump(away))
+    (tmp_path / "away").chmod(0o600)
+    said = await told(hub, "-f", file, *EXECUTOR, "--managed-kubeconfig", str(tmp_path / "away"), code=3)
+    assert (said["answer"], said["checks"][-1]["allowed"]) == ("unknown", "unknown")
+    assert "127.0.0.1:1" in said["checks"][-1]["reason"]
+    line = ["work", "can-i", "c1", "-f"]
+    assert "/nowhere.yaml" in await hub.fails(*line, "/nowhere.yaml", code=3)
+    assert "not <namespace>/<name>" in await hub.fails(*line, file, "--executor", "deployer", code=3)
+    assert "non-hub" in await hub.fails(*line, file, context=PLAIN, code=3)
+    assert "no-such" in await hub.fails(*line, file, "--managed-context", "no-such", code=3)
+    assert "--filename" in await hub.fails("work", "can-i", "c1", code=2)
+    both = write(tmp_path / "both.yaml", {"apiVersion": MANIFEST_WORKS.api_version, "kind": "ManifestWork", **NAMED}, CONFIG_MAP)
+    assert "either one ManifestWork or the manifests" in await hub.fails(*line, both, code=3)
+
+
+NAMED = {"metadata": {"name": "w"}}
+
+
+async def test_a_table_ends_with_the_answer(hub: Fleet, file: str) -> None:
+    result = await hub.run("work", "can-i", "c1", "-f", file)
+    assert result.exit_code == 0
+    header, *rows, answer = result.stdout.splitlines()
+    assert header.split() == ["WHERE", "WHAT", "VERBS", "ALLOWED", "REASON"]
+    assert len(rows) == 2
+    assert answer == "yes"
+    assert "only the hub was asked" in result.stderr
+    assert yaml.safe_load(await hub.ok("work", "can-i", "c1", "-f", file, "-o", "yaml"))["answer"] == "yes"
