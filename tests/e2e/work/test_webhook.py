@@ -1,0 +1,230 @@
+"""Who may write works on a hub: scenarios of admission, with `muster work-hub` as a process of its own account."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.administrator import HUB_NAMESPACE, service_account_token
+from tests.support.client import Client, Reply
+from tests.support.planes import ControlPlane, chosen
+from tests.support.processes import complaints
+from tests.support.work_hub import ACCOUNT, CONFIGURATIONS, WORK_GROUP, WORK_VALIDATOR, WorkHub, works
+
+Document = dict[str, Any]
+PREFIX = f'admission webhook "{WORK_VALIDATOR}" denied the request: '
+FINALIZER = "cluster.open-cluster-management.io/manifest-work-cleanup"
+SETS = f"/apis/{WORK_GROUP}/v1alpha1/namespaces/apps/manifestworkreplicasets"
+NIL_ROLE = "open-cluster-management:cluster-manager-work-executor-admin:webhook"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Of its own: the webhooks would meddle with the works of other tests."""
+    ground = chosen(tmp_path_factory.mktemp("work-webhook"))
+    ground.start()
+    yield ground
+    ground.stop(kill=True)
+
+
+@pytest.fixture(scope="module")
+def hub(ground: ControlPlane) -> Iterator[WorkHub]:
+    hub = WorkHub(ground.cluster, ground.directory / "work-hub")
+    hub.install()
+    for name in ("cluster1", "cluster2", "apps"):
+        hub.namespace(name)
+    verbs = ["get", "list", "create", "update", "patch", "delete"]
+    writing = [{"apiGroups": [WORK_GROUP], "resources": ["manifestworks", "manifestworkreplicasets"], "verbs": verbs}]
+    for user in ("alice", "bob", "carol"):
+        hub.let(f"writes-works-{user}", {"kind": "User", "name": user}, writing)
+    hub.start()
+    hub.wait(lambda: hub.admin.post(works("cluster1"), work("x", manifests=[])).status == 400, "the webhook to be called")
+    yield hub
+    hub.stop()
+    assert hub.process is not None
+    assert complaints(hub.process.log) == []
+
+
+@pytest.fixture
+def name() -> str:
+    return f"w{next(_numbers)}"
+
+
+def config_map(name: str = "cm1", **content: Any) -> Document:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "app"}, **content}
+
+
+def executor(name: str) -> Document:
+    return {"subject": {"type": "ServiceAccount", "serviceAccount": {"namespace": "sa-ns", "name": name}}}
+
+
+def work(name: str, runs_as: str = "", *, manifests: list[Document] | None = None, **spec: Any) -> Document:
+    named: Document = {"executor": executor(runs_as)} if runs_as else {}
+    content = {"workload": {"manifests": [config_map()] if manifests is None else manifests}, **named, **spec}
+    return {"apiVersion": f"{WORK_GROUP}/v1", "kind": "ManifestWork", "metadata": {"name": name}, "spec": content}
+
+
+def let_execute(hub: WorkHub, user: str, account: str, namespace: str = "cluster1", kind: str = "User") -> None:
+    names = [f"system:serviceaccount:sa-ns:{account}"]
+    rule = {"apiGroups": [WORK_GROUP], "resources": ["manifestworks"], "verbs": ["execute-as"], "resourceNames": names}
+    hub.let(f"executes-{user}-{account}-{namespace or 'all'}", {"kind": kind, "name": user}, [rule], namespace)
+
+
+def refused(reply: Reply, user: str, account: str, namespace: str = "cluster1") -> None:
+    assert (reply.status, reply.json["reason"]) == (400, "BadRequest"), reply.text
+    who = f"user {user} cannot manipulate the Manifestwork with executor {account} in namespace {namespace}"
+    assert reply.json["message"] == PREFIX + who
+
+
+def patch(client: Client, name: str, change: Document, cluster: str = "cluster1") -> Reply:
+    return client.patch(works(cluster, name), change)
+
+
+def test_w1_whoever_may_execute_as_the_executor_creates_its_work(hub: WorkHub, name: str) -> None:
+    alice = hub.cluster.client("alice")
+    refused(alice.post(works("cluster1"), work(name, name)), "alice", f"sa-ns/{name}")
+    let_execute(hub, "alice", name)
+    hub.accepted(alice, works("cluster1"), work(name, name))
+
+
+def test_w2_a_right_elsewhere_does_not_count_and_a_right_of_a_group_does(hub: WorkHub, name: str) -> None:
+    bob = hub.cluster.client("bob")
+    let_execute(hub, "bob", name, "cluster2")
+    hub.accepted(bob, works("cluster2"), work(name, name))
+    refused(bob.post(works("cluster1"), work(name, name)), "bob", f"sa-ns/{name}")
+    let_execute(hub, "operators", name, "cluster1", kind="Group")
+    hub.accepted(bob, works("cluster1"), work(name, name))
+
+
+def test_w3_every_change_of_the_spec_needs_the_executor_and_no_other_change_does(hub: WorkHub, name: str) -> None:
+    hub.admin.post(works("cluster1"), work(name, name)).expect(201)
+    bob = hub.cluster.client("bob")
+    changes: list[Document] = [
+        {"workload": {"manifests": [config_map(data={"a": "b"})]}},
+        {"manifestConfigs": [{"resourceIdentifier": {"resource": "configmaps", "name": "cm1"}}]},
+        {"deleteOption": {"propagationPolicy": "Orphan"}},
+    ]
+    for change in changes:
+        refused(patch(bob, name, {"spec": change}), "bob", f"sa-ns/{name}")
+    for metadata in ({"labels": {"a": "b"}}, {"finalizers": [FINALIZER]}, {"finalizers": None}):
+        patch(bob, name, {"metadata": metadata}).expect(200)
+
+
+def test_w4_another_executor_or_none_needs_the_one_that_was(hub: WorkHub, name: str) -> None:
+    hub.admin.post(works("cluster1"), work(name, f"{name}-a")).expect(201)
+    carol = hub.cluster.client("carol")
+    change = {"spec": {"executor": executor(f"{name}-b")}}
+    refused(patch(carol, name, change), "carol", f"sa-ns/{name}-b")
+    let_execute(hub, "carol", f"{name}-b")
+    hub.wait(lambda: f"sa-ns/{name}-a " in patch(carol, name, change).text, "the other executor to be asked for")
+    refused(patch(carol, name, change), "carol", f"sa-ns/{name}-a")
+    refused(patch(carol, name, {"spec": {"executor": None}}), "carol", f"sa-ns/{name}-a")
+    let_execute(hub, "carol", f"{name}-a")
+    hub.wait(lambda: patch(carol, name, change).status == 200, "the change to be accepted")
+    patch(carol, name, {"spec": {"executor": None}}).expect(200)
+
+
+def test_w6_a_work_from_before_a_rule_can_still_be_held_and_let_go(hub: WorkHub, name: str) -> None:
+    kept = hub.admin.get(f"{CONFIGURATIONS}/{WORK_VALIDATOR}").expect(200)
+    hub.admin.delete(f"{CONFIGURATIONS}/{WORK_VALIDATOR}").expect(200)
+    twice = work(name, manifests=[config_map(), config_map()])
+    hub.accepted(hub.admin, works("cluster1"), twice)
+    hub.admin.post(CONFIGURATIONS, {**kept, "metadata": {"name": WORK_VALIDATOR}}).expect(201)
+    hub.wait(lambda: hub.admin.post(works("cluster1"), work("x", manifests=[])).status == 400, "the webhook to be called")
+    bob = hub.cluster.client("bob")
+    patch(bob, name, {"metadata": {"finalizers": [FINALIZER]}}).expect(200)
+    patch(bob, name, {"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}).expect(200)
+    third = patch(bob, name, {"spec": {"workload": {"manifests": [config_map(data={"x": str(one)}) for one in range(3)]}}})
+    assert third.status == 400
+    bob.delete(works("cluster1", name)).expect(200)
+    patch(bob, name, {"metadata": {"finalizers": None}}).expect(200)
+    assert bob.get(works("cluster1", name)).status == 404
+
+
+def test_w7_sizes_names_and_shapes_are_judged_in_upstreams_words(hub: WorkHub, name: str) -> None:
+    nameless = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}}
+    cases: list[tuple[Document, str]] = [
+        (work(name, manifests=[]), "manifests should not be empty"),
+        (work(name, manifests=[nameless]), "name must be set in manifest"),
+        (
+            work(name, manifests=[{**nameless, "metadata": {"name": "a", "generateName": "a-"}}]),
+            "generateName must not be set in manifest",
+        ),
+        (
+            work(name, manifests=[config_map(), config_map(data={"a": "b"})]),
+            "duplicate manifest for resource app/cm1 with resource type v1.ConfigMap",
+        ),
+        (work(name, manifests=[sized(512_001)]), "the size of manifests is 512001 bytes which exceeds the 512000 limit"),
+        (work(name, executor={}), "the executor is malformed: spec.executor.subject is missing"),
+        (work(name, executor={"subject": {"type": "ServiceAccount"}}), "executor service account can not be nil"),
+    ]
+    for document, text in cases:
+        reply = hub.admin.post(works("cluster1"), document)
+        assert (reply.status, reply.json["reason"]) == (400, "BadRequest"), reply.text
+        assert reply.json["message"].startswith(PREFIX + text)
+    for account in ("B_d", "x" * 254):
+        assert hub.admin.post(works("cluster1"), work(name, account)).status == 422
+    hub.admin.post(works("cluster1"), work(name, manifests=[sized(512_000)])).expect(201)
+    patch(hub.admin, name, {"metadata": {"labels": {"large": "yes"}}}).expect(200)
+
+
+def sized(total: int) -> Document:
+    """A manifest that counts as so many bytes."""
+    bare = len('{"apiVersion":"v1","data":{"x":""},"kind":"ConfigMap","metadata":{"name":"cm1","namespace":"app"}}')
+    return config_map(data={"x": "a" * (total - 4 - bare)})
+
+
+def test_w8_while_the_webhook_is_away_works_can_be_let_go_and_nothing_else(hub: WorkHub, name: str) -> None:
+    hub.admin.post(works("cluster1"), {**work(name), "metadata": {"name": name, "finalizers": [FINALIZER]}}).expect(201)
+    hub.stop()
+    try:
+        assert hub.admin.post(works("cluster1"), work(f"{name}-new")).status == 500
+        assert patch(hub.admin, name, {"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}).status == 500
+        status = {"status": {"conditions": []}}
+        hub.admin.patch(f"{works('cluster1', name)}/status", status).expect(200)
+        hub.admin.delete(works("cluster1", name)).expect(200)
+        patch(hub.admin, name, {"metadata": {"finalizers": None}}).expect(200)
+        assert hub.admin.get(works("cluster1", name)).status == 404
+    finally:
+        hub.start()
+
+
+def test_w9_a_replica_set_needs_its_executor_everywhere(hub: WorkHub, name: str) -> None:
+    template = work(name, name)["spec"]
+    spec = {"manifestWorkTemplate": template, "placementRefs": [{"name": "everywhere"}]}
+    document = {"apiVersion": f"{WORK_GROUP}/v1alpha1", "kind": "ManifestWorkReplicaSet", "metadata": {"name": name}, "spec": spec}
+    alice = hub.cluster.client("alice")
+    let_execute(hub, "alice", name, "cluster1")
+    hub.accepted(alice, works("cluster1"), work(name, name))
+    reply = alice.post(SETS, document)
+    assert reply.status == 400, reply.text
+    text = f"user alice cannot manipulate the ManifestWorkReplicaSet with executor sa-ns/{name} in all namespaces"
+    assert reply.json["message"].endswith(text)
+    let_execute(hub, "alice", name, "")
+    hub.accepted(alice, SETS, document)
+    bob = hub.cluster.client("bob")
+    assert bob.patch(f"{SETS}/{name}", {"spec": {"placementRefs": [{"name": "more"}]}}).status == 400
+    bob.patch(f"{SETS}/{name}", {"metadata": {"labels": {"a": "b"}}}).expect(200)
+
+
+def test_the_hubs_own_controller_may_write_any_work(hub: WorkHub, name: str) -> None:
+    token = service_account_token(hub.admin, HUB_NAMESPACE, ACCOUNT)
+    controller = Client(hub.cluster.url, ca=hub.cluster.ca, token=token)
+    controller.post(works("cluster1"), work(name, "whoever")).expect(201)
+
+
+def test_w5_with_the_gate_no_executor_needs_the_agents_identity(hub: WorkHub, name: str) -> None:
+    """Last in this file: the gate is on from here."""
+    bob = hub.cluster.client("bob")
+    bob.post(works("cluster1"), work(name)).expect(201)
+    hub.stop()
+    hub.start("--feature-gates=NilExecutorValidating=true")
+    refused(bob.post(works("cluster1"), work(f"{name}-new")), "bob", "/klusterlet-work-sa")
+    refused(patch(bob, name, {"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}), "bob", "/klusterlet-work-sa")
+    hub.let(NIL_ROLE, {"kind": "User", "name": "bob"}, [], "cluster1")
+    hub.accepted(bob, works("cluster1"), work(f"{name}-new"))
+    patch(bob, name, {"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}).expect(200)
