@@ -132,7 +132,7 @@ class Workplace:
     async def agent(self, *, clock: Clock = SYSTEM, hub: str = "", spoke: str = "", **options: Any) -> AsyncIterator[Running]:
         """A running agent; `hub` and `spoke` are other ways to the servers."""
         clients = Counting(replace(self.config, server=hub or self.config.server)), await self.client(spoke)
-        chosen = WorkAgentOptions(cluster_name=self.name, **{"hub_url": self.config.server, **options})
+        chosen = WorkAgentOptions(cluster_name=self.name, **{"hub_url": self.config.server, "agent_id": self.name, **options})
         agent = WorkAgent(*clients, chosen, clock=clock)
         task = asyncio.create_task(agent.run())
         try:
