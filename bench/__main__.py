@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from bench import apiserver, caches, gotemplate, registration, report, simulation
+from bench import apiserver, caches, gotemplate, registration, report, simulation, work
 from bench.report import Row
 
 GOTEMPLATE_TEXT = """
@@ -24,6 +24,7 @@ AREAS: dict[str, tuple[str, str, Callable[[bool], list[Row]]]] = {
     "caches": (caches.TITLE, caches.TEXT, lambda short: caches.run(short)),
     "registration": (registration.TITLE, registration.TEXT, lambda short: registration.run(short)),
     "simulation": (simulation.TITLE, simulation.TEXT, lambda short: simulation.run(short)),
+    "work": (work.TITLE, work.TEXT, lambda short: work.run(short)),
     "gotemplate": ("Go templates", GOTEMPLATE_TEXT, template_rows),
 }
 

@@ -51,3 +51,9 @@ def test_the_short_benchmark_measures_both_hubs_and_both_agents() -> None:
 @pytest.mark.timeout(120)
 def test_the_short_benchmark_simulates_a_fleet() -> None:
     assert {"20 clusters join: all Available after", "the hub's memory"} <= rows_of("simulation")
+
+
+@pytest.mark.timeout(240)
+def test_the_short_benchmark_measures_both_work_agents() -> None:
+    expected = {"requests to the managed cluster per manifest", "requests when idle", "access reviews per manifest"}
+    assert expected <= rows_of("work")
