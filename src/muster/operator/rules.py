@@ -27,7 +27,7 @@ def _operator(kind: str) -> tuple[Document, ...]:
     return (
         rule(GROUP, [kind], [*READ, "update", "patch"]),
         rule(GROUP, [f"{kind}/status", f"{kind}/finalizers"], ["update", "patch"]),
-        rule("coordination.k8s.io", ["leases"], ["get", "create", "update", "patch"]),
+        rule("coordination.k8s.io", ["leases"], ["get", "watch", "create", "update", "patch"]),
         rule("", ["events"], ["create", "patch", "update"]),
         rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
         rule("", ["nodes"], READ),

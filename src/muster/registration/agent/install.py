@@ -45,7 +45,7 @@ CLUSTER_RULES: Final = (
 NAMESPACE_RULES: Final = (
     rule("", ["secrets"], [*READ, "create", "update", "patch", "delete"]),
     rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
-    rule("coordination.k8s.io", ["leases"], ["get", "create", "update"]),
+    rule("coordination.k8s.io", ["leases"], ["get", "watch", "create", "update"]),
 )
 
 

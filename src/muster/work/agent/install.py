@@ -73,7 +73,7 @@ EXECUTION_RULES: Final = (
 """What works bring that `admin` may not."""
 CLUSTER_RULES: Final = (*AGENT_RULES, *EXECUTION_RULES)
 NAMESPACE_RULES: Final = (
-    rule("coordination.k8s.io", ["leases"], ["get", "create", "update", "patch"]),
+    rule("coordination.k8s.io", ["leases"], ["get", "watch", "create", "update", "patch"]),
     rule("", ["configmaps", "secrets"], READ),
     rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
 )
