@@ -17,10 +17,11 @@ from muster.operator.names import DEPLOYMENTS, OPERATOR_NAMESPACE
 from muster.registration.installing import SERVICE_ACCOUNTS
 from muster.runtime.client import HttpClient
 from muster.runtime.errors import KubeError
-from muster.runtime.kubeconfig import ClientConfig, Identity, load_kubeconfig
+from muster.runtime.kubeconfig import ClientConfig, Identity, dump_kubeconfig, load_kubeconfig
 from muster.runtime.verbs import KubeClient
 from tests.support.operating import Observed, running
 from tests.support.planes import Cluster, ControlPlane, chosen
+from tests.support.registration import MUSTER
 
 PATIENT = 60.0
 """Seconds; a busy machine is slow, and a real API server takes its time with definitions."""
@@ -32,16 +33,26 @@ class World(Observed):
     well: set[str] = field(default_factory=set)
     """Namespaces whose Deployments are available as soon as they are there."""
 
-    async def account(self, name: str, namespace: str = OPERATOR_NAMESPACE) -> KubeClient:
+    async def account(self, name: str, namespace: str = OPERATOR_NAMESPACE) -> ClientConfig:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         answer = await self.admin.create(SERVICE_ACCOUNTS, review, namespace, name=name, subresource="token")
-        identity = Identity(token=answer["status"]["token"])
-        return HttpClient(ClientConfig(self.cluster.url, self.cluster.ca, identity=identity))
+        return ClientConfig(self.cluster.url, self.cluster.ca, identity=Identity(token=answer["status"]["token"]))
 
-    async def operator(self, operator: Operator) -> KubeClient:
+    async def operator_config(self, operator: Operator) -> ClientConfig:
+        """Of its own account, with everything around it installed."""
         await self.surround(operator)
         await self.until_found(SERVICE_ACCOUNTS, operator.name, OPERATOR_NAMESPACE)
         return await self.account(operator.name)
+
+    async def operator(self, operator: Operator) -> KubeClient:
+        return HttpClient(await self.operator_config(operator))
+
+    async def operator_command(self, operator: Operator, image: str, directory: Path) -> list[str | Path]:
+        """To run it as a process of its own."""
+        kubeconfig = directory / f"{operator.name}.kubeconfig"
+        kubeconfig.write_text(dump_kubeconfig(await self.operator_config(operator)))
+        flags = ["--image", image, "--no-leader-elect", "--health-port", "0"]
+        return [MUSTER, "operator", operator.name, "--kubeconfig", kubeconfig, *flags]
 
     async def play_kubelet(self) -> None:
         while True:

@@ -11,12 +11,19 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.support.processes import Server, complaints, tail
+from tests.support.sites import KUBE
 
 Step = Callable[[random.Random], Awaitable[None]]
 SEEDS = range(20)
 STEPS = 8
 LONGEST_PAUSE = 0.4
+PROCESS_SEEDS = range(1 if KUBE else 2)
+"""A process takes a second to start, and a real server its time to take things away, so there are few."""
+LONGEST_LIFE = 3.0
 
 
 @dataclass
@@ -53,6 +60,16 @@ async def play(
         raise AssertionError(f"seed {seed}, steps {' → '.join(sequence.played)}: {error}") from error
 
 
+class Operator(Protocol):
+    """What is killed and started at any moment, and goes on where it was."""
+
+    async def start(self) -> None:
+        """Unless it runs."""
+
+    async def kill(self) -> None:
+        """In the middle of whatever it does."""
+
+
 class Mortal:
     """An operator that can be killed and started at any moment; `make` gives what is to be run, anew each time."""
 
@@ -81,4 +98,37 @@ class Mortal:
             await self._bury()
 
 
-__all__: Sequence[str] = ("SEEDS", "Mortal", "Step", "play")
+class MortalProcess:
+    """An operator as a process of its own, killed as processes are: without a word. `command` gives what is to be run, anew each
+    time. What it logs is in one file, however often it dies."""
+
+    def __init__(self, command: Callable[[], Awaitable[Sequence[str | Path]]], log: Path) -> None:
+        self._command = command
+        self._log = log
+        self._server: Server | None = None
+        self.killed = 0
+
+    async def start(self) -> None:
+        if self._server is None:
+            self._server = Server("operator", await self._command(), self._log, {"KUBECONFIG": ""})
+            self._server.start()
+
+    async def kill(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            assert server.running, f"it died by itself:\n{tail(self._log)}"
+            await asyncio.to_thread(server.stop, kill=True)
+            self.killed += 1
+
+    async def die_at_work(self, chance: random.Random) -> None:
+        """Killed after a while, at which it may be starting, working or done, and started again."""
+        await self.start()
+        await asyncio.sleep(chance.random() * LONGEST_LIFE)
+        await self.kill()
+        await self.start()
+
+    def complaints(self) -> list[str]:
+        return complaints(self._log)
+
+
+__all__: Sequence[str] = ("SEEDS", "Mortal", "MortalProcess", "Operator", "Step", "play")

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from muster.registration.names import COLLECTION_CLEANUP, HUB_NAMESPACE, RESOURC
 from muster.runtime.errors import KubeError, NotFound
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS
 from tests.e2e.operator.conftest import PATIENT, World
-from tests.e2e.operator.sequences import SEEDS, Mortal, play
+from tests.e2e.operator.sequences import PROCESS_SEEDS, SEEDS, Mortal, MortalProcess, Operator, play
 
 pytestmark = pytest.mark.timeout(300)
 CM = "cluster-manager"
@@ -33,7 +35,7 @@ IMAGES = ("example.com/muster:one", "example.com/muster:two")
 class Hub:
     def __init__(self, world: World) -> None:
         self.world = world
-        self.operator = Mortal(self._make)
+        self.operator: Operator = Mortal(self._make)
 
     async def _make(self) -> tuple[Awaitable[None], Callable[[], Awaitable[None]]]:
         client = await self.world.operator(CLUSTER_MANAGER_OPERATOR)
@@ -72,12 +74,18 @@ class Hub:
 
 @pytest.fixture
 async def hub(world: World) -> AsyncIterator[Hub]:
-    made = Hub(world)
+    async with tended(Hub(world)) as made:
+        yield made
+
+
+@asynccontextmanager
+async def tended(made: Hub) -> AsyncIterator[Hub]:
+    """With its operator running, and gone in the end."""
     await made.operator.start()
     yield made
     await made.operator.start()
     try:
-        await world.admin.delete(CLUSTER_MANAGERS, CM)
+        await made.world.admin.delete(CLUSTER_MANAGERS, CM)
         await made.gone()
     except NotFound:
         pass
@@ -255,3 +263,34 @@ async def test_whatever_happens_it_ends_as_it_should_with_nothing_left_behind(hu
         assert await hub.remains() == []
 
     await play(seed, troubles.steps(), end, weights={"create": 3, "start": 3})
+
+
+@pytest.mark.parametrize("seed", PROCESS_SEEDS)
+async def test_a_process_that_is_killed_in_the_middle_goes_on_where_it_was(world: World, tmp_path: Path, seed: int) -> None:
+    hub = Hub(world)
+    operator = MortalProcess(
+        lambda: world.operator_command(CLUSTER_MANAGER_OPERATOR, IMAGES[0], tmp_path), tmp_path / "operator.log"
+    )
+    hub.operator = operator
+    troubles, chance = Troubles(hub), random.Random(seed)
+    # Clusters that nobody finalizes are waited for longer than a test has time.
+    steps = {name: step for name, step in troubles.steps().items() if name != "a cluster"}
+
+    async def end() -> None:
+        found = await world.find(CLUSTER_MANAGERS, CM)
+        if found is not None and found["metadata"].get("deletionTimestamp"):
+            await operator.die_at_work(chance)
+            await hub.gone()
+        await troubles.create(chance)
+        await troubles.mend(chance)
+        await operator.die_at_work(chance)
+        await hub.at_rest()
+        await troubles.delete(chance)
+        await operator.die_at_work(chance)
+        await hub.gone()
+        assert await hub.remains() == []
+        assert operator.killed >= 2
+        assert operator.complaints() == []
+
+    async with tended(hub):
+        await play(seed, steps, end, weights={"create": 3, "start": 3, "kill": 3})

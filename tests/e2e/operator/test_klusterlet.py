@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from muster.runtime.errors import Forbidden, KubeError, NotFound
 from muster.runtime.kubeconfig import ClientConfig, Identity, dump_kubeconfig, load_kubeconfig
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS, Resource
 from tests.e2e.operator.conftest import PATIENT, World, administrator
-from tests.e2e.operator.sequences import SEEDS, Mortal, play
+from tests.e2e.operator.sequences import PROCESS_SEEDS, SEEDS, Mortal, MortalProcess, Operator, play
 from tests.support.operating import Observed
 from tests.support.planes import Cluster, ControlPlane
 
@@ -45,7 +46,7 @@ def kubeconfig(cluster: Cluster) -> bytes:
 class Spoke:
     def __init__(self, world: World) -> None:
         self.world = world
-        self.operator = Mortal(self._make)
+        self.operator: Operator = Mortal(self._make)
 
     async def _make(self) -> tuple[Awaitable[None], Callable[[], Awaitable[None]]]:
         client = await self.world.operator(KLUSTERLET_OPERATOR)
@@ -78,14 +79,20 @@ class Spoke:
 
 @pytest.fixture
 async def spoke(world: World) -> AsyncIterator[Spoke]:
-    made = Spoke(world)
+    async with tended(Spoke(world)) as made:
+        yield made
+
+
+@asynccontextmanager
+async def tended(made: Spoke) -> AsyncIterator[Spoke]:
+    """With its operator running, and everything gone in the end."""
     await made.operator.start()
     yield made
     await made.operator.start()
-    for found in (await world.admin.list(KLUSTERLETS)).items:
+    for found in (await made.world.admin.list(KLUSTERLETS)).items:
         name = found["metadata"]["name"]
         try:
-            await world.admin.delete(KLUSTERLETS, name)
+            await made.world.admin.delete(KLUSTERLETS, name)
         except NotFound:
             continue
         await made.gone(name)
@@ -332,6 +339,16 @@ class Troubles:
         }
 
 
+async def leaves_nothing(troubles: Troubles) -> None:
+    spoke = troubles.spoke
+    await spoke.gone()
+    await spoke.gone("rival")
+    # Namespaces that nobody labelled, because a Secret was put there when no Klusterlet wanted them, are the test's own.
+    await troubles._try(spoke.world.admin.delete(NAMESPACES, AGENT_NAMESPACE))
+    await spoke.world.until_gone(NAMESPACES, AGENT_NAMESPACE, seconds=PATIENT)
+    assert await remains(spoke.world) == []
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_whatever_happens_it_ends_as_it_should_with_nothing_left_behind(spoke: Spoke, seed: int) -> None:
     troubles = Troubles(spoke)
@@ -354,11 +371,34 @@ async def test_whatever_happens_it_ends_as_it_should_with_nothing_left_behind(sp
             await troubles.fall_ill(chance)
         for name in chance.sample([K, "rival"], 2):
             await troubles._try(spoke.delete(name))
-        await spoke.gone()
-        await spoke.gone("rival")
-        # Namespaces that nobody labelled, because a Secret was put there when no Klusterlet wanted them, are the test's own.
-        await troubles._try(spoke.world.admin.delete(NAMESPACES, AGENT_NAMESPACE))
-        await spoke.world.until_gone(NAMESPACES, AGENT_NAMESPACE, seconds=PATIENT)
-        assert await remains(spoke.world) == []
+        await leaves_nothing(troubles)
 
     await play(seed, troubles.steps(), end, weights={"create": 4, "start": 3}, count=10)
+
+
+@pytest.mark.parametrize("seed", PROCESS_SEEDS)
+async def test_a_process_that_is_killed_in_the_middle_goes_on_where_it_was(world: World, tmp_path: Path, seed: int) -> None:
+    spoke = Spoke(world)
+    operator = MortalProcess(lambda: world.operator_command(KLUSTERLET_OPERATOR, IMAGES[0], tmp_path), tmp_path / "operator.log")
+    spoke.operator = operator
+    troubles, chance = Troubles(spoke), random.Random(seed)
+
+    async def end() -> None:
+        await troubles.no_rival(chance)
+        await operator.die_at_work(chance)
+        await spoke.gone("rival")
+        found = await world.find(KLUSTERLETS, K)
+        if found is not None and found["metadata"].get("deletionTimestamp"):
+            await spoke.gone()
+        await troubles.create(chance)
+        await troubles.mend(chance)
+        await operator.die_at_work(chance)
+        await spoke.at_rest()
+        await troubles.delete(chance)
+        await operator.die_at_work(chance)
+        await leaves_nothing(troubles)
+        assert operator.killed >= 3
+        assert operator.complaints() == []
+
+    async with tended(spoke):
+        await play(seed, troubles.steps(), end, weights={"create": 4, "start": 3, "kill": 3}, count=10)
