@@ -16,12 +16,13 @@ from pathlib import Path
 
 from muster import logs
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.fleet.bootstrap import BOOTSTRAP_USER, bootstrap_user, certificate_user, write_kubeconfig
+from muster.fleet.bootstrap import BOOTSTRAP_USER, bootstrap_identity, write_kubeconfig
 from muster.registration.hub.install import install, install_namespaces
 from muster.registration.hub.manager import REPORTER, Hub
 from muster.registration.hub.options import HubOptions
 from muster.registration.hub.serving import Webhooks
 from muster.runtime.direct import InProcessClient
+from muster.runtime.kubeconfig import Identity
 from muster.runtime.webhookserving import ServingOptions
 
 CLUSTER = "hub"
@@ -53,8 +54,8 @@ async def serve(directory: Path, store: str) -> None:
 async def _write_kubeconfigs(server: ApiServer, client: InProcessClient, directory: Path) -> None:
     admin = await server.admin_credentials(server.clusters[CLUSTER])
     url = server.cluster_url(CLUSTER)
-    write_kubeconfig(directory / ADMIN, url, server.ca_pem, certificate_user(admin.certificate, admin.key))
-    write_kubeconfig(directory / BOOTSTRAP, url, server.ca_pem, await bootstrap_user(client))
+    write_kubeconfig(directory / ADMIN, url, server.ca_pem, Identity(cert=admin.certificate, key=admin.key))
+    write_kubeconfig(directory / BOOTSTRAP, url, server.ca_pem, await bootstrap_identity(client))
 
 
 async def _until_told(parts: set[asyncio.Task[None]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -17,12 +17,11 @@ from typing import Final
 
 from muster.api import Document
 from muster.api.operator.v1 import GROUP
-from muster.kube import yaml
 from muster.kube.duration import format_time, parse_time
 from muster.registration.installing import SERVICE_ACCOUNTS, named
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.errors import NotFound
-from muster.runtime.kubeconfig import ClientConfig
+from muster.runtime.kubeconfig import ClientConfig, dump_kubeconfig
 from muster.runtime.resource import SECRETS, Object
 from muster.runtime.verbs import KubeClient
 
@@ -63,7 +62,9 @@ async def ensure_account_secret(
     answer = await far.create(SERVICE_ACCOUNTS, review, wanted.account_namespace, name=wanted.account, subresource="token")
     now, expires = clock.now(), parse_time(answer["status"]["expirationTimestamp"])
     renewal = now + (expires - now) * 2 / 3
-    content = {"kubeconfig": _kubeconfig(way, wanted.account), "token": answer["status"]["token"]}
+    user, far_away = wanted.account, replace(way, namespace="")
+    kubeconfig = dump_kubeconfig(far_away, cluster="hub", user=user, context=user, token_file="token")
+    content = {"kubeconfig": kubeconfig, "token": answer["status"]["token"]}
     document: Document = {
         "metadata": {
             **named(wanted.name, wanted.namespace),
@@ -89,25 +90,3 @@ def _renewal(secret: Object | None, origin: str) -> datetime | None:
 
 def _authority(way: ClientConfig) -> bytes:
     return way.ca.read_bytes() if isinstance(way.ca, Path) else way.ca or b""
-
-
-def _kubeconfig(way: ClientConfig, account: str) -> str:
-    cluster: Document = {"server": way.server}
-    if way.insecure:
-        cluster["insecure-skip-tls-verify"] = True
-    elif ca := _authority(way):
-        cluster["certificate-authority-data"] = base64.b64encode(ca).decode()
-    if way.tls_server_name:
-        cluster["tls-server-name"] = way.tls_server_name
-    if way.proxy_url:
-        cluster["proxy-url"] = way.proxy_url
-    return yaml.dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "hub", "cluster": cluster}],
-            "users": [{"name": account, "user": {"tokenFile": "token"}}],
-            "contexts": [{"name": account, "context": {"cluster": "hub", "user": account}}],
-            "current-context": account,
-        }
-    )

@@ -112,9 +112,14 @@ def in_cluster_config(root: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] =
     )
 
 
-def dump_kubeconfig(config: ClientConfig, *, cluster: str = "default", user: str = "default", context: str = "default") -> str:
-    """A kubeconfig that needs no files: what is in files now is in it. Raises KubeconfigError, also for what only runs here."""
-    identity = config.identity
+def dump_kubeconfig(
+    config: ClientConfig, *, cluster: str = "default", user: str = "default", context: str = "default", token_file: str = ""
+) -> str:
+    """A kubeconfig that needs no files: what is in files now is in it. Raises KubeconfigError, also for what only runs here.
+
+    `token_file` is one that will lie beside it and have the token, whoever the config's own identity is.
+    """
+    identity = Identity() if token_file else config.identity
     if identity.exec_plugin is not None:
         raise KubeconfigError("kubeconfig", "user", "exec", "a program of this machine is of no use elsewhere")
     if identity.impersonate:
@@ -125,7 +130,7 @@ def dump_kubeconfig(config: ClientConfig, *, cluster: str = "default", user: str
     place |= {"proxy-url": config.proxy_url} if config.proxy_url else {}
     who: dict[str, Any] = {**_embedded("client-certificate", identity.cert), **_embedded("client-key", identity.key)}
     token = _content(identity.token_file, "tokenFile").decode().strip() if identity.token_file else identity.token
-    plain = {"token": token, "username": identity.username, "password": identity.password}
+    plain = {"token": token, "tokenFile": token_file, "username": identity.username, "password": identity.password}
     who |= {name: value for name, value in plain.items() if value}
     where = {"cluster": cluster, "user": user, **({"namespace": config.namespace} if config.namespace else {})}
     return yaml.dump(

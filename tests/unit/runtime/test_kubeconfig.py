@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from muster.kube import yaml
-from muster.runtime.kubeconfig import KubeconfigError, dump_kubeconfig, in_cluster_config, load_kubeconfig, parse_kubeconfig
+from muster.runtime.kubeconfig import (
+    ClientConfig,
+    Identity,
+    KubeconfigError,
+    dump_kubeconfig,
+    in_cluster_config,
+    load_kubeconfig,
+    parse_kubeconfig,
+)
 
 PLUGIN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "get-token"}
 
@@ -84,6 +92,15 @@ def test_what_is_only_of_use_here_is_not_written(user: dict[str, Any], field: st
     with pytest.raises(KubeconfigError) as refusal:
         dump_kubeconfig(parse_kubeconfig(kubeconfig(user=user)))
     assert refusal.value.field == field
+
+
+def test_a_token_may_lie_beside_a_kubeconfig_that_is_written(tmp_path: Path) -> None:
+    config = ClientConfig("https://hub:6443", b"ca", proxy_url="http://proxy:3128", identity=Identity(token="mine"))
+    (tmp_path / "config").write_text(dump_kubeconfig(config, user="robot", token_file="token"))
+    again = load_kubeconfig(tmp_path / "config")
+    assert again.identity == Identity(token_file=tmp_path / "token")
+    assert (again.server, again.ca, again.proxy_url) == (config.server, config.ca, config.proxy_url)
+    assert "mine" not in (tmp_path / "config").read_text()
 
 
 def test_several_files_are_merged_and_the_first_one_counts(tmp_path: Path) -> None:
