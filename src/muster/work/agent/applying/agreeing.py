@@ -5,8 +5,8 @@ their own way: none of that is a difference. `overlay` makes what is said so and
 an earlier manifest said and this one does not. Some maps are *closed*: what is said of them is all there may be (the data of a
 ConfigMap, a selector), because an entry more changes their meaning.
 
-Nothing here changes its arguments; a result shares with them what did not change. After `overlay(said, live)` the answer to
-`agrees(said, …)` is yes.
+Nothing here changes its arguments; a result shares with them what did not change. What is said comes through `stated` first: a null
+says nothing. After `overlay(said, live)` the answer to `agrees(said, …)` is yes.
 """
 
 from __future__ import annotations
@@ -48,16 +48,21 @@ class Rules:
     """Names of fields, at any depth, whose value is all there may be."""
 
 
+def stated(said: Any) -> Any:
+    """What is said, without nulls in maps."""
+    if isinstance(said, dict):
+        return {key: stated(value) for key, value in said.items() if value is not None}
+    return [stated(value) for value in said] if isinstance(said, list) else said
+
+
 def agrees(said: Any, live: Any, rules: Rules, field: str = "", parent: str = "") -> bool:
-    """Whether all that `said` says is so in `live`; None in either is a field that is not there."""
-    if said is None:
-        return True
+    """Whether all that `said` says is so in `live`; None is a field that is not there."""
     if isinstance(said, dict):
         return _map_agrees(said, live, rules, field)
     if isinstance(said, list):
         return _list_agrees(said, live, rules, field)
     if live is None:
-        return rules.builtin and said in ("", 0, False)
+        return said is None or (rules.builtin and said in ("", 0, False))
     if said == live:
         return isinstance(said, bool) is isinstance(live, bool)
     return rules.builtin and (parent in _QUANTITIES or field in _QUANTITY) and _same_quantity(said, live)
@@ -66,7 +71,7 @@ def agrees(said: Any, live: Any, rules: Rules, field: str = "", parent: str = ""
 def _map_agrees(said: dict[str, Any], live: Any, rules: Rules, field: str) -> bool:
     if live is None:
         return rules.builtin and not said and field in _MAPS
-    if not isinstance(live, dict) or (field in rules.closed and any(said.get(key) is None for key in live)):
+    if not isinstance(live, dict) or (field in rules.closed and any(key not in said for key in live)):
         return False
     return all(agrees(value, live.get(key), rules, key, field) for key, value in said.items())
 
@@ -78,9 +83,7 @@ def _list_agrees(said: list[Any], live: Any, rules: Rules, field: str) -> bool:
         return False
     if field in rules.closed:
         return all(_alike(mine, theirs) for mine, theirs in zip(said, live, strict=True))
-    return all(
-        theirs is None if mine is None else agrees(mine, theirs, rules, "", field) for mine, theirs in zip(said, live, strict=True)
-    )
+    return all(agrees(mine, theirs, rules, "", field) for mine, theirs in zip(said, live, strict=True))
 
 
 def _alike(said: Any, live: Any) -> bool:
@@ -99,12 +102,8 @@ def _same_quantity(said: Any, live: Any) -> bool:
 
 def overlay(said: Any, live: Any, rules: Rules, field: str = "") -> Any:
     """`live` with all that `said` says."""
-    if said is None:
-        return live
-    if isinstance(said, dict) and isinstance(live, dict):
-        if field in rules.closed:
-            return {key: value for key, value in said.items() if value is not None}
-        return {**live, **{key: overlay(value, live.get(key), rules, key) for key, value in said.items() if value is not None}}
+    if isinstance(said, dict) and isinstance(live, dict) and field not in rules.closed:
+        return {**live, **{key: overlay(value, live.get(key), rules, key) for key, value in said.items()}}
     if isinstance(said, list) and isinstance(live, list) and field not in rules.closed:
         return [element if match is None else overlay(element, match, rules) for element, match in paired(said, live)]
     return said
@@ -116,15 +115,10 @@ def replacement(said: Any, live: Any, rules: Rules, depth: int = 0, field: str =
     For alternatives: one kind of volume, of probe or of rollout instead of another. The object's own fields and those of its spec
     are spared, where what others say (how many replicas) lives.
     """
-    if said is None:
-        return live
-    if isinstance(said, dict) and isinstance(live, dict):
+    if isinstance(said, dict) and isinstance(live, dict) and field not in rules.closed:
         if depth > 1 and any(not agrees(value, live.get(key), rules, key, field) for key, value in said.items()):
             return said
-        return {
-            **live,
-            **{key: replacement(value, live.get(key), rules, depth + 1, key) for key, value in said.items() if value is not None},
-        }
+        return {**live, **{key: replacement(value, live.get(key), rules, depth + 1, key) for key, value in said.items()}}
     if isinstance(said, list) and isinstance(live, list) and field not in rules.closed:
         return [
             element if match is None else replacement(element, match, rules, depth + 1) for element, match in paired(said, live)
@@ -149,7 +143,7 @@ def _indexed(elements: list[Any], key: tuple[str, ...]) -> dict[tuple[Any, ...],
         if not isinstance(element, dict):
             return None
         identity = tuple(element.get(part) for part in key)
-        if identity in found or not all(isinstance(part, str | int) for part in identity):
+        if not all(isinstance(part, str | int) for part in identity) or identity in found:
             return None
         found[identity] = element
     return found
@@ -158,7 +152,7 @@ def _indexed(elements: list[Any], key: tuple[str, ...]) -> dict[tuple[Any, ...],
 def without_unsaid(before: Any, said: Any, live: Any) -> Any:
     """`live` without what `before` said and `said` does not; values do not matter, only what is spoken of."""
     if isinstance(before, dict) and isinstance(said, dict) and isinstance(live, dict):
-        gone = {key for key in before if key in live and said.get(key) is None}
+        gone = {key for key in before if key in live and key not in said}
         kept = {
             key: without_unsaid(before[key], said[key], value) if key in before and key in said else value
             for key, value in live.items()
@@ -179,7 +173,7 @@ def _elements_without_unsaid(before: list[Any], said: list[Any], live: list[Any]
 def shape(said: Any, rules: Rules) -> Any:
     """What a manifest speaks of, without what it says: enough to know later what is no longer spoken of."""
     if isinstance(said, dict):
-        return {key: _outline(key, value, rules) for key, value in said.items() if value is not None}
+        return {key: _outline(key, value, rules) for key, value in said.items()}
     if isinstance(said, list):
         return [shape(element, rules) for element in said]
     return 0

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from muster.runtime.resource import Object
-from muster.work.agent.applying.agreeing import shape
+from muster.work.agent.applying.agreeing import shape, stated
 from muster.work.agent.applying.kinds import content_of, rules_of
 from muster.work.agent.seam import Manifest, Owner
 
@@ -56,7 +56,7 @@ class Memory:
         key = _key(manifest, owner)
         entry = self._entries.get(key)
         if entry is None or entry.digest != manifest.digest or settled is not None or entry.settled:
-            said = shape(content_of(manifest.document), rules_of(manifest.ref.resource).fields)
+            said = shape(stated(content_of(manifest.document)), rules_of(manifest.ref.resource).fields)
             outline = sys.intern(orjson.dumps(said).decode())
             self._entries[key] = _Entry(manifest.digest, outline, b"" if settled is None else fingerprint(settled))
         self._entries.move_to_end(key)

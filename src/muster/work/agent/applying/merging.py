@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from muster.runtime.resource import Object
-from muster.work.agent.applying.agreeing import Rules, agrees, overlay, replacement, without_unsaid
+from muster.work.agent.applying.agreeing import Rules, agrees, overlay, replacement, stated, without_unsaid
 from muster.work.agent.applying.kinds import content_of, rules_of
 from muster.work.agent.applying.owners import owners_wanted, reference
 from muster.work.agent.seam import Manifest, Owner
@@ -45,7 +45,7 @@ def merged(manifest: Manifest, live: Object, owner: Owner, before: Any = None, *
     With `replacing`, parts that change lose what the manifest does not say, for a server that refused them beside it.
     """
     kind = rules_of(manifest.ref.resource)
-    said = kind.content(content_of(manifest.document), live)
+    said = stated(kind.content(content_of(manifest.document), live))
     content = content_of(live)
     wanted = without_unsaid(_removable(before), said, content) if before and said else content
     if not agrees(said, wanted, kind.fields):
@@ -94,7 +94,7 @@ def agreed(manifest: Manifest, live: Object) -> bool:
     rules = Rules(builtin=rules_of(manifest.ref.resource).fields.builtin)
     said = manifest.document.get("metadata") or {}
     metadata = live["metadata"]
-    return agrees(content_of(manifest.document), content_of(live), rules) and all(
+    return agrees(stated(content_of(manifest.document)), content_of(live), rules) and all(
         (metadata.get(field) or {}).get(key) == value
         for field in ("labels", "annotations")
         for key, value in (said.get(field) or {}).items()
