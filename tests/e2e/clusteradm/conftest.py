@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,11 +170,25 @@ def open_world(directory: Path) -> Iterator[World]:
         plane.stop(kill=True)
 
 
+_passed = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[_passed] = report.passed
+    return report
+
+
 @pytest.fixture(autouse=True)
 def keep_claims(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that claims to show an option has used it."""
+    """A test that claims to show an option, and passes, has used it."""
     claims.noted.clear()
     yield
+    if not request.node.stash.get(_passed, False):
+        return
     assert claims.claimed(list(request.node.iter_markers("shows"))) <= claims.noted, "claimed, but not used"
 
 
