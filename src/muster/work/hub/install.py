@@ -81,6 +81,8 @@ BINDING_HOOK: Final = Hook(
 
 _SERVED: Final = ("manifestworks", "manifestworkreplicasets", "placements", "placementdecisions")
 KINDS: Final = tuple(kind for kind in HUB if kind.resource.plural in _SERVED)
+BINDING_KINDS: Final = (*ACCOUNTS, *(kind for kind in HUB if kind.resource.plural == "managedclusteraddons"))
+"""What bindings are judged by. How versions are converted is left to whoever installs the webhook that does it."""
 
 CONTROLLER_RULES: Final = (
     rule("coordination.k8s.io", ["leases"], [*READ, "create", "update"]),
@@ -124,7 +126,7 @@ def hooks(options: WorkHubOptions) -> tuple[Hook, ...]:
 
 
 def kinds(options: WorkHubOptions) -> tuple[Definition, ...]:
-    return (*KINDS, *ACCOUNTS) if options.authorization.by_bindings else KINDS
+    return (*KINDS, *BINDING_KINDS) if options.authorization.by_bindings else KINDS
 
 
 def controller_name(options: WorkHubOptions) -> str:

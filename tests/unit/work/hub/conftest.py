@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from muster.api.crds import HUB, definitions
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.registration.installing import apply_all, await_definitions, ensure_namespace
-from muster.registration.kinds import ADDONS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
+from muster.registration.installing import apply_all, ensure_namespace
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.clock import SYSTEM
 from muster.runtime.direct import InProcessClient
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object, Resource
+from muster.runtime.resource import NAMESPACES, Object, Resource
 from muster.runtime.verbs import JSON, Query
 from muster.runtime.webhookserving import ServingOptions
 from muster.work.hub.install import ACCOUNT, install, permissions
@@ -142,10 +140,6 @@ async def serving(options: WorkHubOptions, kind: type[NotingClient] = NotingClie
     server = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
     await server.start()
     hub = Hub(server, kind)
-    if options.authorization.by_bindings:
-        addons = [kind for kind in HUB if kind.resource.plural == ADDONS.plural]
-        await apply_all(hub.admin, [(DEFINITIONS, document) for document in definitions(addons)], "test")
-        await await_definitions(hub.admin, [kind.name for kind in addons], SYSTEM)
     for name in ("cluster1", "cluster2", "apps"):
         await hub.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     webhooks = Webhooks(hub.own, options, ServingOptions("127.0.0.1", 0))

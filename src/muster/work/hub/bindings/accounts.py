@@ -58,7 +58,8 @@ class BoundAccounts:
         return all(informer.has_synced for informer in (self.bindings, self.accounts, self._addons))
 
     def exists(self, account: Key) -> bool:
-        return account in self.accounts.cache
+        found = self.accounts.cache.get(account)
+        return found is not None and not found.metadata.deletion_timestamp
 
     def of_account(self, account: Key) -> Iterator[ManagedServiceAccountBinding]:
         yield from self.bindings.cache.by_index(BY_ACCOUNT, str(account))
@@ -78,4 +79,5 @@ class BoundAccounts:
         account = Key(cluster, executor.name)
         if not self.exists(account) or self.executor(account) != executor:
             return False
-        return any(is_subject(subject, who) for binding in self.of_account(account) for subject in binding.spec.subjects)
+        counting = (binding for binding in self.of_account(account) if not binding.metadata.deletion_timestamp)
+        return any(is_subject(subject, who) for binding in counting for subject in binding.spec.subjects)

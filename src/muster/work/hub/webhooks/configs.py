@@ -26,7 +26,8 @@ def config_problem(
 
 
 def _written(spec: Mapping[str, Any]) -> list[bytes]:
-    return [orjson.dumps(config, option=orjson.OPT_SORT_KEYS) for config in spec.get("manifestConfigs") or ()]
+    listed = spec.get("manifestConfigs")
+    return [orjson.dumps(config, option=orjson.OPT_SORT_KEYS) for config in (listed if isinstance(listed, list) else ())]
 
 
 def _problems(config: ManifestConfig, index: int) -> Iterator[str]:

@@ -60,10 +60,10 @@ class Manifest:
 def manifests_of(spec: Mapping[str, Any]) -> list[Manifest]:
     """Of a work's spec; what is no object among them is an object without anything."""
     workload = spec.get("workload")
-    listed = (workload.get("manifests") if isinstance(workload, Mapping) else None) or []
+    listed = workload.get("manifests") if isinstance(workload, Mapping) else None
     return [
         Manifest(index, document if isinstance(document, Mapping) else {}, orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
-        for index, document in enumerate(listed)
+        for index, document in enumerate(listed if isinstance(listed, list) else ())
     ]
 
 

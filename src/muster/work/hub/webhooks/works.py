@@ -133,11 +133,11 @@ def _old(request: AdmissionRequest) -> Spec | None:
 
 
 def _spec(document: Object | None) -> Spec:
-    return _part(document or {}, "spec")
+    return _part(document, "spec")
 
 
-def _part(document: Mapping[str, Any], name: str) -> Spec:
-    found = document.get(name)
+def _part(document: Mapping[str, Any] | None, name: str) -> Spec:
+    found = document.get(name) if isinstance(document, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
 
