@@ -40,10 +40,13 @@ class FoundCluster:
     direct: Callable[[], KubeClient] | None = None
     """The same identity without a socket."""
 
-    def connect(self, agent: str, metrics: Metrics | None = None) -> KubeClient:
+    def connect(self, agent: str, metrics: Metrics | None = None, at_once: int = 0) -> KubeClient:
+        """`at_once`: plain requests under way; 0 is no limit."""
         from muster.runtime.client import HttpClient
 
-        return self.direct() if self.direct is not None else HttpClient(self.config, agent=agent, metrics=metrics)
+        if self.direct is not None:
+            return self.direct()
+        return HttpClient(self.config, agent=agent, metrics=metrics, at_once=at_once)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ LEASE = "work-agent-lock"
 GATES = ("RawFeedbackJsonString", "ExecutorValidatingCaches")
 """The second is for others' command lines: what executors may is always remembered here."""
 KUBE_DRIVER = "kube"
+AT_ONCE = 32
+"""Requests under way to one server: more make no API server faster, and each takes a connection's memory."""
 
 
 @click.command("work-agent", short_help="Run a managed cluster's work agent.")
@@ -246,7 +248,7 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
     async with AsyncExitStack() as stack:
 
         def client(cluster: FoundCluster) -> KubeClient:
-            made = cluster.connect(AGENT, metrics)
+            made = cluster.connect(AGENT, metrics, AT_ONCE)
             stack.push_async_callback(made.close)
             return made
 

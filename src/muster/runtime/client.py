@@ -14,7 +14,7 @@ import asyncio
 import copy
 import random as chance
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -40,7 +40,8 @@ class HttpClient(KubeClient):
     """`KubeClient` for the server of a `ClientConfig`.
 
     `timeout` bounds one attempt of a plain request; `idle` is how long a watch may stay silent: servers send a bookmark about
-    every minute, so a longer silence means that the connection is dead.
+    every minute, so a longer silence means that the connection is dead. `at_once` bounds the plain requests under way, and so the
+    connections beside those of watches: each costs a quarter of a MiB here, and the server a handshake.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class HttpClient(KubeClient):
         agent: str = "muster",
         timeout: float = 30.0,
         idle: float = 180.0,
+        at_once: int = 0,
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
@@ -63,6 +65,7 @@ class HttpClient(KubeClient):
         self._metrics = metrics or Metrics()
         self._answers: dict[tuple[str, str], Counter] = {}
         self._connections = _Connections(config, clock)
+        self._turns: AbstractAsyncContextManager[None] = asyncio.Semaphore(at_once) if at_once else nullcontext()
         self._impersonation: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -106,7 +109,7 @@ class HttpClient(KubeClient):
                 await sleep(self._clock, backoff.next())
 
     async def _attempt(self, method: str, path: str, query: Query, body: bytes | None, media: str) -> bytes:
-        async with self._request(method, path, query, body, media, total=self._timeout) as response:
+        async with self._turns, self._request(method, path, query, body, media, total=self._timeout) as response:
             content = await response.read()
             if response.status >= 400:
                 raise status_error(response.status, content, response.headers.get("Retry-After"))

@@ -391,3 +391,25 @@ async def test_a_server_that_nobody_vouches_for_gets_nothing_and_is_not_asked_ag
             assert not failure.value.sent
             assert client.requests == 1
         assert not server.received
+
+
+async def test_no_more_requests_are_under_way_than_was_said_and_all_are_answered() -> None:
+    under_way, most = 0, 0
+    lock, full = threading.Lock(), threading.Event()
+
+    def behave(_: Received) -> Answer:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+            if under_way == 3:
+                full.set()
+        full.wait(5)
+        with lock:
+            under_way -= 1
+        return Answer({})
+
+    with HttpsServer(behave) as server:
+        async with client_of(config(server), at_once=3) as client:
+            answers = await asyncio.gather(*(client.raw("GET", "/version") for _ in range(12)))
+    assert (answers, most) == ([b"{}"] * 12, 3)

@@ -138,4 +138,6 @@ def kept(document: Object, resource: Resource) -> bytes:
     if "managedFields" in metadata:
         metadata = {name: value for name, value in metadata.items() if name != "managedFields"}
     # Items of built-in lists come without their type.
-    return orjson.dumps({"apiVersion": resource.api_version, "kind": resource.kind, **document, "metadata": metadata})
+    said = orjson.dumps({"apiVersion": resource.api_version, "kind": resource.kind, **document, "metadata": metadata})
+    # A copy has the size it needs; what orjson returns has 4 KiB at least, for as long as it is kept.
+    return bytes(memoryview(said))
