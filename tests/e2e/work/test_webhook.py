@@ -18,6 +18,8 @@ Document = dict[str, Any]
 PREFIX = f'admission webhook "{WORK_VALIDATOR}" denied the request: '
 FINALIZER = "cluster.open-cluster-management.io/manifest-work-cleanup"
 SETS = f"/apis/{WORK_GROUP}/v1alpha1/namespaces/apps/manifestworkreplicasets"
+AUTHENTICATION = "authentication.open-cluster-management.io"
+ADDON = "open-cluster-management-agent-addon"
 NIL_ROLE = "open-cluster-management:cluster-manager-work-executor-admin:webhook"
 _numbers = itertools.count(1)
 
@@ -218,7 +220,7 @@ def test_the_hubs_own_controller_may_write_any_work(hub: WorkHub, name: str) -> 
 
 
 def test_w5_with_the_gate_no_executor_needs_the_agents_identity(hub: WorkHub, name: str) -> None:
-    """Last in this file: the gate is on from here."""
+    """Near the end of this file: the gate is on from here."""
     bob = hub.cluster.client("bob")
     bob.post(works("cluster1"), work(name)).expect(201)
     hub.stop()
@@ -228,3 +230,33 @@ def test_w5_with_the_gate_no_executor_needs_the_agents_identity(hub: WorkHub, na
     hub.let(NIL_ROLE, {"kind": "User", "name": "bob"}, [], "cluster1")
     hub.accepted(bob, works("cluster1"), work(f"{name}-new"))
     patch(bob, name, {"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}).expect(200)
+
+
+def test_where_bindings_count_a_bound_user_may_have_works_run_as_the_account(hub: WorkHub, name: str) -> None:
+    """At the end of this file: bindings count from here."""
+    heed = "--executor-authorization=either"
+    hub.stop()
+    hub.install(heed)
+    hub.start(heed)
+    account = {"apiVersion": f"{AUTHENTICATION}/v1beta1", "kind": "ManagedServiceAccount", "metadata": {"name": name}}
+    accounts = f"/apis/{AUTHENTICATION}/v1beta1/namespaces/cluster1/managedserviceaccounts"
+    hub.accepted(hub.admin, accounts, {**account, "spec": {"rotation": {}}})
+    bindings = f"/apis/{AUTHENTICATION}/v1alpha1/managedserviceaccountbindings"
+    kind = {"apiVersion": f"{AUTHENTICATION}/v1alpha1", "kind": "ManagedServiceAccountBinding", "metadata": {"name": name}}
+    spec = {"ref": {"namespace": "cluster1", "name": name}, "subjects": [{"kind": "Group", "name": "developers"}]}
+    writes = [{"apiGroups": [AUTHENTICATION], "resources": ["managedserviceaccountbindings"], "verbs": ["create", "patch"]}]
+    hub.let("writes-bindings", {"kind": "User", "name": "bob"}, writes)
+    bob, alice = hub.cluster.client("bob"), hub.cluster.client("alice")
+    wanted = work(name, executor={"subject": {"type": "ServiceAccount", "serviceAccount": {"namespace": ADDON, "name": name}}})
+
+    hub.wait(lambda: "cannot execute as" in bob.post(bindings, {**kind, "spec": spec}).text, "the binding to be judged")
+    refused(alice.post(works("cluster1"), wanted), "alice", f"{ADDON}/{name}")
+    hub.admin.post(bindings, {**kind, "spec": spec}).expect(201)
+    hub.accepted(alice, works("cluster1"), wanted)
+    refused(bob.post(works("cluster1"), {**wanted, "metadata": {"name": f"{name}-bob"}}), "bob", f"{ADDON}/{name}")
+
+    def said() -> bool:
+        conditions = (hub.admin.get(f"{bindings}/{name}").expect(200).get("status") or {}).get("conditions") or []
+        return {(one["type"], one["status"]) for one in conditions} == {("RefFound", "True"), ("Accepted", "True")}
+
+    hub.wait(said, "the binding to say that it counts")
