@@ -112,8 +112,10 @@ class WorkAgent:
             self._observer.on_change(self._object_changed)
             self._mapper.on_change(self._kinds_changed)
             self._gate.on_change(self._rights_changed)
-            tasks.create_task(self._works.run())
-            tasks.create_task(self._ends.run())
+            # Those who are being served end before those who serve them.
+            async with asyncio.TaskGroup() as controllers:
+                controllers.create_task(self._works.run())
+                controllers.create_task(self._ends.run())
 
     def _work_changed(self, name: str) -> None:
         self._works.enqueue(name)
