@@ -204,8 +204,9 @@ class Fleet:
             "--feature-gates=AddonManagement=false",
         )
 
-    def start_work_agent(self) -> None:
-        """After the cluster has joined: the agent uses the certificate that registration obtained."""
+    def start_work_agent(self, hub: Path | None = None) -> None:
+        """After the cluster has joined, the agent uses the certificate that registration obtained; else a kubeconfig of the hub."""
+        install(self.spoke_admin, "agent", AGENT_NAMESPACE)
         own = service_account_kubeconfig(
             self.spoke, self.spoke_admin, AGENT_NAMESPACE, "klusterlet-work-sa", self.directory / "work.kubeconfig"
         )
@@ -216,7 +217,7 @@ class Fleet:
             f"--namespace={AGENT_NAMESPACE}",
             f"--spoke-cluster-name={self.name}",
             "--agent-id=agent1",
-            f"--workload-source-config={self.directory / 'hub-kubeconfig' / 'kubeconfig'}",
+            f"--workload-source-config={hub or self.directory / 'hub-kubeconfig' / 'kubeconfig'}",
             "--status-sync-interval=2s",
         )
 
