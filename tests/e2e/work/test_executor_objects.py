@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
 
+from muster.api.work.v1 import ExecutorServiceAccount, UpdateStrategy
+from muster.runtime.client import HttpClient
 from muster.runtime.errors import KubeError, ServerFailure, TooManyRequests, Unreachable
+from muster.runtime.kubeconfig import Identity
 from muster.runtime.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object
+from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, Object, Resource
 from muster.runtime.verbs import JSON, Query
+from muster.work.agent.executor import ExecutorGate
+from muster.work.agent.seam import Manifest, ObjectRef
 from tests.support.executing import FULL, GROUP, Keeper, binding, role, rule, sars
-from tests.support.working import Counting, Workplace, condition, config_map
+from tests.support.working import SERVICE_ACCOUNTS, Counting, Workplace, condition, config_map
 
 SOON = 5.0
 WITHHELD = "withheld because manifest"
@@ -157,6 +163,48 @@ async def test_an_administrators_role_is_not_kept_up_by_a_work_that_repeats_it(p
             return bool(found and found.get("rules"))
 
         await keeper.never(restored, "the agent gave back what was taken", 1.0)
+
+
+def understood(document: Object, resource: Resource) -> Manifest:
+    metadata = document["metadata"]
+    ref = ObjectRef(resource, metadata.get("namespace", ""), metadata["name"])
+    return Manifest(0, 0, ref, document, repr(document).encode(), UpdateStrategy(), True)
+
+
+@pytest.mark.parametrize("lacks", ["impersonation", "roles", "both"])
+async def test_an_agent_with_fewer_rights_lets_no_more_through(
+    place: Workplace, keeper: Keeper, monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_PATIENCE", 5.0 if lacks == "impersonation" else 0.5)
+    rights = [rule(("create",), "subjectaccessreviews", "authorization.k8s.io")]
+    if lacks == "impersonation":
+        rights.append(rule(("list", "watch"), "roles,rolebindings,clusterroles,clusterrolebindings", GROUP))
+    if lacks == "roles":
+        rights.append(rule(("impersonate",), "serviceaccounts"))
+    weak = {"name": "weak", "namespace": place.agent_namespace}
+    await place.admin.create(SERVICE_ACCOUNTS, {"metadata": weak})
+    await keeper.grant("weak", *rights, to={"kind": "ServiceAccount", **weak}, namespace="")
+    await keeper.grant("managing", rule(FULL, "roles", GROUP), rule())
+    issued = await place.admin.create(SERVICE_ACCOUNTS, {"spec": {}}, place.agent_namespace, name="weak", subresource="token")
+    client = HttpClient(replace(place.config, identity=Identity(token=issued["status"]["token"])))
+    gate = ExecutorGate(client)
+    running = asyncio.create_task(gate.run())
+    executor = ExecutorServiceAccount(namespace=keeper.home, name="exec1")
+    space = place.namespace
+    try:
+        maps = [understood(config_map("cm", space), CONFIG_MAPS)], [understood(config_map("cm", "default"), CONFIG_MAPS)]
+        assert await gate.check(executor, maps[0], []) == {}
+        assert set(await gate.check(executor, maps[1], [])) == {0}
+        harmless = await gate.check(executor, [understood(role("r1", space, rule(("get",))), ROLES)], [])
+        assert (harmless == {}) is (lacks != "both")
+        assert all(refusal.failure for refusal in harmless.values())
+        strong = await gate.check(executor, [understood(role("r2", space, SECRETS), ROLES)], [])
+        assert set(strong) == {0}
+        assert strong[0].failure is (lacks == "both")
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await client.close()
 
 
 @pytest.mark.parametrize("executor", [{}, {"subject": {"type": "ServiceAccount"}}])

@@ -90,7 +90,7 @@ class ExecutorGate:
         self._executors: OrderedDict[ExecutorServiceAccount, _Executor] = OrderedDict()
         self._handlers: list[Handler] = []
         self._wanted = asyncio.Event()
-        self._waited: asyncio.Task[bool] | None = None
+        self._waited = False
         self._news = asyncio.Event()
         self._followed = True
 
@@ -133,10 +133,9 @@ class ExecutorGate:
     async def _settle(self) -> None:
         """RBAC is worth waiting for, once and not for long."""
         self._wanted.set()
-        if self._waited is None:
-            self._waited = asyncio.ensure_future(self._rbac.synced(SYNC_PATIENCE))
-        if not self._waited.done():
-            await asyncio.shield(self._waited)
+        if not self._waited:
+            await self._rbac.synced(SYNC_PATIENCE)
+            self._waited = True
         if self._rbac.followed != self._followed:
             self._followed = self._rbac.followed
             if self._followed:
