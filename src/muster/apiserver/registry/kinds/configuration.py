@@ -10,6 +10,7 @@ from typing import Final
 from muster.apiserver.registry.resource import HookContext, Object
 from muster.kube import names
 from muster.kube.fielderrors import FieldError, forbidden, invalid, required, too_long
+from muster.kube.quantity import parse_quantity
 
 from .checks import NOT_NEGATIVE, Errors, immutable, named_like, need, not_negative, one_of, qualified, spec_of
 
@@ -169,6 +170,40 @@ def validate_limit_range(ctx: HookContext, obj: Object, old: Object | None) -> E
                 errors.append(forbidden(f"{path}.default", "may not be specified when `type` is 'Pod'"))
             if limit.get("defaultRequest"):
                 errors.append(forbidden(f"{path}.defaultRequest", "may not be specified when `type` is 'Pod'"))
+        if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(bound) or {}) for bound in ("min", "max")):
+            reason = "either minimum or maximum storage value is required, but neither was provided"
+            errors.append(required(f"{path}.limits", reason))
+        errors += _limits_in_order(limit, kind, path)
+    return errors
+
+
+_ORDER: Final = (
+    ("min", "max", "min", "min", "min value {} is greater than max value {}"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest", "min value {} is greater than default request value {}"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest", "default request value {} is greater than max value {}"),
+    (
+        "defaultRequest",
+        "default",
+        "defaultRequest",
+        "defaultRequest",
+        "default request value {} is greater than default limit value {}",
+    ),
+    ("min", "default", "default", "min", "min value {} is greater than default value {}"),
+    ("default", "max", "default", "max", "default value {} is greater than max value {}"),
+)
+"""What must not be greater than what, which of them is named, which is quoted, and how that is said."""
+
+
+def _limits_in_order(limit: Object, kind: str, path: str) -> Errors:
+    bounds = {bound: limit.get(bound) or {} for bound in ("min", "max", "default", "defaultRequest")}
+    if kind == "Pod":
+        bounds |= {"default": {}, "defaultRequest": {}}
+    errors: Errors = []
+    for name in sorted({name for amounts in bounds.values() for name in amounts}):
+        for lower, upper, field, quoted, text in _ORDER:
+            low, high = bounds[lower].get(name), bounds[upper].get(name)
+            if low is not None and high is not None and parse_quantity(str(low)) > parse_quantity(str(high)):
+                errors.append(invalid(f"{path}.{field}[{name}]", bounds[quoted][name], text.format(low, high)))
     return errors
 
 
