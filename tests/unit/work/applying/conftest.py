@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 import pytest
 
-from muster.api.work.v1 import UpdateStrategy
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import NotFound
-from muster.runtime.resource import Object, Resource
+from muster.runtime.resource import Object
 from muster.runtime.verbs import JSON, KubeClient, Query
 from muster.work.agent.applying import ClusterApplier
-from muster.work.agent.seam import ABSENT, Manifest, ObjectRef, Owner, Presence, Sight
+from muster.work.agent.seam import Owner
+from tests.support.manifests import manifest, resource_of, sight_of
 
 OWNER = Owner("hash-work1", "11111111-1111-1111-1111-111111111111")
 OTHER = Owner("hash-work2", "22222222-2222-2222-2222-222222222222")
-PLURALS = {
-    "NetworkPolicy": "networkpolicies",
-    "Ingress": "ingresses",
-    "PriorityClass": "priorityclasses",
-    "Gadget": "gadgets",
-}
-CLUSTER_SCOPED = {
-    *("Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "ValidatingWebhookConfiguration"),
-    *("PriorityClass", "PersistentVolume"),
-}
 
 
 class Recorder(InProcessClient):
@@ -79,30 +67,6 @@ def client(server: ApiServer) -> Recorder:
 @pytest.fixture
 def cluster(client: Recorder) -> Cluster:
     return Cluster(client)
-
-
-def resource_of(document: Object) -> Resource:
-    kind = document["kind"]
-    return Resource(document["apiVersion"], PLURALS.get(kind, kind.lower() + "s"), kind, namespaced=kind not in CLUSTER_SCOPED)
-
-
-def manifest(document: Object, *, owned: bool = True, **strategy: Any) -> Manifest:
-    """`document` as planned; `strategy` are the fields of an UpdateStrategy."""
-    document = copy.deepcopy(document)
-    resource = resource_of(document)
-    metadata = document["metadata"]
-    if resource.namespaced:
-        metadata.setdefault("namespace", "default")
-    how = UpdateStrategy(**strategy)
-    digest = hashlib.sha256(orjson.dumps([document, owned, repr(how)])).digest()
-    return Manifest(0, 0, ObjectRef(resource, metadata.get("namespace", ""), metadata["name"]), document, digest, how, owned)
-
-
-def sight_of(live: Object | None) -> Sight:
-    if live is None:
-        return ABSENT
-    seen = {**live, "metadata": {key: value for key, value in live["metadata"].items() if key != "managedFields"}}
-    return Sight(Presence.PRESENT, live["metadata"]["uid"], live["metadata"]["resourceVersion"], orjson.dumps(seen))
 
 
 async def live(client: KubeClient, document: Object) -> Object:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from muster.work.agent.applying.agreeing import Rules, agrees, overlay, replacement, shape, stated, without_unsaid
 from muster.work.agent.applying.memory import Memory
 from muster.work.agent.applying.merging import agreed, creation, merged
-from tests.unit.work.applying.conftest import OTHER, OWNER, manifest
+from tests.support.manifests import manifest
+from tests.unit.work.applying.conftest import OTHER, OWNER
 
 NAMES = st.sampled_from(["a", "b", "name", "limits", "matchLabels", "data", "spec"])
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-2, 2), st.sampled_from(["", "x", "y", "1", "1000m"]), st.floats(0, 1))

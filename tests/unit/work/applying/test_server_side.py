@@ -14,7 +14,8 @@ from muster.runtime.errors import Forbidden
 from muster.work.agent.applying.serverside import config_hash
 from muster.work.agent.seam import ABSENT, UNKNOWN, ApplyProblem
 from muster.work.names import CONFIG_HASH
-from tests.unit.work.applying.conftest import OTHER, OWNER, Cluster, Recorder, live, manifest
+from tests.support.manifests import manifest
+from tests.unit.work.applying.conftest import OTHER, OWNER, Cluster, Recorder, live
 from tests.unit.work.applying.test_update import REFERENCE, config, web
 
 SERVER_SIDE = {"type": "ServerSideApply"}

@@ -9,7 +9,8 @@ import pytest
 from muster.runtime.errors import Conflict, Forbidden, Invalid, NotFound
 from muster.runtime.resource import CONFIG_MAPS
 from muster.work.agent.seam import UNKNOWN
-from tests.unit.work.applying.conftest import OTHER, OWNER, Cluster, Recorder, live, manifest, sight_of
+from tests.support.manifests import manifest, sight_of
+from tests.unit.work.applying.conftest import OTHER, OWNER, Cluster, Recorder, live
 
 REFERENCE = {
     "apiVersion": "work.open-cluster-management.io/v1",
