@@ -28,9 +28,15 @@ from muster.fleet.node.programs import IMAGES, Programs
 from muster.fleet.node.runtime import GRACE, KUBELET
 from muster.fleet.node.services import ServiceRelay
 from muster.fleet.workloads import Deployments, ReplicaSets
+from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Clock, Random
+from muster.runtime.errors import KubeError
 from muster.runtime.events import EventRecorder
+from muster.runtime.resource import key_of
 from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.fleet.node")
+LAST_LOOK_SECONDS = 5.0
 
 
 class RemoteNode:
@@ -55,9 +61,8 @@ class RemoteNode:
         self.name = name
         self._relay = ServiceRelay(name)
         self._nodes: dict[str, ClusterNode] = {}
-        controllers: list[Controller] = [NodePods(self._nodes), self._relay]
-        if workloads:
-            controllers += [Deployments(), ReplicaSets()]
+        self._workloads: list[Controller] = [ReplicaSets(), Deployments()] if workloads else []
+        controllers: list[Controller] = [NodePods(self._nodes), self._relay, *self._workloads]
         watched = dict.fromkeys(resource for each in controllers for resource in each.resources)
         self._followed = Followed(client, watched, clock=clock, random=random)
         noting = self._followed.noting(client)
@@ -98,14 +103,30 @@ class RemoteNode:
                 (self._attached.events.run(), "events of controllers"),
                 (self._attached.node_events.run(), "events of the node"),
                 (node.heartbeat.run(), "heartbeat"),
-                *((each.run(), f"controller of {each.name}") for each in self._queued),
             ):
                 stack.callback(self._spawn(work, what).cancel)
-            stack.push_async_callback(self._relay.close)
-            # First of all: controllers see the programs end, so that Deployments do not claim what is no longer there.
-            stack.push_async_callback(node.stop, self._grace)
+            controlling = [self._spawn(each.run(), f"controller of {each.name}") for each in self._queued]
+            stack.push_async_callback(self._end, node, controlling)
             ready(node)
             await asyncio.Event().wait()
+
+    async def _end(self, node: ClusterNode, controlling: list[asyncio.Task[None]]) -> None:
+        await node.stop(self._grace)
+        await self._relay.close()
+        for each in self._queued:
+            each.stop()
+        await asyncio.wait(controlling)
+        # The watch may not have told the controllers that the programs ended: Deployments must not claim what is no longer there.
+        try:
+            async with asyncio.timeout(LAST_LOOK_SECONDS):
+                await self._look_at_workloads()
+        except (KubeError, TimeoutError) as problem:
+            log.warning("the last state of workloads was not written", error=str(problem))
+
+    async def _look_at_workloads(self) -> None:
+        for controller in self._workloads:
+            for found in self._followed.scan(controller.resources[0]):
+                await controller.reconcile(self._attached, str(key_of(found)))
 
     def _spawn(self, work: Work, name: str) -> asyncio.Task[None]:
         if self._tasks is None:
