@@ -154,7 +154,7 @@ def test_other_images_stay_pending_and_people_can_see_why(shell: Shell) -> None:
     shell.apply(deployment("web", image="nginx:1.27", replicas=1))
     shell.until(lambda: "ImageNotRunnable" in shell.out("get", "pods"), "the status says so")
     text = shell.until(
-        lambda: (d := shell.out("describe", "pods")) and "embedded clusters run Muster's own image only" in d and d, "told"
+        lambda: (d := shell.out("describe", "pods")) and "this node runs Muster's own image only" in d and d, "told"
     )
     assert "Status:           Pending" in text
     assert "0/1" in shell.out("get", "deployment", "web")

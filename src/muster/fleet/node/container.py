@@ -158,7 +158,7 @@ class Container:
         """Whether its image is ours; if not, it waits and says why."""
         if self._host.runnable(self.spec.image):
             return True
-        text = f'image "{self.spec.image}" does not run here: embedded clusters run Muster\'s own image only'
+        text = f'image "{self.spec.image}" does not run here: this node runs Muster\'s own image only'
         if self.standing.state != Waiting(NOT_RUNNABLE, text):
             self._host.tell(True, NOT_RUNNABLE, text)
         self._set(replace(self.standing, state=Waiting(NOT_RUNNABLE, text), last=_last(self.standing), ready=False, started=False))

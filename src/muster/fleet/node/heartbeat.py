@@ -1,4 +1,4 @@
-"""The Node object of an embedded cluster, and the heartbeat that keeps it true.
+"""The Node object of a cluster without machines, and the heartbeat that keeps it true.
 
 As with kubelets, the heartbeat is a Lease in kube-node-lease, renewed every ten seconds; the Node itself is written when something
 about it changes and every five minutes. Labels and taints others put on the Node stay; cordoning it keeps new pods away.

@@ -1,4 +1,4 @@
-"""What an embedded node can run: programs of Muster's own image, found in a table the caller gives.
+"""What a node can run: programs of Muster's own image, found in a table the caller gives.
 
 On a real cluster the image starts `muster <words> <flags>`. Here the same words find an entry of the table, and the rest is handed
 to it as arguments. Whether an image is ours is decided by the last part of its repository, whatever registry and tag it has.
