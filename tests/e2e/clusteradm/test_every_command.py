@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.clusteradm.claims import SPELLINGS
 from tests.e2e.clusteradm.conftest import AWAY, HUB, MANAGED, World
-from tests.support.administrator import HUB_NAMESPACE, MANAGED_CLUSTERS, managed_cluster
+from tests.support.administrator import HUB_NAMESPACE, MANAGED_CLUSTERS, RBAC, managed_cluster
 
 ADDON = "/apis/addon.open-cluster-management.io/v1alpha1"
 JOIN = "--cluster-name new --hub-token {token} --hub-apiserver {server} --ca-file {ca} --force"
@@ -136,6 +136,38 @@ def test_who_may_do_nothing_is_told_what_is_missing(world: World, furnished: Wor
     told = world.fails(*command.line(world), context=f"mallory@{command.where}")
     assert "mallory" in told or "forbidden" in told.lower() or "permission" in told
     assert world.objects(command.where) == before
+
+
+@pytest.fixture(scope="module")
+def reader(furnished: World) -> str:
+    """Somebody who may see everything and change nothing."""
+    name = "sees-everything"
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}
+    for context in (HUB, MANAGED):
+        admin = furnished.admin(context)
+        admin.post(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules}).expect(201)
+        binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+        admin.post(f"{RBAC}/clusterrolebindings", binding).expect(201)
+    return "alice"
+
+
+@pytest.mark.parametrize("dry_run", [False, True], ids=["for good", "for a try"])
+@pytest.mark.parametrize("command", [one for one in COMMANDS if one.writes], ids=identify)
+def test_who_may_only_look_changes_nothing_and_is_told_what_is_missing(
+    world: World, reader: str, command: Command, dry_run: bool
+) -> None:
+    before = world.objects(command.where)
+    told = world.fails(*command.line(world), *(["--dry-run"] if dry_run else []), context=f"{reader}@{command.where}")
+    assert f'"{reader}" cannot ' in told
+    assert "ask an administrator" in told
+    assert world.objects(command.where) == before
+
+
+@every
+def test_a_kubeconfig_that_is_not_there_is_named(world: World, command: Command) -> None:
+    assert "/nowhere.kubeconfig" in world.fails(*command.line(world), "--kubeconfig", "/nowhere.kubeconfig", code=command.code)
 
 
 @every

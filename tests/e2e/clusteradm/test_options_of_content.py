@@ -165,19 +165,6 @@ def test_options_of_works(fleet: World, tmp_path: Path) -> None:
     assert fleet.hub.read(f"{WORKS}/namespaces/c1/manifestworks/web") is None
 
 
-@shows("create work", "--executor", "--update-strategy", "--delete-option")
-def test_a_work_says_as_whom_and_how_it_is_applied(fleet: World, tmp_path: Path) -> None:
-    file = tmp_path / "manifest.yaml"
-    file.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: greeting, namespace: default}\n")
-    terms = ["--executor", "team/robot", "--update-strategy", "CreateOnly", "--delete-option", "Orphan"]
-    fleet.ok("create", "work", "termed", "-f", str(file), "--clusters", "c2", *terms)
-    spec = (fleet.hub.read(f"{WORKS}/namespaces/c2/manifestworks/termed") or {})["spec"]
-    assert spec["executor"]["subject"]["serviceAccount"] == {"namespace": "team", "name": "robot"}
-    assert spec["deleteOption"] == {"propagationPolicy": "Orphan"}
-    (treated,) = spec["manifestConfigs"]
-    assert (treated["resourceIdentifier"]["resource"], treated["updateStrategy"]["type"]) == ("configmaps", "CreateOnly")
-
-
 @shows("addon enable", "--names", "--clusters", "--namespace", "--annotate", "--labels", "--config-file", "--output-file")
 @shows("addon disable", "--names", "--all-clusters")
 def test_options_of_addons(fleet: World, tmp_path: Path) -> None:

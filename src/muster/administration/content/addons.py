@@ -41,7 +41,8 @@ class Outcome:
     cluster: str
     there: bool = True
     """Whether there is, or when switching off was, one."""
-    problem: str = ""
+    error: KubeError | None = None
+    """Why it could not be done."""
 
 
 async def enable(client: KubeClient, names: Sequence[str], clusters: Sequence[str], settings: AddonSettings) -> list[Outcome]:
@@ -98,7 +99,7 @@ async def _enable(client: KubeClient, name: str, cluster: str, settings: AddonSe
     except Unreachable:
         raise
     except KubeError as error:
-        return Outcome(name, cluster, problem=str(error))
+        return Outcome(name, cluster, error=error)
     return Outcome(name, cluster)
 
 
@@ -115,7 +116,7 @@ async def _disable(client: KubeClient, name: str, cluster: str) -> Outcome:
     except Unreachable:
         raise
     except KubeError as error:
-        return Outcome(name, cluster, problem=str(error))
+        return Outcome(name, cluster, error=error)
     return Outcome(name, cluster)
 
 

@@ -51,7 +51,8 @@ class Outcome:
 
     place: str
     done: Done
-    problem: str = ""
+    error: Exception | None = None
+    """Why it failed."""
 
 
 def check_name(name: str) -> None:
@@ -104,7 +105,7 @@ async def _guarded(place: str, act: Awaitable[Done]) -> Outcome:
     except Unreachable:
         raise
     except (KubeError, AdministrationError) as error:
-        return Outcome(place, Done.FAILED, str(error))
+        return Outcome(place, Done.FAILED, error)
 
 
 async def _create(client: KubeClient, name: str, spec: Document, cluster: str, placement: Key | None, overwrite: bool) -> Done:

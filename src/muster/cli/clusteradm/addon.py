@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.clusteradm.bundling import flat
-from muster.cli.connection import Session, administer, connected, write_resources
+from muster.cli.connection import Session, administer, connected, explain, write_resources
 from muster.cli.output import format_option, show
 from muster.cli.values import Names, Pairs
 
@@ -112,12 +112,12 @@ def _chosen(given: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _tell(session: Session, outcome: Outcome, text: str) -> None:
-    if outcome.problem:
-        click.echo(f"Error: {outcome.addon} add-on of cluster {outcome.cluster}: {outcome.problem}", err=True)
+    if outcome.error is not None:
+        click.echo(f"Error: {outcome.addon} add-on of cluster {outcome.cluster}: {explain(outcome.error)}", err=True)
     else:
         session.progress.say(text)
 
 
 def _end(outcomes: list[Outcome]) -> None:
-    if any(one.problem for one in outcomes):
+    if any(one.error for one in outcomes):
         raise SystemExit(1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.clusteradm.bundling import flat
-from muster.cli.connection import Session, administer, connected
+from muster.cli.connection import Session, administer, connected, explain
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def _tell(session: Session, name: str, outcomes: list[Outcome], kind: str = "clu
     from muster.administration.content.works import Done
 
     for one in outcomes:
-        if one.done is Done.FAILED:
-            click.echo(f"Error: {kind} {one.place}: {one.problem}", err=True)
+        if one.error is not None:
+            click.echo(f"Error: {kind} {one.place}: {explain(one.error)}", err=True)
         elif one.done is Done.MISSING:
             session.progress.say(f"work {name} not found in {kind} {one.place}")
         elif one.done is Done.UNCHANGED:
