@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from tests.support.administrator import HUB_NAMESPACE, service_account_token
+from muster.api.crds import HUB, definitions
+from muster.cli.clusteradm import main as clusteradm
+from tests.support.administrator import HUB_NAMESPACE, MANAGED_CLUSTERS, service_account_token
 from tests.support.client import Client, Reply
-from tests.support.planes import ControlPlane, chosen
+from tests.support.planes import USERS, ControlPlane, chosen, write_kubeconfig
 from tests.support.processes import complaints
 from tests.support.work_hub import ACCOUNT, CONFIGURATIONS, WORK_GROUP, WORK_VALIDATOR, WorkHub, works
 
@@ -260,3 +265,21 @@ def test_where_bindings_count_a_bound_user_may_have_works_run_as_the_account(hub
         return {(one["type"], one["status"]) for one in conditions} == {("RefFound", "True"), ("Accepted", "True")}
 
     hub.wait(said, "the binding to say that it counts")
+
+
+def test_who_asks_beforehand_is_told_what_the_webhook_would_say(hub: WorkHub, name: str, tmp_path: Path) -> None:
+    for document in definitions([kind for kind in HUB if kind.name.startswith("managedclusters.")]):
+        hub.admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", document).expect(201, 409)
+    hub.wait(lambda: hub.admin.get(MANAGED_CLUSTERS).status == 200, "ManagedClusters, which make it a hub")
+    kubeconfig, file = tmp_path / "alice", tmp_path / "manifests.json"
+    write_kubeconfig(kubeconfig, hub.cluster.url, hub.cluster.ca, {"token": USERS["alice"].token})
+    file.write_text(json.dumps(config_map()))
+    line = ["--kubeconfig", str(kubeconfig), "work", "can-i", "cluster1", "-f", str(file), "--executor", f"sa-ns/{name}"]
+    asked = CliRunner().invoke(clusteradm, line)
+    assert asked.exit_code == 1, asked.output
+    assert "you lack the permission to execute-as" in asked.output
+    assert f"user alice cannot manipulate the Manifestwork with executor sa-ns/{name} in namespace cluster1" in asked.output
+    let_execute(hub, "alice", name)
+    hub.wait(lambda: CliRunner().invoke(clusteradm, line).exit_code == 0, "the answer to be yes")
+    made = (hub.read(works("cluster1")) or {})["items"]
+    assert not [one for one in made if one["metadata"]["name"].startswith("can-i")]
