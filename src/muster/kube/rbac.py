@@ -189,12 +189,11 @@ Table = dict[Subject, dict[Place, Grant]]
 class _Binding:
     """A binding as it was put in: what to undo when it changes."""
 
-    __slots__ = ("role", "rules", "subjects", "table")
+    __slots__ = ("role", "rules", "subjects")
 
-    def __init__(self, role: Place, rules: tuple[Rule, ...], table: Table) -> None:
+    def __init__(self, role: Place, rules: tuple[Rule, ...]) -> None:
         self.role = role
         self.rules = rules
-        self.table = table
         self.subjects: list[Subject] = []
 
 
@@ -263,17 +262,18 @@ class Grants:
         known = self._bindings.pop(place, None)
         if known is None:
             return None
+        table = self._namespaced.get(place.namespace, {}) if place.namespace else self._cluster_wide
         for subject in known.subjects:
-            held = known.table.get(subject)
+            held = table.get(subject)
             if held is not None:
                 held.pop(place, None)
                 if not held:
-                    del known.table[subject]
+                    del table[subject]
         referring = self._bound[known.role]
         referring.discard(place)
         if not referring:
             del self._bound[known.role]
-        if not known.table:
+        if not table:
             self._namespaced.pop(place.namespace, None)
         return known
 
@@ -282,17 +282,17 @@ class Grants:
         if binding is None:
             return None
         namespace = place.namespace
-        table = self._namespaced.setdefault(namespace, {}) if namespace else self._cluster_wide
         ref = binding.get("roleRef") or {}
         kind, name = str(ref.get("kind", "")), str(ref.get("name", ""))
         raw = self.role_rules(kind, namespace, name)
         problem = "" if raw is not None else f'{kind.lower()}.rbac.authorization.k8s.io "{name}" not found'
         rules = _compiled(orjson.dumps(raw or ()))
-        known = self._bindings[place] = _Binding(role_place(kind, namespace, name), rules, table)
+        known = self._bindings[place] = _Binding(role_place(kind, namespace, name), rules)
         self._bound.setdefault(known.role, set()).add(place)
         for subject in binding.get("subjects") or ():
             key = subject_key(subject, namespace)
             known.subjects.append(key)
+            table = self._namespaced.setdefault(namespace, {}) if namespace else self._cluster_wide
             table.setdefault(key, {})[place] = Grant(rules, _describe(binding, subject, namespace), problem)
         return known
 

@@ -62,7 +62,7 @@ def user(name: str) -> Subject:
     return "User", f"system:serviceaccount:default:{name}"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(6))
 async def test_random_questions_have_the_servers_answers(client: InProcessClient, authorizer: RbacAuthorizer, seed: int) -> None:
     world = World(client, Random(seed), f"truth{seed}")
     await world.prepare()
