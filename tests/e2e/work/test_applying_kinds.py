@@ -5,16 +5,18 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from muster.runtime.errors import NotFound, StatusError
+from muster.api.work.v1 import ServerSideApply
+from muster.runtime.errors import Invalid, NotFound, StatusError
 from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.resource import NAMESPACES, Object
+from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object, Resource
 from muster.work.agent.applying import ClusterApplier
-from muster.work.agent.seam import UNKNOWN, Owner
+from muster.work.agent.seam import UNKNOWN, ApplyProblem, Owner
 from tests.support.bad_manifests import BAD_MANIFESTS
-from tests.support.manifests import KINDS, manifest, resource_of, sight_of
+from tests.support.manifests import KINDS, SELECTOR, manifest, of, resource_of, sight_of
 from tests.support.planes import ControlPlane
 from tests.support.working import Counting
 
@@ -69,9 +71,9 @@ async def test_no_kind_is_written_twice(client: Counting, namespace: str, strate
                 await _gone(client, one.ref.resource, one.ref.name)
 
 
-async def _gone(client: Counting, resource: object, name: str) -> None:
+async def _gone(client: Counting, resource: Resource, name: str) -> None:
     try:
-        await client.delete(resource, name)  # type: ignore[arg-type]
+        await client.delete(resource, name)
     except NotFound:
         return
 
@@ -82,3 +84,43 @@ async def test_what_the_server_refuses_is_told_in_its_words(client: Counting, na
         with pytest.raises(StatusError) as caught:
             await applier.apply(manifest(bad.document(namespace), owned=False), OWNER, UNKNOWN)
         assert bad.says in str(caught.value), (bad.kind, str(caught.value))
+
+
+async def test_one_alternative_comes_instead_of_another(client: Counting, namespace: str) -> None:
+    def web(**pod: Any) -> Object:
+        template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "app", "image": "app:1"}], **pod}}
+        return placed(of("apps/v1", "Deployment", "web", spec={"selector": SELECTOR, "template": template}), namespace)
+
+    await applied(client, web(volumes=[{"name": "v", "configMap": {"name": "c"}}]))
+    other = web(volumes=[{"name": "v", "emptyDir": {}}])
+    other["spec"] |= {"strategy": {"type": "Recreate"}}
+    changed = await applied(client, other)
+    assert changed["spec"]["template"]["spec"]["volumes"] == [{"name": "v", "emptyDir": {}}]
+    assert changed["spec"]["strategy"] == {"type": "Recreate"}
+
+
+async def test_a_secret_of_another_type_is_made_anew_only_if_it_goes_with_the_work(client: Counting, namespace: str) -> None:
+    await applied(client, placed(of("v1", "Secret", "s", stringData={"a": "b"}), namespace))
+    basic = placed(of("v1", "Secret", "s", type="kubernetes.io/basic-auth", stringData={"username": "u"}), namespace)
+    with pytest.raises(Invalid, match="immutable"):
+        await applied(client, basic)
+    changed = await applied(client, basic, owned=True)
+    assert changed["type"] == "kubernetes.io/basic-auth"
+
+
+async def test_a_field_of_somebody_else_is_a_conflict_unless_it_is_taken_by_force(client: Counting, namespace: str) -> None:
+    document = placed(of("v1", "ConfigMap", "cm", data={"a": "1"}), namespace)
+    await applied(client, document, type="ServerSideApply")
+    await client.patch(CONFIG_MAPS, "cm", {"data": {"a": "2"}}, namespace, manager="somebody")
+    with pytest.raises(ApplyProblem, match='conflict with "somebody"') as caught:
+        await applied(client, document, type="ServerSideApply")
+    assert caught.value.reason == "ApplyConflict"
+    forced = await applied(client, document, type="ServerSideApply", server_side_apply=ServerSideApply(force=True))
+    assert forced["data"] == {"a": "1"}
+
+
+async def applied(client: Counting, document: Object, *, owned: bool = False, **strategy: Any) -> Object:
+    """By an agent that has just started."""
+    result = await ClusterApplier(client).apply(manifest(document, owned=owned, **strategy), OWNER, UNKNOWN)
+    assert result.document is not None
+    return result.document
