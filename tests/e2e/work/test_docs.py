@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -63,7 +64,7 @@ async def test_what_the_page_says_to_type_works(cluster1: Workplace, tmp_path: P
     kubectl = executable()
     assert kubectl is not None
     environment = {
-        "PATH": f"{kubectl.parent}:{os.environ['PATH']}",
+        "PATH": f"{kubectl.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
         "KUBECONFIG": str(two_contexts(cluster1, tmp_path)),
     }
