@@ -91,7 +91,9 @@ def apiserver(files: Files, etcd_url: str, port: int, *, audit_log: bool, pods: 
     if audit_log:
         policy = files.directory / "audit-policy.yaml"
         policy.write_text("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n")
-        audit = [f"--audit-policy-file={policy}", f"--audit-log-path={files.directory / 'audit.log'}"]
+        # One file however long: by default a new one begins after 100 MB.
+        log = [f"--audit-log-path={files.directory / 'audit.log'}", "--audit-log-maxsize=100000"]
+        audit = [f"--audit-policy-file={policy}", *log]
     return [
         f"--etcd-servers={etcd_url}",
         "--bind-address=127.0.0.1",
