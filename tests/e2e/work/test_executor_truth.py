@@ -11,6 +11,9 @@ from muster.runtime.client import HttpClient
 from muster.runtime.delegation import AccessReviewer
 from muster.runtime.kubeconfig import load_kubeconfig
 from muster.runtime.rbac import RbacAuthorizer
+from muster.runtime.resource import NAMESPACES
+from muster.work.agent.executor import ExecutorGate, ExecutorOptions
+from tests.support.executor_truth import compare_escalation, compare_permissions
 from tests.support.planes import ControlPlane
 from tests.support.rbac_truth import World, differences
 
@@ -36,4 +39,33 @@ async def test_random_questions_have_the_clusters_answers(plane: ControlPlane, s
         await world.remove()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+        await client.close()
+
+
+async def test_the_gate_agrees_with_a_review_of_everything(plane: ControlPlane) -> None:
+    client = HttpClient(load_kubeconfig(plane.cluster.kubeconfig))
+    gate = ExecutorGate(client, ExecutorOptions(strict=False))
+    running = asyncio.create_task(gate.run())
+    world = World(client, Random(21), "truth-gate")
+    try:
+        await world.prepare()
+        allowed, refused = await compare_permissions(client, world, gate, 8)
+        assert allowed > 5
+        assert refused > 5
+    finally:
+        await world.remove()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await client.close()
+
+
+async def test_what_is_called_escalation_is_what_the_cluster_refuses(plane: ControlPlane) -> None:
+    client = HttpClient(load_kubeconfig(plane.cluster.kubeconfig))
+    await client.create(NAMESPACES, {"metadata": {"name": "truth-roles"}})
+    try:
+        allowed, refused = await compare_escalation(client, Random(31), "truth-roles", 6)
+        assert allowed > 3
+        assert refused > 3
+    finally:
+        await client.delete(NAMESPACES, "truth-roles")
         await client.close()
