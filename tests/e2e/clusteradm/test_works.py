@@ -157,3 +157,10 @@ def test_who_may_use_an_executor_is_asked_of_the_hub(shop: World, tmp_path: Path
     works = "manifestworks.work.open-cluster-management.io in namespace shop"
     assert f"you lack the permission to create {works}" in told
     assert f"you lack the permission to execute-as {works} with the name {EXECUTOR}" in told
+
+
+@shows("create work", "--wait")
+def test_who_waits_in_vain_is_told_what_failed(reported: World, tmp_path: Path) -> None:
+    file = write(tmp_path, config_map("good"), config_map("bad"))
+    line = ["create", "work", "told", "-f", file, "--clusters", "shop", "--overwrite", "--wait", "--timeout", "500ms"]
+    assert "shop: configmaps default/bad: not allowed" in reported.fails(*line)

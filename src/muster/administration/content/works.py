@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from muster.administration.content.faring import problem_of
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM, MADE_BY
 from muster.administration.progress import SILENT, Progress, wait
 from muster.api import Document
 from muster.api.cluster.v1beta1 import PLACEMENT_LABEL, Placement, PlacementDecision
-from muster.api.work.v1 import APPLIED, AVAILABLE
+from muster.api.work.v1 import ManifestWork
 from muster.api.work.v1alpha1 import ManifestWorkReplicaSet
 from muster.kube.names import dns1123_subdomain
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS, served
@@ -216,19 +217,6 @@ async def _delete(client: KubeClient, resource: Resource, name: str, namespace: 
     return Done.DELETED
 
 
-def work_problem(work: Object) -> str:
-    """Why a work is not applied and available; empty when it is."""
-    generation = work["metadata"].get("generation", 0)
-    conditions = {one["type"]: one for one in (work.get("status") or {}).get("conditions") or ()}
-    for kind in (APPLIED, AVAILABLE):
-        found = conditions.get(kind)
-        if found is None or found.get("observedGeneration", generation) < generation:
-            return "the cluster's agent has not dealt with it yet"
-        if found["status"] != "True":
-            return f"{kind} is {found['status']}: {found.get('reason')}: {found.get('message')}"
-    return ""
-
-
 async def await_works(
     client: KubeClient, name: str, clusters: Sequence[str], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> None:
@@ -237,7 +225,8 @@ async def await_works(
         return
 
     async def look() -> str:
-        problems = [(cluster, work_problem(await client.get(MANIFEST_WORKS, name, cluster))) for cluster in clusters]
+        works = [(cluster, ManifestWork.decode(await client.get(MANIFEST_WORKS, name, cluster))) for cluster in clusters]
+        problems = [(cluster, problem_of(work)) for cluster, work in works]
         return "; ".join(f"{cluster}: {problem}" for cluster, problem in problems if problem)
 
     await wait(f"work {name}", look, within=within, progress=progress, clock=clock)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
+from muster.administration.content.faring import problem_of
 from muster.api.resource import ObjectMeta
 from muster.api.work.v1 import (
     ExecutorServiceAccount,
     ExecutorSubject,
+    ManifestResourceStatus,
     ManifestsTemplate,
     ManifestWork,
     ManifestWorkExecutor,
     ManifestWorkSpec,
     ManifestWorkStatus,
 )
-from muster.cli.clusteradm.work.showing import COLUMNS, MORE, problem_of, work_item
+from muster.cli.clusteradm.work.showing import COLUMNS, MORE, work_item
 from muster.cli.output import Listing, render
 from muster.work.agent.reporting import Outcome, Reporter, deleting, refused, unfit
 from muster.work.agent.seam import Refusal
@@ -126,6 +128,12 @@ def test_what_was_said_of_an_earlier_generation_is_told_as_that() -> None:
 
 def test_a_work_that_is_as_it_should_be_has_no_problem() -> None:
     assert problem_of(work(applied())) == ""
+
+
+def test_a_work_of_which_only_the_whole_is_told_has_that_for_a_problem() -> None:
+    one = work(Outcome(manifest("a"), failure=DENIED))
+    bare = msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, resource_status=ManifestResourceStatus()))
+    assert problem_of(bare) == "Applied is False: AppliedManifestWorkFailed: Failed to apply manifest work"
 
 
 def test_an_object_that_is_missing_is_a_problem() -> None:

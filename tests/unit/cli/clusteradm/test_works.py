@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from muster.administration.content.manifests import read_manifests
-from muster.administration.content.works import DECISIONS, PLACEMENTS, REPLICA_SETS, Done, await_works, create_works, work_problem
+from muster.administration.content.works import DECISIONS, PLACEMENTS, REPLICA_SETS, Done, await_works, create_works
 from muster.registration.kinds import MANIFEST_WORKS
 from muster.runtime.direct import InProcessClient
 from muster.runtime.resource import NAMESPACES, Object, Resource
@@ -166,12 +166,6 @@ async def test_waiting_follows_what_the_agents_say(clusters: Fleet, file: str) -
     await clusters.admin().patch(MANIFEST_WORKS, "web", well, "c1", subresource="status")
     await waiting
     assert "is applied and available" in await clusters.ok("create", "work", "web", "-f", file, "-c", "c1", "--overwrite", "--wait")
-
-
-def test_a_status_of_an_older_generation_says_nothing() -> None:
-    conditions = [{**condition(kind, "True"), "observedGeneration": 1} for kind in ("Applied", "Available")]
-    assert work_problem({"metadata": {"generation": 1}, "status": {"conditions": conditions}}) == ""
-    assert "has not dealt with it" in work_problem({"metadata": {"generation": 2}, "status": {"conditions": conditions}})
 
 
 async def test_a_dry_run_writes_nothing(clusters: Fleet, file: str) -> None:

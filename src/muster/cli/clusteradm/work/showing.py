@@ -7,17 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from muster.administration.content.faring import NOT_YET, is_old, problem_of, resources_of, words
 from muster.api.meta import Condition, condition_of
 from muster.api.work.v1 import FieldValue, ManifestCondition, ManifestWork
 from muster.cli.output import Branch, Item
 from muster.runtime.resource import Object
-from muster.work.names import APPLIED, AVAILABLE, DELETING, FEEDBACK_SYNCED
+from muster.work.names import APPLIED, AVAILABLE, FEEDBACK_SYNCED
 
 COLUMNS: Final = ("Name", "Cluster", "Number Of Manifests", "Applied", "Available")
 MORE: Final = ("Executor", "Problem")
 _STATES: Final[Mapping[str, str]] = {"True": "applied", "": "unknown"}
-_NOT_YET: Final = "the cluster's agent has not dealt with it yet"
-_PREFIX: Final = "Failed to apply manifest: "
 
 
 def work_item(work: ManifestWork, document: Object, *, named: bool) -> Item:
@@ -38,36 +37,9 @@ def work_item(work: ManifestWork, document: Object, *, named: bool) -> Item:
 def work_details(work: ManifestWork) -> dict[str, dict[str, str]]:
     """Of each resource whether it was applied, by what it is of."""
     found: dict[str, dict[str, str]] = {}
-    for place, name, manifest in _resources(work):
+    for place, name, manifest in resources_of(work):
         found.setdefault(place, {})[name] = _state(manifest)
     return found
-
-
-def problem_of(work: ManifestWork) -> str:
-    """The first thing that is wrong with a work, in one line; empty when it is as it should be."""
-    going = condition_of(work.status.conditions, DELETING)
-    if going is not None and going.status == "True":
-        return _line(going.message)
-    if _is_old(condition_of(work.status.conditions, APPLIED), work):
-        return _NOT_YET
-    for kind in (APPLIED, AVAILABLE):
-        wrong = [
-            f"{place} {name}: {_line(condition.message.removeprefix(_PREFIX))}"
-            for place, name, manifest in _resources(work)
-            if (condition := condition_of(manifest.conditions, kind)) is not None and condition.status != "True"
-        ]
-        if wrong:
-            return wrong[0] + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
-    return ""
-
-
-def _resources(work: ManifestWork) -> Iterator[tuple[str, str, ManifestCondition]]:
-    """Kind of resource, name, and what is reported of it."""
-    for manifest in work.status.resource_status.manifests:
-        meta = manifest.resource_meta
-        place = (meta.resource or meta.kind or "unknown") + (f".{meta.group}" if meta.group else "")
-        name = meta.name or f"manifest {meta.ordinal}"
-        yield place, f"{meta.namespace}/{name}" if meta.namespace else name, manifest
 
 
 def _state(manifest: ManifestCondition) -> str:
@@ -77,7 +49,7 @@ def _state(manifest: ManifestCondition) -> str:
 
 def _all_of(work: ManifestWork) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
-    for place, name, manifest in _resources(work):
+    for place, name, manifest in resources_of(work):
         below = dict(_told(manifest))
         found.setdefault(place, {})[name] = Branch(_state(manifest), below) if below else _state(manifest)
     return found
@@ -88,7 +60,7 @@ def _told(manifest: ManifestCondition) -> Iterator[tuple[str, object]]:
     usual = (APPLIED, AVAILABLE, FEEDBACK_SYNCED)
     for condition in sorted(manifest.conditions, key=lambda one: usual.index(one.type) if one.type in usual else len(usual)):
         if condition.type not in usual or condition.status != "True":
-            yield condition.type, _words(condition)
+            yield condition.type, words(condition)
     values = {one.name: _value(one.field_value) for one in manifest.status_feedback.values}
     if values:
         yield "Feedback", values
@@ -101,7 +73,7 @@ def _value(value: FieldValue) -> object:
 def _further(work: ManifestWork) -> dict[str, object]:
     """Conditions beside the two that every work has, and as whom it is applied."""
     usual = (APPLIED, AVAILABLE)
-    found: dict[str, object] = {one.type.replace(".", "·"): _words(one) for one in work.status.conditions if one.type not in usual}
+    found: dict[str, object] = {one.type.replace(".", "·"): words(one) for one in work.status.conditions if one.type not in usual}
     executor = _executor(work)
     return {"Executor": executor, **found} if executor else found
 
@@ -114,18 +86,6 @@ def _executor(work: ManifestWork) -> str:
 
 def _verdict(condition: Condition | None, work: ManifestWork) -> str:
     if condition is None:
-        return f"Unknown: {_NOT_YET}"
-    told = condition.status if condition.status == "True" else _words(condition)
-    return f"{told} (of an earlier generation: {_NOT_YET})" if _is_old(condition, work) else told
-
-
-def _is_old(condition: Condition | None, work: ManifestWork) -> bool:
-    return condition is None or condition.observed_generation < work.metadata.generation
-
-
-def _words(condition: Condition) -> str:
-    return f"{condition.status}: {condition.reason}: {_line(condition.message)}".rstrip(": ")
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
+        return f"Unknown: {NOT_YET}"
+    told = condition.status if condition.status == "True" else words(condition)
+    return f"{told} (of an earlier generation: {NOT_YET})" if is_old(condition, work) else told

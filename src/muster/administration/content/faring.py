@@ -1,0 +1,60 @@
+"""How a work fares, in words: of its resources, and the first thing that is wrong with it in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from muster.api.meta import Condition, condition_of
+from muster.api.work.v1 import ManifestCondition, ManifestWork
+from muster.work.names import APPLIED, AVAILABLE, DELETING
+
+NOT_YET: Final = "the cluster's agent has not dealt with it yet"
+_PREFIX: Final = "Failed to apply manifest: "
+
+
+def resources_of(work: ManifestWork) -> Iterator[tuple[str, str, ManifestCondition]]:
+    """Kind of resource, name, and what is reported of it."""
+    for manifest in work.status.resource_status.manifests:
+        meta = manifest.resource_meta
+        place = (meta.resource or meta.kind or "unknown") + (f".{meta.group}" if meta.group else "")
+        name = meta.name or f"manifest {meta.ordinal}"
+        yield place, f"{meta.namespace}/{name}" if meta.namespace else name, manifest
+
+
+def problem_of(work: ManifestWork) -> str:
+    """Empty when it is applied and available."""
+    conditions = work.status.conditions
+    going = condition_of(conditions, DELETING)
+    if going is not None and going.status == "True":
+        return one_line(going.message)
+    for kind in (APPLIED, AVAILABLE):
+        condition = condition_of(conditions, kind)
+        if condition is None or is_old(condition, work):
+            return NOT_YET
+        if condition.status != "True":
+            return _first_wrong(work, kind) or words(condition, kind)
+    return ""
+
+
+def _first_wrong(work: ManifestWork, kind: str) -> str:
+    wrong = [
+        f"{place} {name}: {one_line(condition.message.removeprefix(_PREFIX))}"
+        for place, name, manifest in resources_of(work)
+        if (condition := condition_of(manifest.conditions, kind)) is not None and condition.status != "True"
+    ]
+    return "" if not wrong else wrong[0] + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
+
+
+def is_old(condition: Condition, work: ManifestWork) -> bool:
+    """Whether it is about an earlier spec; agents that do not say which are believed."""
+    return 0 < condition.observed_generation < work.metadata.generation
+
+
+def words(condition: Condition, kind: str = "") -> str:
+    told = f"{condition.status}: {condition.reason}: {one_line(condition.message)}".rstrip(": ")
+    return f"{kind} is {told}" if kind else told
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
