@@ -12,7 +12,7 @@ import pytest
 from muster.api.work.v1 import ServerSideApply
 from muster.runtime.errors import Invalid, NotFound, StatusError
 from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object, Resource
+from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, SECRETS, Object, Resource
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.seam import UNKNOWN, ApplyProblem, Owner
 from tests.support.bad_manifests import BAD_MANIFESTS
@@ -99,13 +99,12 @@ async def test_one_alternative_comes_instead_of_another(client: Counting, namesp
     assert changed["spec"]["strategy"] == {"type": "Recreate"}
 
 
-async def test_a_secret_of_another_type_is_made_anew_only_if_it_goes_with_the_work(client: Counting, namespace: str) -> None:
+async def test_a_secret_of_another_type_that_is_not_ours_is_not_taken_away(client: Counting, namespace: str) -> None:
     await applied(client, placed(of("v1", "Secret", "s", stringData={"a": "b"}), namespace))
     basic = placed(of("v1", "Secret", "s", type="kubernetes.io/basic-auth", stringData={"username": "u"}), namespace)
     with pytest.raises(Invalid, match="immutable"):
-        await applied(client, basic)
-    changed = await applied(client, basic, owned=True)
-    assert changed["type"] == "kubernetes.io/basic-auth"
+        await applied(client, basic, owned=True)
+    assert (await client.get(SECRETS, "s", namespace))["type"] == "Opaque"
 
 
 async def test_a_field_of_somebody_else_is_a_conflict_unless_it_is_taken_by_force(client: Counting, namespace: str) -> None:

@@ -11,7 +11,7 @@ from muster.runtime.errors import Invalid
 from muster.runtime.resource import DEFINITIONS
 from muster.work.agent.seam import ApplyProblem
 from tests.support.manifests import GADGETS, HOOK, JOB, KINDS, of
-from tests.unit.work.applying.conftest import Cluster, live
+from tests.unit.work.applying.conftest import OTHER, Cluster, live
 from tests.unit.work.applying.test_update import web
 
 
@@ -67,6 +67,12 @@ async def test_a_secret_of_another_type_is_made_anew_if_it_is_ours(cluster: Clus
     assert changed["type"] == "kubernetes.io/basic-auth"
     assert changed["metadata"]["uid"] != first["metadata"]["uid"]
     assert changed["metadata"]["ownerReferences"] == first["metadata"]["ownerReferences"]
+
+
+async def test_a_secret_of_another_type_that_somebody_else_made_is_not_taken_away(cluster: Cluster) -> None:
+    await cluster.apply(of("v1", "Secret", "s", stringData={"a": "b"}), owner=OTHER)
+    with pytest.raises(Invalid, match="immutable"):
+        await cluster.apply(of("v1", "Secret", "s", type="kubernetes.io/basic-auth", stringData={"username": "u"}))
 
 
 async def test_a_sealed_secret_is_made_anew_if_it_is_ours(cluster: Cluster) -> None:

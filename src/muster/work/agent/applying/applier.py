@@ -23,7 +23,7 @@ from muster.runtime.resource import SECRETS, Object
 from muster.runtime.verbs import KubeClient
 from muster.work.agent.applying.memory import Memory
 from muster.work.agent.applying.merging import creation, merged
-from muster.work.agent.applying.owners import owners_wanted
+from muster.work.agent.applying.owners import owners_wanted, reference
 from muster.work.agent.applying.permission import explained
 from muster.work.agent.applying.serverside import ServerSide
 from muster.work.agent.seam import Applied, ApplyProblem, Manifest, ObjectRef, Owner, Presence, Sight
@@ -146,7 +146,7 @@ class ClusterApplier:
             return Applied(live, wrote=False)
         if self._memory.settled(manifest, owner, live):
             return Applied(live, wrote=False)
-        if _must_be_made_anew(manifest, live, wanted):
+        if _must_be_made_anew(manifest, owner, live, wanted):
             written = await self._replace(manifest, live, wanted)
         else:
             written = await self._put(manifest, live, owner, before, wanted)
@@ -205,10 +205,10 @@ class ClusterApplier:
 _KEPT: Final = ("name", "namespace", "labels", "annotations", "ownerReferences", "finalizers")
 
 
-def _must_be_made_anew(manifest: Manifest, live: Object, wanted: Object) -> bool:
+def _must_be_made_anew(manifest: Manifest, owner: Owner, live: Object, wanted: Object) -> bool:
     """Secrets of another type, and those that were sealed: the server lets nobody change them. Only what is ours is taken away."""
-    resource = manifest.ref.resource
-    if not manifest.owned or resource != SECRETS:
+    ours = manifest.owned and reference(owner) in (live["metadata"].get("ownerReferences") or ())
+    if not ours or manifest.ref.resource != SECRETS:
         return False
     if wanted.get("type", "Opaque") != live.get("type", "Opaque"):
         return True
