@@ -12,7 +12,7 @@ from muster.runtime.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.runtime.verbs import JSON, Query
 from muster.work.agent.executor import ExecutorGate
 from muster.work.agent.seam import Manifest
-from tests.unit.work.executor.conftest import FULL, E, Recording, Stage, account, group, manifest, rule, several
+from tests.unit.work.executor.conftest import FULL, USER, E, Recording, Stage, account, group, manifest, rule, several
 
 OTHER = ExecutorServiceAccount(namespace="other-ns", name="exec2")
 
@@ -236,3 +236,24 @@ async def test_subjects_of_a_binding_with_the_same_members_tell_nobody(stage: St
     assert await told.within(5) == [E]
     with pytest.raises(TimeoutError):
         await told.within(0.4)
+
+
+async def test_permissions_that_do_not_stop_changing_are_no_permission(stage: Stage) -> None:
+    await stage.grant("app", rule())
+
+    class Restless(Recording):
+        """Every review is overtaken by a change of permissions."""
+
+        async def exchange(
+            self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+        ) -> bytes:
+            answer = await super().exchange(method, path, query, body, media, idempotent=idempotent)
+            if path.endswith("/subjectaccessreviews"):
+                await asyncio.sleep(0)
+                gate._changed(frozenset({("User", USER)}))
+            return answer
+
+    gate = stage.gate(Restless(stage.server.client(stage.cluster)))
+    refusals = await gate.check(E, [manifest("cm1")], [])
+    assert refusals[0].failure
+    assert "do not stop changing" in refusals[0].message

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from muster.runtime.errors import Forbidden
 from muster.runtime.rbac import CLUSTER_ROLES, ROLES
+from muster.runtime.verbs import JSON, Query
 from muster.work.agent.seam import Manifest
-from tests.unit.work.executor.conftest import FULL, GROUP, USER, E, Stage, account, manifest, rule, several
+from tests.unit.work.executor.conftest import FULL, GROUP, USER, E, Recording, Stage, account, manifest, rule, several
 
 SECRETS = rule(("get",), "secrets")
 READ = rule(("get",))
@@ -157,3 +159,33 @@ async def test_an_agent_that_may_neither_refuses(ready: Stage, monkeypatch: pyte
     refusals = await ready.gate(client).check(E, [role("r1", READ)], [])
     assert refusals[0].failure
     assert "the work agent may neither follow RBAC nor impersonate" in refusals[0].message
+
+
+async def test_a_server_that_hears_later_of_a_change_is_asked_again(ready: Stage) -> None:
+    stale = [2]
+
+    class Late(Recording):
+        async def exchange(
+            self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+        ) -> bytes:
+            if query.get("dryRun") and stale[0]:
+                stale[0] -= 1
+                raise Forbidden(403, "Forbidden", "not yet", {"kind": "roles"})
+            return await super().exchange(method, path, query, body, media, idempotent=idempotent)
+
+    client = Late(ready.server.client(ready.cluster))
+    assert await ready.gate(client).check(E, [role("r", READ)], []) == {}
+    assert stale == [0]
+
+
+async def test_what_the_server_refuses_for_its_own_reasons_is_told(ready: Stage, settled: None) -> None:
+    class Policed(Recording):
+        async def exchange(
+            self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+        ) -> bytes:
+            if query.get("dryRun"):
+                raise Forbidden(403, "Forbidden", "a policy forbids it", {"kind": "roles"})
+            return await super().exchange(method, path, query, body, media, idempotent=idempotent)
+
+    refusals = await ready.gate(Policed(ready.server.client(ready.cluster))).check(E, [role("r", READ)], [])
+    assert refusals[0].message.endswith(f"error: the cluster refuses it to {USER}: a policy forbids it")

@@ -79,7 +79,7 @@ class Escalation:
         if "patch" not in verbs(manifest, self._every_verb) and standing.followed:
             # To apply is more than to create, so rehearsing it could be refused for lack of what is not needed.
             return ""
-        return await standing.rehearsals.ask((manifest.ref, manifest.digest), lambda: self._rehearse(standing, manifest))
+        return await standing.rehearsals.ask((manifest.ref, manifest.digest), lambda: self._rehearsed(standing, manifest))
 
     def _wanted(self, manifest: Manifest, planned: Planned) -> list[RawRule] | None:
         """What must be held; None where a role is bound of which nothing is known."""
@@ -91,6 +91,13 @@ class Escalation:
         if future is None and present is None:
             return None
         return [*(future or ()), *(present or ())]
+
+    async def _rehearsed(self, standing: Standing, manifest: Manifest) -> str:
+        tried, problem = 0, ""
+        while not tried or (problem and await standing.again(tried)):
+            tried += 1
+            problem = await self._rehearse(standing, manifest)
+        return problem
 
     async def _rehearse(self, standing: Standing, manifest: Manifest) -> str:
         client, ref = self._client.as_user(standing.who.name), manifest.ref

@@ -36,7 +36,7 @@ AT_ONCE: Final = 16
 COALESCE: Final = 0.2
 """Seconds from a change of RBAC to telling: changes come in groups, and the cluster's own authorizer needs a moment too."""
 SYNC_PATIENCE: Final = 5.0
-ATTEMPTS: Final = 3
+ATTEMPTS: Final = 10
 """How often a check begins anew because permissions changed while it ran."""
 MOST: Final = 10_000
 """Executors that are remembered; of one that is forgotten no changes are told, until it is checked again."""
@@ -111,12 +111,7 @@ class ExecutorGate:
             return {manifest.ordinal: Refusal(problem) for manifest in manifests}
         await self._settle()
         known = self._known(executor)
-        refusals: dict[int, Refusal] = {}
-        for _ in range(ATTEMPTS):
-            standing = self._standing(known)
-            refusals = await self._refusals(standing, manifests)
-            if known.standing is standing:
-                break
+        refusals = await self._judged(known, manifests)
         if self._options.strict and (refusals or misfits):
             return {**_withheld(manifests, refusals, misfits), **refusals}
         return refusals
@@ -129,6 +124,16 @@ class ExecutorGate:
                 self._executors.popitem(last=False)
         self._executors.move_to_end(account)
         return known
+
+    async def _judged(self, executor: _Executor, manifests: Sequence[Manifest]) -> dict[int, Refusal]:
+        """All of them by one and the same state of permissions."""
+        for _ in range(ATTEMPTS):
+            standing = self._standing(executor)
+            refusals = await self._refusals(standing, manifests)
+            if executor.standing is standing:
+                return refusals
+        text = f"cannot find out what {executor.who.name} may: its permissions do not stop changing"
+        return {manifest.ordinal: Refusal(text, failure=True) for manifest in manifests}
 
     async def _settle(self) -> None:
         """RBAC is worth waiting for, once and not for long."""

@@ -76,8 +76,17 @@ class Standing:
                 question = (action.verb, action.group, action.resource, action.namespace)
             verdict = await self._settled.ask(question, lambda: self._settle(action))
             if not self._asks_everything:
-                return local if local.allowed else verdict
+                # They agree; what the cluster adds to RBAC's reason is worth telling.
+                return verdict if verdict.reason and not verdict.reason.startswith(RBAC_REASON) else local
         return await self._reviewer.authorize(self.who, action)
+
+    async def again(self, asked: int) -> bool:
+        """Whether to ask once more after so many times; answered after a pause in which the cluster may have heard of a change that
+        is known here already."""
+        if asked > len(PAUSES) or not self.followed or not self._rbac.changed_within(FRESH):
+            return False
+        await sleep(self._clock, PAUSES[asked - 1])
+        return True
 
     @property
     def _asks_everything(self) -> bool:
@@ -85,13 +94,12 @@ class Standing:
 
     async def _settle(self, action: Action) -> Verdict:
         """The cluster's answer, once it agrees with RBAC's rules as they are known here; otherwise there is doubt."""
-        for delay in (*PAUSES, None):
+        asked = 0
+        while not asked or await self.again(asked):
+            asked += 1
             verdict = await self._reviewer.review(self.who, action)
             if _explained(verdict, self._rbac.decide(self.who, action)):
                 return verdict
-            if delay is None or not self._rbac.changed_within(FRESH):
-                break
-            await sleep(self._clock, delay)
         if not self.doubted:
             self.doubted = True
             log.info(
