@@ -21,6 +21,7 @@ from tests.support.planes import Cluster, ControlPlane
 from tests.support.working import Workplace, condition, config_map, identifier
 
 DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
+PODS = Resource("v1", "pods", "Pod")
 SERVICE_ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
 NAMESPACE = "apps-of-the-test"
 """Stands for the namespace of either agent's objects."""
@@ -33,6 +34,12 @@ def deployment(name: str, namespace: str) -> Object:
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
     spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def pod(name: str, namespace: str) -> Object:
+    container = {"name": "main", "image": "registry.example/none:1"}
+    spec = {"containers": [container], "automountServiceAccountToken": False}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 
 def paths(**found: str) -> list[Object]:
@@ -112,6 +119,26 @@ def scenarios(namespace: str) -> Works:
                     ],
                 )
             ],
+        },
+        "finished": {
+            "manifests": [pod("once", namespace)],
+            "manifestConfigs": [
+                identifier(
+                    pod("once", namespace),
+                    "pods",
+                    feedbackRules=[{"type": "WellKnownStatus"}],
+                    conditionRules=[{"type": "WellKnownConditions", "condition": "Complete"}],
+                )
+            ],
+        },
+        "some": {
+            "manifests": [config_map("stays", namespace), config_map("goes", namespace)],
+            "deleteOption": {
+                "propagationPolicy": "SelectivelyOrphan",
+                "selectivelyOrphans": {
+                    "orphaningRules": [{"resource": "configmaps", "name": "stays", "namespace": namespace}],
+                },
+            },
         },
         "kept": {"manifests": [config_map("kept", namespace)], "deleteOption": {"propagationPolicy": "Orphan"}},
     }
@@ -219,25 +246,37 @@ async def objects(place: Workplace) -> dict[str, Object]:
 @pytest.mark.timeout(300)
 async def test_the_same_works_have_the_same_status_and_the_same_objects_through_their_lives(sides: Sides) -> None:
     await create_all(sides)
-    told = {name: await sides.agree(name) for name in scenarios("")}
-    assert [one[:2] for one in told["refused"]["conditions"]] == [("Applied", "False"), ("Available", "False")]
-    assert len(told["judged"]["conditions"]) == 9
+    first = {name: await sides.agree(name) for name in scenarios("")}
+    assert [one[:2] for one in first["refused"]["conditions"]] == [("Applied", "False"), ("Available", "False")]
+    assert len(first["judged"]["conditions"]) == 9
     made = await objects(sides.go)
     assert made == await objects(sides.ours)
     assert {"configmaps plain", "configmaps kept", "deployments.apps web", "secrets s"} <= set(made)
+
+    async def finish(place: Workplace) -> None:
+        await place.admin.patch(PODS, "once", {"status": {"phase": "Succeeded"}}, place.namespace, subresource="status")
+        await place.wait_condition(sides.named(place, "finished"), "Complete", timeout=40)
+
+    await sides.each(finish)
+    told = await sides.agree("finished")
+    assert ("Complete", "True", "ConditionRulesAggregated", "Pod is in phase Succeeded", "this generation") in told["conditions"]
+    assert {one["name"]: one["fieldValue"]["string"] for one in told["manifests"][0]["values"]}["PodPhase"] == "Succeeded"
 
     async def change(place: Workplace) -> None:
         changed = config_map("plain", place.namespace, a="changed")
         changed["metadata"]["labels"] = {"new": "label"}
         await place.change(sides.named(place, "maps"), changed)
         await place.change(sides.named(place, "judged"), config_map("judged", place.namespace, word="y"), manifestConfigs=[])
+        other = [config_map(name, place.namespace, a="2") for name in ("created", "absent", "served")]
+        await place.change(sides.named(place, "strategies"), *other)
 
     await sides.each(change)
-    for name in ("maps", "judged"):
+    for name in ("maps", "strategies", "judged"):
         told = await sides.agree(name)
         assert {one[-1] for one in told["conditions"]} == {"this generation"}
     assert [one[0] for one in told["conditions"]] == ["Applied", "Available"], "conditions of rules that are gone go"
-    await _settle(sides, lambda found: "configmaps other" not in found)
+    await _settle(sides, lambda found: "configmaps other" not in found and found["configmaps served"]["data"] == {"a": "2"})
+    assert (await objects(sides.ours))["configmaps created"]["data"] == {"a": "1"}
 
     async def delete(place: Workplace) -> None:
         for name in scenarios(""):
@@ -247,7 +286,8 @@ async def test_the_same_works_have_the_same_status_and_the_same_objects_through_
 
     await sides.each(delete)
     # Of a work with an unknown kind upstream's agent has no record: it leaves the objects to the garbage collector.
-    await _settle(sides, lambda found: [name for name in found if name.startswith("configmaps")] == ["configmaps kept"])
+    left = ["configmaps kept", "configmaps stays"]
+    await _settle(sides, lambda found: sorted(name for name in found if name.startswith("configmaps")) == left)
 
 
 async def _settle(sides: Sides, right: Callable[[dict[str, Object]], bool]) -> None:
