@@ -6,6 +6,10 @@ from typing import Final
 
 WORK_FINALIZER: Final = "cluster.open-cluster-management.io/manifest-work-cleanup"
 APPLIED_FINALIZER: Final = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"
+REPLICA_SET_FINALIZER: Final = "work.open-cluster-management.io/manifest-work-cleanup"
+REPLICA_SET_LABEL: Final = "work.open-cluster-management.io/manifestworkreplicaset"
+"""On works of a ManifestWorkReplicaSet: `<namespace>.<name>` of it."""
+PLACEMENT_NAME_LABEL: Final = "work.open-cluster-management.io/placementname"
 CONFIG_HASH: Final = "open-cluster-management.io/config-spec-hash"
 """Annotation: what was last applied where fields are ignored."""
 
@@ -14,6 +18,7 @@ AVAILABLE: Final = "Available"
 DELETING: Final = "Deleting"
 COMPLETE: Final = "Complete"
 PROGRESSING: Final = "Progressing"
+DEGRADED: Final = "Degraded"
 FEEDBACK_SYNCED: Final = "StatusFeedbackSynced"
 
 AGENT: Final = "work-agent"

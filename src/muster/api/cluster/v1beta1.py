@@ -12,6 +12,8 @@ from muster.api.resource import Column, Record, Resource, ResourceType, conditio
 SATISFIED: Final = "PlacementSatisfied"
 MISCONFIGURED: Final = "PlacementMisconfigured"
 PLACEMENT_LABEL: Final = "cluster.open-cluster-management.io/placement"
+DECISION_GROUP_NAME_LABEL: Final = "cluster.open-cluster-management.io/decision-group-name"
+DECISION_GROUP_INDEX_LABEL: Final = "cluster.open-cluster-management.io/decision-group-index"
 
 ClustersPerGroup = Annotated[int | str, int_or_string(r"^((100|[1-9][0-9]{0,1})%|[1-9][0-9]*)$")]
 

@@ -20,7 +20,9 @@ from muster.runtime.metrics import Metrics
 from muster.runtime.parts import Part, run_parts
 from muster.runtime.verbs import KubeClient
 from muster.work.hub.bindings.status import BindingStatus
+from muster.work.hub.finished import FinishedWorks
 from muster.work.hub.options import WorkHubOptions
+from muster.work.hub.replica_sets.controller import ReplicaSets
 from muster.work.hub.world import WorkHubWorld
 
 REPORTER: Final = "work-controller"
@@ -37,7 +39,11 @@ class Row:
     wanted: Callable[[WorkHubOptions], bool]
 
 
-CONTROLLERS: Final[tuple[Row, ...]] = (Row(BindingStatus, lambda options: options.authorization.by_bindings),)
+CONTROLLERS: Final[tuple[Row, ...]] = (
+    Row(ReplicaSets, lambda options: options.replica_sets),
+    Row(FinishedWorks, lambda options: options.clean_up_completed),
+    Row(BindingStatus, lambda options: options.authorization.by_bindings),
+)
 
 
 class WorkHub:

@@ -1,0 +1,64 @@
+"""Works that are finished and say how long they may stay: deleted when that time is over.
+
+A work is finished when `Complete` is True for the spec it has now; a spec that was changed since is not. The time counts from when
+it became so. Works of replica sets are their controller's business.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from muster.api.meta import condition_of
+from muster.api.work.v1 import ManifestWork
+from muster.kube.duration import parse_time
+from muster.logs import get_logger
+from muster.runtime.errors import Conflict, NotFound
+from muster.runtime.resource import Key
+from muster.work.hub.world import WorkHubWorld
+from muster.work.kinds import MANIFEST_WORKS
+from muster.work.names import COMPLETE, REPLICA_SET_LABEL
+
+log = get_logger("muster.work.hub.finished")
+
+_OTHERS: Final = f"!{REPLICA_SET_LABEL}"
+
+
+class FinishedWorks:
+    def __init__(self, world: WorkHubWorld) -> None:
+        self._world = world
+        self._works = world.informers.of(MANIFEST_WORKS, label_selector=_OTHERS, decode=ManifestWork.decode)
+        self._controller = world.controller("finished-works", self.reconcile)
+        self._controller.watch(self._works, lambda work: [Key(work.metadata.namespace, work.metadata.name)])
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, key: Key) -> float | None:
+        work = self._works.cache.get(key)
+        if work is None or work.metadata.deletion_timestamp or (stays := staying(work)) is None:
+            return None
+        left = (parse_time(stays[0]) + stays[1] - self._world.clock.now()).total_seconds()
+        if left > 0:
+            return left
+        metadata = work.metadata
+        try:
+            await self._world.client.delete(
+                MANIFEST_WORKS, key.name, key.namespace, uid=metadata.uid, resource_version=metadata.resource_version
+            )
+        except (NotFound, Conflict):
+            # Gone, or written since: then its event brings it back here.
+            return None
+        log.info("deleted a finished work", work=str(key))
+        return None
+
+
+def staying(work: ManifestWork) -> tuple[str, timedelta] | None:
+    """Since when a finished work stays, and for how long; None for one that is not finished or stays for ever."""
+    seconds = work.spec.delete_option.ttl_seconds_after_finished if work.spec.delete_option else None
+    complete = condition_of(work.status.conditions, COMPLETE)
+    if seconds is None or complete is None or complete.status != "True":
+        return None
+    if complete.observed_generation not in (0, work.metadata.generation) or not complete.last_transition_time:
+        return None
+    return complete.last_transition_time, timedelta(seconds=min(max(seconds, 0), 10**9))

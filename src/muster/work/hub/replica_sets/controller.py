@@ -1,0 +1,286 @@
+"""Keeps the works of a replica set: makes and changes them as its rollout goes on, removes those of clusters no longer chosen.
+
+A pass is: hold the set by its finalizer, see whom the placements chose and how they fare, write the works that are next, delete the
+others, say how it went. A work that could not be written is named in the status and tried again; the others are not kept waiting.
+A work of that name that is not the set's is left alone and reported. Works of a placement that cannot be found stay: a placement
+that was deleted by mistake takes nothing with it, a reference that is taken out of the set does.
+
+Which placement a work is labelled with follows the first that chose its cluster; that is no change of the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from muster.api.cluster.v1beta1 import PLACEMENT_LABEL, Placement, PlacementDecision
+from muster.api.meta import Condition
+from muster.api.resource import Document
+from muster.api.work.v1alpha1 import MANIFEST_WORK_APPLIED, ManifestWorkReplicaSet, ManifestWorkReplicaSetStatus
+from muster.kube.names import label_value
+from muster.registration.kinds import served
+from muster.registration.writes import patch_read, with_said
+from muster.runtime.errors import AlreadyExists, KubeError, NotFound
+from muster.runtime.resource import Key, Object
+from muster.work.hub.replica_sets import reporting
+from muster.work.hub.replica_sets.decisions import groups_of
+from muster.work.hub.replica_sets.replicas import Replica, digest, is_ruled
+from muster.work.hub.replica_sets.reporting import Share
+from muster.work.hub.replica_sets.rollout import BadStrategy, plan
+from muster.work.hub.world import WorkHubWorld
+from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
+from muster.work.names import PLACEMENT_NAME_LABEL, REPLICA_SET_FINALIZER, REPLICA_SET_LABEL
+
+PLACEMENTS: Final = served(Placement)
+DECISIONS: Final = served(PlacementDecision)
+AT_ONCE: Final = 16
+"""Writes under way for one set."""
+_BY_OWNER: Final = "owner"
+_BY_PLACEMENT: Final = "placement"
+
+
+Write = Callable[[], Awaitable[None]]
+
+
+class WorksNotWritten(Exception):
+    """Some works of a set could not be written; the status says which and why."""
+
+
+class NotOurs(Exception):
+    """There is a work of that name which the set did not make."""
+
+
+def owner_label(key: Key) -> str:
+    return f"{key.namespace}.{key.name}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What every work of a set is to be."""
+
+    name: str
+    owner: str
+    template: Document
+    labels: dict[str, str]
+    digest: bytes
+
+    @classmethod
+    def of(cls, replica_set: ManifestWorkReplicaSet) -> Wanted:
+        metadata = replica_set.metadata
+        template = replica_set.document()["spec"].get("manifestWorkTemplate") or {}
+        owner = owner_label(Key(metadata.namespace, metadata.name))
+        return cls(metadata.name, owner, template, {**metadata.labels, REPLICA_SET_LABEL: owner}, digest(template))
+
+    def document(self, cluster: str, placement: str) -> Object:
+        metadata = {"name": self.name, "namespace": cluster, "labels": {**self.labels, PLACEMENT_NAME_LABEL: placement}}
+        return {"apiVersion": MANIFEST_WORKS.api_version, "kind": MANIFEST_WORKS.kind, "metadata": metadata, "spec": self.template}
+
+
+class ReplicaSets:
+    def __init__(self, world: WorkHubWorld) -> None:
+        self._world = world
+        informers = world.informers
+        self._sets = informers.of(REPLICA_SETS, decode=ManifestWorkReplicaSet.decode)
+        self._works = informers.of(MANIFEST_WORKS, label_selector=REPLICA_SET_LABEL, decode=Replica.decode)
+        self._placements = informers.of(PLACEMENTS, decode=Placement.decode)
+        self._decisions = informers.of(DECISIONS, decode=PlacementDecision.decode)
+        self._works.cache.add_index(_BY_OWNER, lambda work: [work.owner])
+        self._decisions.cache.add_index(_BY_PLACEMENT, lambda decision: [str(_placement_of(decision))])
+        self._sets.cache.add_index(_BY_PLACEMENT, lambda one: [str(key) for key in _placements(one)])
+        self._controller = world.controller("manifest-work-replica-sets", self.reconcile)
+        self._controller.watch(self._sets, lambda one: [_key(one)])
+        self._controller.watch(self._works, _owners)
+        self._controller.watch(self._placements, lambda placement: self._sets_with(_key(placement)))
+        self._controller.watch(self._decisions, lambda decision: self._sets_with(_placement_of(decision)))
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    def _sets_with(self, placement: Key) -> list[Key]:
+        return [_key(one) for one in self._sets.cache.by_index(_BY_PLACEMENT, str(placement))]
+
+    async def reconcile(self, key: Key) -> float | None:
+        found = self._sets.cache.get(key)
+        if found is None or found.spec is None:
+            return None
+        if found.metadata.deletion_timestamp:
+            await self._let_go(found)
+            return None
+        if problem := label_value(owner_label(key)):
+            await self._say_unnameable(found, problem[0])
+            return None
+        if REPLICA_SET_FINALIZER not in found.metadata.finalizers:
+            await self._hold(found)
+            return None
+        return await self._roll_out(found)
+
+    # Holding and letting go
+
+    async def _hold(self, found: ManifestWorkReplicaSet) -> None:
+        await self._set_finalizers(found, (*found.metadata.finalizers, REPLICA_SET_FINALIZER))
+
+    async def _let_go(self, found: ManifestWorkReplicaSet) -> None:
+        if REPLICA_SET_FINALIZER not in found.metadata.finalizers:
+            return
+        works = self._works.cache.by_index(_BY_OWNER, owner_label(_key(found)))
+        failed = await self._each((work.cluster, partial(self._delete, work)) for work in works if not work.deleting)
+        if failed:
+            raise WorksNotWritten(reporting.listed([f"{cluster}: {why}" for cluster, why in sorted(failed.items())]))
+        assert found.spec is not None, "read"
+        if works and found.spec.cascade_deletion_policy == "Foreground":
+            return
+        await self._set_finalizers(found, tuple(one for one in found.metadata.finalizers if one != REPLICA_SET_FINALIZER))
+
+    async def _set_finalizers(self, found: ManifestWorkReplicaSet, finalizers: tuple[str, ...]) -> None:
+        metadata = msgspec.structs.replace(found.metadata, finalizers=finalizers)
+        await patch_read(self._world.client, found, msgspec.structs.replace(found, metadata=metadata))
+
+    async def _say_unnameable(self, found: ManifestWorkReplicaSet, problem: str) -> None:
+        message = f"{owner_label(_key(found))} must be a label's value: {problem}"
+        condition = Condition(type=MANIFEST_WORK_APPLIED, status="False", reason="InvalidManifestWorkName", message=message)
+        await patch_read(self._world.client, found, with_said(found, condition, self._world.clock.now()), status=True)
+
+    # Rolling out
+
+    async def _roll_out(self, found: ManifestWorkReplicaSet) -> float | None:
+        wanted = Wanted.of(found)
+        works = {work.cluster: work for work in self._works.cache.by_index(_BY_OWNER, wanted.owner)}
+        shares = self._shares(found, wanted, works)
+        failed = await self._each(self._writes(wanted, works, shares))
+        leaving = {cluster for cluster, work in works.items() if work.deleting}
+        begun = frozenset(cluster for share in shares for cluster in share.rollout.begin) - failed.keys() - leaving
+        await self._report(found, shares, begun, failed)
+        if failed:
+            raise WorksNotWritten(reporting.listed([f"{cluster}: {why}" for cluster, why in sorted(failed.items())]))
+        times = [share.rollout.again for share in shares if share.rollout.again is not None]
+        return max(0.0, (min(times) - self._world.clock.now()).total_seconds()) + 0.1 if times else None
+
+    def _shares(self, found: ManifestWorkReplicaSet, wanted: Wanted, works: dict[str, Replica]) -> list[Share]:
+        """Of the placements, in the order of the set."""
+        assert found.spec is not None, "read"
+        ruled = is_ruled(found.spec.manifest_work_template)
+        shares: list[Share] = []
+        taken: frozenset[str] = frozenset()
+        for ref in found.spec.placement_refs:
+            if any(share.name == ref.name for share in shares):
+                continue
+            key = Key(found.metadata.namespace, ref.name)
+            if key not in self._placements.cache:
+                shares.append(Share(ref.name, missing=True))
+                continue
+            groups = groups_of(self._decisions.cache.by_index(_BY_PLACEMENT, str(key)), taken)
+            chosen = frozenset(cluster for group in groups for cluster in group.clusters)
+            taken |= chosen
+            here = {cluster: works[cluster] for cluster in sorted(chosen) if cluster in works and not works[cluster].deleting}
+            updated = {cluster: work for cluster, work in here.items() if work.digest == wanted.digest}
+            known = {cluster: work.progress(ruled) for cluster, work in updated.items()}
+            states = {cluster: progress.state for cluster, progress in known.items()}
+            share = Share(ref.name, tuple(groups), updated, states, present=frozenset(here))
+            try:
+                rollout = plan(groups, ref.rollout_strategy, known, self._world.clock.now())
+            except BadStrategy as error:
+                shares.append(dataclasses.replace(share, problem=str(error)))
+            else:
+                shares.append(dataclasses.replace(share, rollout=rollout))
+        return shares
+
+    def _writes(self, wanted: Wanted, works: dict[str, Replica], shares: Sequence[Share]) -> Iterator[tuple[str, Write]]:
+        """By cluster, what is to be done to its work."""
+        chosen = {cluster: share for share in shares for group in share.groups for cluster in group.clusters}
+        kept = {share.name for share in shares if share.missing}
+        for share in shares:
+            for cluster in share.rollout.begin:
+                work = works.get(cluster)
+                if work is None:
+                    yield cluster, partial(self._create, wanted, cluster, share.name)
+                elif not work.deleting:
+                    yield cluster, partial(self._change, wanted, work, share.name)
+        for cluster, work in works.items():
+            if cluster not in chosen:
+                if work.placement not in kept and not work.deleting:
+                    yield cluster, partial(self._delete, work)
+            elif work.placement != chosen[cluster].name and cluster not in chosen[cluster].rollout.begin and not work.deleting:
+                yield cluster, partial(self._relabel, work, chosen[cluster].name)
+
+    async def _create(self, wanted: Wanted, cluster: str, placement: str) -> None:
+        try:
+            await self._world.client.create(MANIFEST_WORKS, wanted.document(cluster, placement))
+        except AlreadyExists as error:
+            # Made a moment ago, and the cache does not know yet; or somebody else's.
+            there = await self._world.client.get(MANIFEST_WORKS, wanted.name, cluster)
+            if (there["metadata"].get("labels") or {}).get(REPLICA_SET_LABEL) != wanted.owner:
+                raise NotOurs(f"there is a ManifestWork {cluster}/{wanted.name} that is not of this set") from error
+
+    async def _change(self, wanted: Wanted, work: Replica, placement: str) -> None:
+        """The spec as a whole, of the version that was seen and of no other; labels are added, not taken away."""
+        seen = self._works.cache.snapshot(Key(work.cluster, work.metadata.name))
+        if seen is None:
+            return
+        current, fresh = seen.decode(), wanted.document(work.cluster, placement)
+        labels = {**(current["metadata"].get("labels") or {}), **fresh["metadata"]["labels"]}
+        changed = {**current, "metadata": {**current["metadata"], "labels": labels}, "spec": fresh["spec"]}
+        await self._world.client.update(MANIFEST_WORKS, changed)
+
+    async def _relabel(self, work: Replica, placement: str) -> None:
+        change = {"metadata": {"uid": work.metadata.uid, "labels": {PLACEMENT_NAME_LABEL: placement}}}
+        await self._world.client.patch(MANIFEST_WORKS, work.metadata.name, change, work.cluster)
+
+    async def _delete(self, work: Replica) -> None:
+        try:
+            await self._world.client.delete(MANIFEST_WORKS, work.metadata.name, work.cluster, uid=work.metadata.uid)
+        except NotFound:
+            return
+
+    async def _each(self, writes: Iterable[tuple[str, Write]]) -> dict[str, str]:
+        """Do all of it, some at a time. Gives what failed, by cluster, and why."""
+        failed: dict[str, str] = {}
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def one(cluster: str, write: Write) -> None:
+            async with places:
+                try:
+                    await write()
+                except (KubeError, NotOurs) as error:
+                    failed[cluster] = str(error)
+
+        async with asyncio.TaskGroup() as tasks:
+            for cluster, write in writes:
+                tasks.create_task(one(cluster, write))
+        return failed
+
+    async def _report(
+        self, found: ManifestWorkReplicaSet, shares: Sequence[Share], begun: frozenset[str], failed: dict[str, str]
+    ) -> None:
+        lines = tuple(share.line(begun) for share in shares)
+        total = reporting.added([line.summary for line in lines])
+        status: ManifestWorkReplicaSetStatus = msgspec.structs.replace(found.status, summary=total, placement_summary=lines)
+        wanted = msgspec.structs.replace(found, status=status)
+        said = (reporting.verified(shares), reporting.rolled_out(shares), reporting.applied(shares, failed, total))
+        for condition in said:
+            dated = msgspec.structs.replace(condition, observed_generation=found.metadata.generation)
+            wanted = with_said(wanted, dated, self._world.clock.now())
+        await patch_read(self._world.client, found, wanted, status=True)
+
+
+def _key(one: ManifestWorkReplicaSet | Placement) -> Key:
+    return Key(one.metadata.namespace, one.metadata.name)
+
+
+def _owners(work: Replica) -> list[Key]:
+    """A namespace has no dot, a name may have some."""
+    namespace, separator, name = work.owner.partition(".")
+    return [Key(namespace, name)] if separator else []
+
+
+def _placement_of(decision: PlacementDecision) -> Key:
+    return Key(decision.metadata.namespace, decision.metadata.labels.get(PLACEMENT_LABEL, ""))
+
+
+def _placements(one: ManifestWorkReplicaSet) -> list[Key]:
+    return [Key(one.metadata.namespace, ref.name) for ref in (one.spec.placement_refs if one.spec else ())]
