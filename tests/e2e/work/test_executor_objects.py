@@ -251,6 +251,9 @@ async def test_a_kind_that_nobody_serves_withholds_the_work_until_it_is_gone(pla
         await place.change("w", config_map("a", place.namespace, v="2"), unknown)
         await keeper.wait_refused("w", "withheld because manifest 1 (Thing x)", "")
         assert (await place.data("a"), await place.data("b")) == ({}, {})
+        await place.change("w", unknown)
+        await keeper.wait_refused("w", "Thing")
+        assert (await place.data("a"), await place.data("b")) == ({}, {})
         await place.change("w", config_map("a", place.namespace, v="2"))
         await place.wait_applied("w")
         assert await place.data("a") == {"v": "2"}

@@ -142,7 +142,8 @@ class Reconciler:
         refusals = await self._refusals(work, plan)
         record = await self._intend(record, plan, refusals, memory)
         outcomes = await self._apply(plan, refusals, _done_already(work), owner_of(record), memory)
-        held_back = bool(refusals) and self._options.executor.strict
+        # A work of nothing but misfits has no manifest to withhold, and yet is not applied as a whole.
+        held_back = self._options.executor.strict and work.spec.executor is not None and bool(refusals or plan.misfits)
         remaining = leftovers if held_back else await self._prune(name, plan, leftovers, owner_of(record), memory)
         record = await self._records.track(record, self._tracked(record, plan, outcomes, remaining))
         memory.audited = not held_back and not remaining
