@@ -10,6 +10,7 @@ Invariant: what comes out are valid conditions whatever the rules say; the probl
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -49,6 +50,8 @@ RESERVED: Final = frozenset({APPLIED, DELETING, FEEDBACK_SYNCED})
 """Conditions that say what the agent did: no rule may say otherwise."""
 _CONDITION_TYPE: Final = re.compile(QUALIFIED_NAME)
 _LONGEST_TYPE: Final = 316
+_COMPILING: Final = threading.Lock()
+"""Rules are evaluated in threads, since they may take long; the memory of compiled ones is for one at a time."""
 
 WELL_KNOWN: Final[Mapping[tuple[str, str, str], ConditionRule]] = {
     ("batch/v1", "Job", COMPLETE): ConditionRule(
@@ -145,7 +148,8 @@ def _message(rule: ConditionRule, document: Object, holds: bool, budget: CostBud
 
 def _run(environment: Environment, expression: str, variables: Mapping[str, Any], budget: CostBudget) -> Any:
     short = budget.remaining < PER_CALL_LIMIT
-    program = environment.compile(expression)
+    with _COMPILING:
+        program = environment.compile(expression)
     try:
         return program.evaluate(variables, budget)
     except CostExceeded as error:
