@@ -91,7 +91,8 @@ class Workplace:
         self.agent_namespace = f"agent-{self.name}"
         self.config = load_kubeconfig(cluster.kubeconfig)
         self.admin: KubeClient = HttpClient(self.config)
-        self.account: Object = {}
+        self.token = ""
+        """Of the agent's own account, once somebody has asked for a client."""
 
     async def prepare(self) -> None:
         if self.cluster.url not in _prepared:
@@ -120,7 +121,8 @@ class Workplace:
         answer = await self.admin.create(
             SERVICE_ACCOUNTS, request, self.agent_namespace, name=DEFAULT_SERVICE_ACCOUNT, subresource="token"
         )
-        identity = Identity(token=answer["status"]["token"])
+        self.token = answer["status"]["token"]
+        identity = Identity(token=self.token)
         return Counting(replace(self.config, server=url or self.config.server, identity=identity), agent="work-agent")
 
     async def grant(self, name: str, *rules: Object) -> None:

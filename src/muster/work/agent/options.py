@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from muster.work.agent.executor import ExecutorOptions
@@ -30,4 +30,4 @@ class WorkAgentOptions:
     raw_json: bool = False
     """Feature gate RawFeedbackJsonString."""
     max_json_raw_length: int = 1024
-    executor: ExecutorOptions = ExecutorOptions()
+    executor: ExecutorOptions = field(default_factory=ExecutorOptions)
