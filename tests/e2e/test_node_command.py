@@ -69,7 +69,7 @@ async def observed(ground: ControlPlane) -> AsyncIterator[Rig]:
         await admin.close()
 
 
-async def test_deployments_come_to_life_survive_the_node_and_go(ground: ControlPlane, tmp_path: Path) -> None:
+async def test_deployments_come_to_life_survive_node_and_server_and_go(ground: ControlPlane, tmp_path: Path) -> None:
     command: list[str | Path] = [MUSTER, "node", "--kubeconfig", ground.kubeconfig, "--node-name", "rig", "--workloads"]
     node = Server("node", [*command, "--client-ca-file", ground.ca, "--directory", tmp_path / "rig"], tmp_path / "node.log")
     node.start()
@@ -95,6 +95,10 @@ async def scenes(rig: Rig, node: Server, ground: ControlPlane) -> None:
     node.start()
     await rig.until_restarts([1, 1])
     assert {pod["metadata"]["name"] for pod in await rig.pods()} == names
+    await asyncio.to_thread(ground.restart, kill=True)
+    await rig.admin.patch(DEPLOYMENTS, NAME, {"spec": {"replicas": 3}}, OPERATOR_NAMESPACE)
+    await rig.until_available(3)
+    assert names < {pod["metadata"]["name"] for pod in await rig.pods()}, "what runs goes on while the server is away"
     await asyncio.to_thread(node.stop)
     assert not (await rig.deployment())["status"].get("availableReplicas"), "the node says what ended with it"
     await rig.admin.delete(DEPLOYMENTS, NAME, OPERATOR_NAMESPACE)
