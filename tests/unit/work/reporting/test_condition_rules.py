@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -155,11 +154,3 @@ def test_no_rule_makes_a_condition_that_the_status_cannot_have(name: str) -> Non
     found = judged({}, cel(name, "true"), cel("Fine", "true"))
     assert [condition.type for condition in found.conditions] == ["Fine"]
     assert found.problems == (f"no condition rule can set a condition {name[:316]!r}",)
-
-
-def test_many_rules_can_be_judged_in_threads_at_once() -> None:
-    def judge(number: int) -> str:
-        return one({"n": number}, cel("Fine", f"object.n == {number}")).status
-
-    with ThreadPoolExecutor(8) as threads:
-        assert set(threads.map(judge, range(1500))) == {"True"}
