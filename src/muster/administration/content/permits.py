@@ -83,6 +83,8 @@ async def ask_hub(client: KubeClient, cluster: str, work: ManifestWork) -> list[
     """Raises what the client raises when the hub cannot be asked."""
     wanted = [Right(GROUP, MANIFEST_WORKS.plural, "create", namespace=cluster)]
     executor = executor_of(work.spec)
+    if executor is None and work.spec.executor is not None:
+        return [Check(HUB, "this work", (), Answer.NO, "its executor names no service account")]
     if executor is not None:
         name = identity_of(executor).name
         wanted.append(Right(GROUP, MANIFEST_WORKS.plural, EXECUTE_AS, name=name, namespace=cluster))

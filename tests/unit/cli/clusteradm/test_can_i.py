@@ -111,6 +111,13 @@ async def test_what_the_hub_would_refuse_is_told(hub: Fleet, tmp_path: Path) -> 
     assert 'namespaces "nowhere" not found' in result.output
 
 
+async def test_an_executor_that_is_none_passes_nowhere(hub: Fleet, tmp_path: Path) -> None:
+    spec = {"workload": {"manifests": [CONFIG_MAP]}, "executor": {}}
+    work = {"apiVersion": MANIFEST_WORKS.api_version, "kind": "ManifestWork", "metadata": {"name": "w"}, "spec": spec}
+    said = await told(hub, "-f", write(tmp_path / "w.json", work), code=1)
+    assert [one["reason"] for one in said["checks"]] == ["its executor names no service account"]
+
+
 async def test_the_managed_cluster_says_what_its_executor_may(hub: Fleet, tmp_path: Path) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
     files = ["-f", write(tmp_path / "all.yaml", CONFIG_MAP, secret), *EXECUTOR, "--managed-context", PLAIN]
