@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from muster.api.work.v1 import ExecutorServiceAccount, UpdateStrategy
+from muster.api.work.v1 import ExecutorServiceAccount
 from muster.kube.rbac import API_GROUP
 from muster.runtime.delegation import AccessReviewer, Action, Identity
 from muster.runtime.errors import Forbidden
 from muster.runtime.rbac import ROLE_BINDINGS, ROLES
-from muster.runtime.resource import CONFIG_MAPS, Object, Resource
+from muster.runtime.resource import CONFIG_MAPS, Resource
 from muster.runtime.verbs import KubeClient
 from muster.work.agent.executor import ExecutorGate, ExecutorOptions
-from muster.work.agent.seam import Manifest, ObjectRef
+from muster.work.agent.seam import Manifest
+from tests.support.manifests import manifest
 from tests.support.rbac_truth import ACCOUNTS, NAMES, World, account
 
 VERBS = ("create", "update", "patch", "get", "delete")
@@ -25,9 +27,9 @@ GROUP = API_GROUP
 
 def understood(ordinal: int, resource: Resource, namespace: str, name: str, **content: Any) -> Manifest:
     metadata = {"name": name, "namespace": namespace}
-    document: Object = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **content}
-    ref = ObjectRef(resource, namespace, name)
-    return Manifest(ordinal, 0, ref, document, repr(document).encode(), UpdateStrategy(), True)
+    return replace(
+        manifest({"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **content}), ordinal=ordinal
+    )
 
 
 async def reviewed(reviewer: AccessReviewer, who: Identity, manifest: Manifest) -> bool:
@@ -46,7 +48,7 @@ async def compare_permissions(client: KubeClient, world: World, gate: ExecutorGa
         for namespace in world.namespaces
         for name in NAMES
     ]
-    manifests = [Manifest(i, 0, one.ref, one.document, one.digest, one.strategy, True) for i, one in enumerate(manifests)]
+    manifests = [replace(one, ordinal=ordinal) for ordinal, one in enumerate(manifests)]
     counts = [0, 0]
     for _ in range(rounds):
         for _ in range(3):
@@ -100,10 +102,10 @@ async def compare_escalation(client: KubeClient, random: Random, namespace: str,
             refusals = await _steady(gate, executor, manifests)
             # By now both the agent and the server know the executor's role.
             robot = client.as_user(account(namespace, executor.name).name)
-            for manifest in manifests:
-                refused = await _refuses(robot, manifest)
-                told = refusals.get(manifest.ordinal)
-                assert (told is not None) is refused, (rules, manifest.document["rules"], told)
+            for one in manifests:
+                refused = await _refuses(robot, one)
+                told = refusals.get(one.ordinal)
+                assert (told is not None) is refused, (rules, one.document["rules"], told)
                 assert told is None or "permission escalation" in told.message, told
                 counts[refused] += 1
     finally:

@@ -1,4 +1,4 @@
-"""`place`: a hub with a managed cluster behind it, for works."""
+"""`place`: a hub with a managed cluster behind it, for works. `keeper`: who gives permissions on the managed cluster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.executing import Keeper
 from tests.support.planes import ControlPlane
 from tests.support.working import Workplace
 
@@ -16,3 +17,10 @@ async def place(plane: ControlPlane) -> AsyncIterator[Workplace]:
     await place.prepare()
     yield place
     await place.close()
+
+
+@pytest.fixture
+async def keeper(place: Workplace) -> AsyncIterator[Keeper]:
+    made = Keeper(place)
+    yield made
+    await made.close()

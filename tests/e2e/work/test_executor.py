@@ -7,7 +7,6 @@ noticed within `SOON`.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -20,13 +19,6 @@ from tests.support.working import Workplace, condition, config_map, identifier
 SOON = 5.0
 ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
 WITHHELD = "withheld because manifest"
-
-
-@pytest.fixture
-async def keeper(place: Workplace) -> AsyncIterator[Keeper]:
-    made = Keeper(place)
-    yield made
-    await made.close()
 
 
 async def owners(place: Workplace, name: str, namespace: str = "") -> list[str]:
@@ -83,7 +75,7 @@ async def test_an_executor_is_held_to_its_permissions_until_they_are_widened_and
         assert condition(await place.manifest("w", 0), "Applied")["reason"] == "AppliedManifestFailed"
         assert await place.find(CONFIG_MAPS, "cm1", other) is None
         assert sars(agent) == 1
-        await agent.quiet()
+        await agent.quiet(0.4)
         assert sars(agent) == 1, "what RBAC refuses is not asked again while RBAC stays as it is"
 
         began = time.monotonic()
@@ -93,13 +85,13 @@ async def test_an_executor_is_held_to_its_permissions_until_they_are_widened_and
         assert await place.find(CONFIG_MAPS, "cm1", other) is not None
 
         # The account itself is nobody's business, whether it comes or goes.
-        await agent.quiet()
+        await agent.quiet(0.4)
         agent.forget()
         await keeper.namespace("accounts")
         account = {"metadata": {"name": "exec1", "namespace": keeper.wide("accounts")}}
         await place.admin.create(ACCOUNTS, account)
         await place.admin.delete(ACCOUNTS, "exec1", keeper.wide("accounts"))
-        await agent.quiet()
+        await agent.quiet(0.4)
         assert agent.spoke.writes == []
 
         began = time.monotonic()
@@ -220,7 +212,7 @@ async def test_what_was_applied_is_removed_though_permission_is_gone(place: Work
         await keeper.wait_refused("w", "may not create")
         assert await place.data("b") is not None
 
-        await agent.quiet()
+        await agent.quiet(0.4)
         agent.forget()
         await place.delete("w")
         await place.wait_gone("w")
@@ -245,7 +237,7 @@ async def test_another_executor_is_judged_by_its_own_permissions(place: Workplac
         await place.wait_applied("w")
         assert await place.data("cm") == {"v": "2"}
 
-        await agent.quiet()
+        await agent.quiet(0.4)
         agent.forget()
         await place.change("w", config_map("cm", place.namespace, v="3"), executor=None)
         await place.wait_applied("w")

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from muster.api.work.v1 import ExecutorServiceAccount, UpdateStrategy
+from muster.api.work.v1 import ExecutorServiceAccount
 from muster.runtime.client import HttpClient
 from muster.runtime.errors import KubeError, ServerFailure, TooManyRequests, Unreachable
 from muster.runtime.kubeconfig import Identity
 from muster.runtime.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, Object, Resource
+from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object
 from muster.runtime.verbs import JSON, Query
 from muster.work.agent.executor import ExecutorGate
-from muster.work.agent.seam import Manifest, ObjectRef
 from tests.support.executing import FULL, GROUP, Keeper, binding, role, rule, sars
+from tests.support.manifests import manifest
 from tests.support.working import SERVICE_ACCOUNTS, Counting, Workplace, condition, config_map
 
 SOON = 5.0
 WITHHELD = "withheld because manifest"
 SECRETS = rule(("get",), "secrets")
-
-
-@pytest.fixture
-async def keeper(place: Workplace) -> AsyncIterator[Keeper]:
-    made = Keeper(place)
-    yield made
-    await made.close()
 
 
 def intercept(monkeypatch: pytest.MonkeyPatch, client: Counting, meddle: Callable[[str, str], KubeError | None]) -> None:
@@ -125,8 +118,8 @@ async def test_no_work_grants_more_than_its_executor_has(place: Workplace, keepe
         "admin": binding("admin", space, "cluster-admin", keeper.account("anybody"), kind="ClusterRole"),
     }
     async with place.agent():
-        for name, manifest in works.items():
-            await place.create(name, manifest, executor=keeper.executor())
+        for name, document in works.items():
+            await place.create(name, document, executor=keeper.executor())
         await place.create(
             "fine", role("fine", space, rule()), binding("fine", space, "fine", keeper.account("x")), executor=keeper.executor()
         )
@@ -165,12 +158,6 @@ async def test_an_administrators_role_is_not_kept_up_by_a_work_that_repeats_it(p
         await keeper.never(restored, "the agent gave back what was taken", 1.0)
 
 
-def understood(document: Object, resource: Resource) -> Manifest:
-    metadata = document["metadata"]
-    ref = ObjectRef(resource, metadata.get("namespace", ""), metadata["name"])
-    return Manifest(0, 0, ref, document, repr(document).encode(), UpdateStrategy(), True)
-
-
 @pytest.mark.parametrize("lacks", ["impersonation", "roles", "both"])
 async def test_an_agent_with_fewer_rights_lets_no_more_through(
     place: Workplace, keeper: Keeper, monkeypatch: pytest.MonkeyPatch, lacks: str
@@ -192,13 +179,12 @@ async def test_an_agent_with_fewer_rights_lets_no_more_through(
     executor = ExecutorServiceAccount(namespace=keeper.home, name="exec1")
     space = place.namespace
     try:
-        maps = [understood(config_map("cm", space), CONFIG_MAPS)], [understood(config_map("cm", "default"), CONFIG_MAPS)]
-        assert await gate.check(executor, maps[0], []) == {}
-        assert set(await gate.check(executor, maps[1], [])) == {0}
-        harmless = await gate.check(executor, [understood(role("r1", space, rule(("get",))), ROLES)], [])
+        assert await gate.check(executor, [manifest(config_map("cm", space))], []) == {}
+        assert set(await gate.check(executor, [manifest(config_map("cm", "default"))], [])) == {0}
+        harmless = await gate.check(executor, [manifest(role("r1", space, rule(("get",))))], [])
         assert (harmless == {}) is (lacks != "both")
         assert all(refusal.failure for refusal in harmless.values())
-        strong = await gate.check(executor, [understood(role("r2", space, SECRETS), ROLES)], [])
+        strong = await gate.check(executor, [manifest(role("r2", space, SECRETS))], [])
         assert set(strong) == {0}
         assert strong[0].failure is (lacks == "both")
     finally:
@@ -212,9 +198,9 @@ async def test_an_executor_that_names_nobody_gets_nothing(place: Workplace, keep
     async with place.agent() as agent:
         await place.create("w", config_map("cm", place.namespace), executor=executor)
         await keeper.wait_refused("w", "the executor" if executor else "only support ServiceAccount type for the executor")
-        await agent.quiet()
+        await agent.quiet(0.4)
         requests = len(agent.hub.asked)
-        await agent.quiet(2.0)
+        await agent.quiet(1.0)
         assert len(agent.hub.asked) == requests
         assert await place.data("cm") is None
 
@@ -275,11 +261,11 @@ async def test_many_works_of_one_executor_cost_few_reviews(place: Workplace, kee
             await place.wait_applied(f"w{number}")
         assert sars(agent) == 5
 
-        await agent.quiet()
+        await agent.quiet(0.4)
         agent.forget()
         await keeper.role("app", rule((*FULL, "list")))
         await place.wait(lambda: _counted(agent.spoke), "the change to be looked at")
-        await agent.quiet()
+        await agent.quiet(0.4)
         assert sars(agent) == 5
         assert len(agent.spoke.writes) == 5, "reviews are all that a harmless change costs"
         assert agent.hub.writes == []

@@ -1,15 +1,15 @@
 """A gate at work before a server in this process, and manifests to ask it about."""
 
 import asyncio
-import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
-from muster.api.work.v1 import ExecutorServiceAccount, ManifestResourceMeta, UpdateStrategy
+from muster.api.work.v1 import ExecutorServiceAccount, ManifestResourceMeta
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.runtime.direct import InProcessClient
@@ -18,7 +18,8 @@ from muster.runtime.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDI
 from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object, Resource
 from muster.runtime.verbs import JSON, KubeClient, Query
 from muster.work.agent.executor import ExecutorGate, ExecutorOptions
-from muster.work.agent.seam import Manifest, Misfit, ObjectRef
+from muster.work.agent.seam import Manifest, Misfit
+from tests.support.manifests import manifest as planned
 
 FULL = ("create", "update", "patch", "get", "delete")
 GROUP = "rbac.authorization.k8s.io"
@@ -153,7 +154,6 @@ def manifest(
     namespace: str = "app",
     plural: str = "configmaps",
     *,
-    ordinal: int = 0,
     strategy: str = "Update",
     owned: bool = True,
     **fields: Any,
@@ -161,16 +161,12 @@ def manifest(
     resource = KINDS[plural]
     metadata = {"name": name, **({"namespace": namespace} if resource.namespaced else {})}
     document = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **fields}
-    digest = hashlib.sha256(orjson.dumps([document, strategy, owned])).digest()
-    ref = ObjectRef(resource, namespace if resource.namespaced else "", name)
-    return Manifest(ordinal, 0, ref, document, digest, UpdateStrategy(type=strategy), owned)
+    return planned(document, owned=owned, type=strategy)
 
 
 def several(*manifests: Manifest) -> list[Manifest]:
     """With their places in the work as ordinals."""
-    return [
-        Manifest(index, one.rank, one.ref, one.document, one.digest, one.strategy, one.owned) for index, one in enumerate(manifests)
-    ]
+    return [replace(one, ordinal=ordinal) for ordinal, one in enumerate(manifests)]
 
 
 def misfit(ordinal: int) -> Misfit:
