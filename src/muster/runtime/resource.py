@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""
+_ELSEWHERE = frozenset((".", ".."))
+"""What HTTP clients resolve in paths."""
 
 
 class Key(NamedTuple):
@@ -40,6 +42,8 @@ class Resource:
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The path of an object, or of a collection when no name is given."""
+        if name in _ELSEWHERE or namespace in _ELSEWHERE:
+            raise ValueError(f"{name or namespace!r} names nothing: it would lead to another place")
         parts = ["/api" if "/" not in self.api_version else "/apis", self.api_version]
         if namespace and self.namespaced:
             parts += ["namespaces", quote(namespace, safe="")]

@@ -248,11 +248,11 @@ async def test_labels_of_a_work_are_those_of_its_record(place: Workplace) -> Non
     async with place.agent() as agent:
         await place.create("labelled", config_map("x", place.namespace), labels={"a": "1"})
         await place.wait_applied("labelled")
-        await place.admin.patch(MANIFEST_WORKS, "labelled", {"metadata": {"labels": {"b": "2"}}}, place.name)
+        await place.admin.patch(MANIFEST_WORKS, "labelled", {"metadata": {"labels": {"a": None, "b": "2"}}}, place.name)
 
         async def copied() -> bool:
             record = await place.record(agent, "labelled")
-            return record is not None and record["metadata"].get("labels") == {"a": "1", "b": "2"}
+            return record is not None and record["metadata"].get("labels") == {"b": "2"}
 
         await place.wait(copied, "the labels to be copied")
 

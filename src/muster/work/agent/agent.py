@@ -29,6 +29,9 @@ from muster.work.agent.source import KubeWorkSource
 TIMEOUT = 300.0
 """Seconds for one pass: a work may have a thousand manifests, and a cluster may be slow."""
 
+LONGEST_DELAY = 30.0
+"""Seconds after which a pass that failed as a whole (a cluster is away) is tried again at the latest."""
+
 
 class WorkAgent:
     """`hub` with the agent's identity there, `spoke` with its identity on the managed cluster."""
@@ -73,6 +76,7 @@ class WorkAgent:
             self._reconciler.reconcile,
             workers=options.workers,
             timeout=TIMEOUT,
+            max_delay=LONGEST_DELAY,
             metrics=metrics,
             clock=clock,
             random=random,
@@ -82,6 +86,7 @@ class WorkAgent:
             finalizing.reconcile,
             workers=options.workers,
             timeout=TIMEOUT,
+            max_delay=LONGEST_DELAY,
             metrics=metrics,
             clock=clock,
             random=random,

@@ -51,6 +51,8 @@ class Memory:
     """Whether the record's status names all that may have been written."""
     setbacks: int = 0
     """How often in a row it could not be found out what the executor may."""
+    reported: float = float("-inf")
+    """When the hub was last told something."""
     removals: int = 0
     """How often in a row something was left to be removed."""
 

@@ -48,7 +48,7 @@ _RANKS: Final = {plural: rank for rank, plurals in enumerate(_RANKED) for plural
 LAST_RANK: Final = 1000
 _DEFAULT_STRATEGY: Final = UpdateStrategy()
 _NOT_OURS_TO_SAY: Final = ("uid", "resourceVersion", "managedFields")
-_READ_ONLY: Final = "ReadOnly"
+READ_ONLY: Final = "ReadOnly"
 
 
 def rank_of(plural: str) -> int:
@@ -181,7 +181,7 @@ def _manifest(ordinal: int, ref: ObjectRef, raw: bytes, document: Object, metada
     kept.pop("namespace", None)
     if ref.namespace:
         kept["namespace"] = ref.namespace
-    owned = treatment.strategy.type != _READ_ONLY and not _orphaned(ref, spec.delete_option)
+    owned = treatment.strategy.type != READ_ONLY and not _orphaned(ref, spec.delete_option)
     return Manifest(
         ordinal=ordinal,
         rank=rank_of(ref.resource.plural),

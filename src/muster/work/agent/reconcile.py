@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Final, Protocol
 
 from muster.api.meta import Condition, condition_of
@@ -27,7 +27,7 @@ from muster.work.agent.deletion import Leaving
 from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory
 from muster.work.agent.observing import UnservedKind
 from muster.work.agent.options import WorkAgentOptions
-from muster.work.agent.planning import Plan, identity, kinds, make_plan
+from muster.work.agent.planning import READ_ONLY, Plan, identity, kinds, make_plan
 from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of
 from muster.work.agent.removal import Remover
 from muster.work.agent.reporting import Failure, Outcome, Reporter, failed, refused, unfit
@@ -55,6 +55,8 @@ DENIED_RETRY: Final = 120.0
 """Seconds after which a refused work is checked again, though a change of rights should have told."""
 UNSERVED_RETRY: Final = 300.0
 LAST_REMOVAL: Final = 60.0
+REPORTING: Final = 1.0
+"""Seconds between two reports of a work that is as well as it was."""
 
 
 class Kinds(Protocol):
@@ -126,13 +128,12 @@ class Reconciler:
         if WORK_FINALIZER not in work.metadata.finalizers:
             work = await self._source.hold(work)
         if _finished(work):
-            await self._watch_only(work, plan)
-            return None
+            return await self._watch_only(work, plan, memory)
         fresh = record is None
         try:
             record = await self._records.ensure(work, plan.refs)
         except StatusError as error:
-            await self._report(work, [_hopeless(one, error) for one in _in_spec_order(plan)])
+            await self._report(work, [_hopeless(one, error) for one in _in_spec_order(plan)], memory)
             raise
         leftovers = self._leftovers(record, plan, memory)
         refs = plan.refs | {await self._remover.ref(entry) for entry in leftovers}
@@ -140,15 +141,16 @@ class Reconciler:
         if not fresh:
             await self._observer.settle(refs, SETTLE)
         refusals = await self._refusals(work, plan)
-        record = await self._intend(record, plan, refusals, memory)
-        outcomes = await self._apply(plan, refusals, _done_already(work), owner_of(record), memory)
+        done = _done_already(work)
+        record = await self._intend(record, plan, refusals.keys() | done, memory)
+        outcomes = await self._apply(plan, refusals, done, owner_of(record), memory)
         # A work of nothing but misfits has no manifest to withhold, and yet is not applied as a whole.
         held_back = self._options.executor.strict and work.spec.executor is not None and bool(refusals or plan.misfits)
         remaining = leftovers if held_back else await self._prune(name, plan, leftovers, owner_of(record), memory)
         record = await self._records.track(record, self._tracked(record, plan, outcomes, remaining))
         memory.audited = not held_back and not remaining
-        await self._report(work, [outcomes[one.meta.ordinal] for one in _in_spec_order(plan)])
-        return self._again(plan, refusals, remaining, memory)
+        put_off = await self._report(work, [outcomes[one.meta.ordinal] for one in _in_spec_order(plan)], memory)
+        return _soonest(put_off, self._again(plan, refusals, remaining, memory))
 
     # Understanding.
 
@@ -185,12 +187,10 @@ class Reconciler:
 
     # Applying.
 
-    async def _intend(
-        self, record: AppliedManifestWork, plan: Plan, refusals: Mapping[int, Refusal], memory: Memory
-    ) -> AppliedManifestWork:
+    async def _intend(self, record: AppliedManifestWork, plan: Plan, untouched: Set[int], memory: Memory) -> AppliedManifestWork:
         """Have on record whatever may be written now."""
         on_record = known(record)
-        wanted = [manifest.ref for manifest in plan.manifests if manifest.ordinal not in refusals]
+        wanted = [one.ref for one in plan.manifests if one.ordinal not in untouched and one.strategy.type != READ_ONLY]
         if not all(ref in memory.settled for ref in wanted):
             memory.audited = False
         new = [entry_of(ref) for ref in wanted if identity(ref) not in on_record]
@@ -256,12 +256,12 @@ class Reconciler:
         except KubeError as error:
             return Outcome(manifest, failure, unfetched=str(error))
 
-    async def _watch_only(self, work: ManifestWork, plan: Plan) -> None:
+    async def _watch_only(self, work: ManifestWork, plan: Plan, memory: Memory) -> float | None:
         """A work that has reached its end: nothing more is written for it, but what there is of it is reported."""
         self._observer.follow(work.metadata.name, plan.refs)
         await self._observer.settle(plan.refs, SETTLE)
         outcomes = [Outcome(one, unfit(one)) if isinstance(one, Misfit) else await self._seen(one) for one in _in_spec_order(plan)]
-        await self._report(work, outcomes)
+        return await self._report(work, outcomes, memory)
 
     # What is no longer wanted, and what is on record.
 
@@ -315,7 +315,8 @@ class Reconciler:
 
     # Telling.
 
-    async def _report(self, work: ManifestWork, outcomes: list[Outcome]) -> None:
+    async def _report(self, work: ManifestWork, outcomes: list[Outcome], memory: Memory) -> float | None:
+        """Tell the hub. Values of objects that change all the time are told now and then: gives the seconds until it is time."""
         now = format_time(self._clock.now())
         ruled = any(isinstance(one.manifest, Manifest) and one.manifest.conditions for one in outcomes)
         if ruled:
@@ -323,7 +324,14 @@ class Reconciler:
             status = await asyncio.to_thread(self._reporter.status, work, outcomes, now)
         else:
             status = self._reporter.status(work, outcomes, now)
+        if status == work.status:
+            return None
+        moment = self._clock.monotonic()
+        if status.conditions == work.status.conditions and moment < memory.reported + REPORTING:
+            return memory.reported + REPORTING - moment
+        memory.reported = moment
         await self._source.report(work, status)
+        return None
 
     def _again(self, plan: Plan, refusals: Mapping[int, Refusal], remaining: list[AppliedResource], memory: Memory) -> float | None:
         """Seconds until the next pass, if nothing happens before."""
@@ -342,6 +350,10 @@ class Reconciler:
         if remaining and memory.removals:
             delays.append(min(LAST_REMOVAL, self._backoff.delay(memory.removals)))
         return min(delays, default=None)
+
+
+def _soonest(one: float | None, other: float | None) -> float | None:
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _in_spec_order(plan: Plan) -> list[Manifest | Misfit]:

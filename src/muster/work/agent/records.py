@@ -140,8 +140,8 @@ class Records:
         record = self.of(work.metadata.name)
         if record is None:
             return await self._create(spec, work.metadata.labels, refs)
-        labels = {**record.metadata.labels, **work.metadata.labels}
-        wanted = msgspec.structs.replace(record, spec=spec, metadata=msgspec.structs.replace(record.metadata, labels=labels))
+        metadata = msgspec.structs.replace(record.metadata, labels=work.metadata.labels)
+        wanted = msgspec.structs.replace(record, spec=spec, metadata=metadata)
         if APPLIED_FINALIZER not in record.metadata.finalizers:
             finalizers = (*record.metadata.finalizers, APPLIED_FINALIZER)
             wanted = msgspec.structs.replace(wanted, metadata=msgspec.structs.replace(wanted.metadata, finalizers=finalizers))

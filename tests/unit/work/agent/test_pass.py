@@ -1,0 +1,187 @@
+"""The pass over a work: what it asks for, what it leaves alone, and what it remembers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
+from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
+from tests.unit.work.agent.conftest import CLUSTER, Life, Site, config_map, namespace, until
+
+
+async def quiet(life: Life, seconds: float = 0.35) -> None:
+    """Until nothing was asked for so long."""
+    for _ in range(50):
+        count = len(life.asked)
+        await asyncio.sleep(seconds)
+        if count == len(life.asked):
+            return
+    raise AssertionError(f"it never stops asking: {life.asked[-5:]}")
+
+
+async def applied(site: Site, name: str = "w") -> None:
+    await until(lambda: site.applied(name), f"{name} to be applied")
+
+
+def of(plural: str, name: str, **options: object) -> Object:
+    return {"resourceIdentifier": {"resource": plural, "name": name, "namespace": "app"}, **options}
+
+
+async def message(site: Site, ordinal: int, name: str = "w") -> str:
+    work = await site.work(name)
+    assert work is not None
+    entries = ((work.get("status") or {}).get("resourceStatus") or {}).get("manifests") or ()
+    conditions = entries[ordinal]["conditions"] if len(entries) > ordinal else ()
+    return next((str(one["message"]) for one in conditions if one["type"] == "Applied"), "")
+
+
+async def test_the_first_apply_costs_two_requests_here_and_two_more_than_manifests_there(site: Site) -> None:
+    async with site.agent() as life:
+        await site.create("w", *(config_map(f"c{number}") for number in range(5)))
+        await applied(site)
+        await quiet(life)
+        hub = [method for method, path in life.asked if "/manifestworks/" in path]
+        assert hub == ["PATCH", "PATCH"]
+        assert [method for method, path in life.writes if "/manifestworks/" not in path] == ["POST"] * 6 + ["PATCH"]
+
+
+async def test_our_own_writes_cause_no_further_request(site: Site) -> None:
+    async with site.agent() as life:
+        await site.create("w", config_map("a"))
+        await applied(site)
+        await quiet(life)
+        count = len(life.asked)
+        await site.hub.patch(MANIFEST_WORKS, "w", {"metadata": {"annotations": {"seen": "by others"}}}, CLUSTER)
+        await quiet(life)
+        assert len(life.asked) == count
+
+
+async def test_what_is_only_read_and_is_not_there_costs_nothing_but_the_look(site: Site) -> None:
+    async with site.agent() as life:
+        only_read = [of("configmaps", "absent", updateStrategy={"type": "ReadOnly"})]
+        await site.create("w", config_map("absent"), config_map("b"), manifestConfigs=only_read)
+        await applied(site)
+        await quiet(life)
+        life.asked.clear()
+        await site.hub.patch(MANIFEST_WORKS, "w", {"metadata": {"annotations": {"x": "y"}}}, CLUSTER)
+        await quiet(life)
+        assert life.writes == []
+
+
+async def test_a_pass_that_failed_for_one_manifest_tries_that_one_again_and_no_other(site: Site) -> None:
+    async with site.agent() as life:
+        await site.create("w", config_map("fine"), config_map("later", "nowhere"))
+        await until(lambda: message(site, 1), "the failure to be told")
+        assert "nowhere" in await message(site, 1)
+        life.asked.clear()
+        await site.spoke.create(NAMESPACES, namespace("nowhere"))
+        await applied(site)
+        assert {path for method, path in life.asked if method == "POST"} == {"/api/v1/namespaces/nowhere/configmaps"}
+
+
+async def test_an_executor_that_names_nobody_has_nothing_written(site: Site) -> None:
+    async with site.agent() as life:
+        await site.create("w", config_map("a"), executor={"subject": {"type": "ServiceAccount"}})
+        await until(lambda: message(site, 0), "the refusal to be told")
+        assert await message(site, 0) == "Failed to apply manifest: the executor service account is nil"
+        assert await site.config_maps() == {}
+        await quiet(life)
+        count = len(life.asked)
+        await asyncio.sleep(0.5)
+        assert len(life.asked) == count
+
+
+async def test_what_an_executor_may_not_is_neither_written_nor_is_anything_removed(site: Site) -> None:
+    async with site.agent() as life:
+        await site.create("w", config_map("stays", a="1"), config_map("goes"))
+        await applied(site)
+        nobody = {"subject": {"type": "ServiceAccount", "serviceAccount": {"namespace": "app", "name": "nobody"}}}
+        spec = {"executor": nobody, "workload": {"manifests": [config_map("stays", a="2"), config_map("new")]}}
+        await site.hub.patch(MANIFEST_WORKS, "w", {"spec": spec}, CLUSTER)
+
+        async def denied() -> bool:
+            return "not allowed to apply the resource" in await message(site, 0)
+
+        await until(denied, "the refusal to be told")
+        await quiet(life)
+        live = await site.config_maps()
+        assert set(live) == {"stays", "goes"}
+        assert live["stays"]["data"] == {"a": "1"}
+        (record,) = await site.records()
+        assert {entry["name"] for entry in record["status"]["appliedResources"]} == {"stays", "goes"}
+
+
+async def test_values_that_change_all_the_time_are_told_now_and_then(site: Site) -> None:
+    rules = [{"type": "JSONPaths", "jsonPaths": [{"name": "beat", "path": ".metadata.labels.beat"}]}]
+    async with site.agent() as life:
+        await site.create("w", config_map("a"), manifestConfigs=[of("configmaps", "a", feedbackRules=rules)])
+        await applied(site)
+        await quiet(life)
+        life.asked.clear()
+        for beat in range(15):
+            await site.spoke.patch(CONFIG_MAPS, "a", {"metadata": {"labels": {"beat": f"b{beat}"}}}, "app")
+            await asyncio.sleep(0.1)
+
+        async def last() -> bool:
+            work = await site.work("w")
+            assert work is not None
+            values = work["status"]["resourceStatus"]["manifests"][0].get("statusFeedback", {}).get("values") or []
+            return [one["fieldValue"].get("string") for one in values] == ["b14"]
+
+        await until(last, "the last value to be told")
+        assert 1 <= len([path for _, path in life.asked if path.endswith("/status")]) <= 5
+
+
+async def test_a_kind_whose_group_is_away_for_a_moment_does_not_lose_its_objects(site: Site) -> None:
+    async with site.agent() as life:
+        await site.create("w", config_map("a"))
+        await applied(site)
+        # As after a rename of the kind by somebody: what is on record may be the manifest's object.
+        strange = {"apiVersion": "v1", "kind": "Unheard", "metadata": {"name": "a", "namespace": "app"}}
+        await site.change("w", strange)
+        await until(lambda: message(site, 0), "the misfit to be told")
+        await quiet(life)
+        assert set(await site.config_maps()) == {"a"}
+
+
+async def test_a_work_without_a_finalizer_of_ours_that_goes_leaves_its_record_to_eviction(site: Site) -> None:
+    async with site.agent():
+        await site.create("w", config_map("a"))
+        await applied(site)
+    await site.hub.patch(MANIFEST_WORKS, "w", {"metadata": {"finalizers": None}}, CLUSTER)
+    await site.hub.delete(MANIFEST_WORKS, "w", CLUSTER)
+    async with site.agent():
+
+        async def noted() -> bool:
+            (record,) = await site.records()
+            return bool(record["status"].get("evictionStartTime"))
+
+        await until(noted, "the loss to be noted")
+        assert set(await site.config_maps()) == {"a"}
+    async with site.agent(eviction_grace=0.0):
+
+        async def evicted() -> bool:
+            return not await site.records() and not await site.config_maps()
+
+        await until(evicted, "what was the work's to go")
+
+
+async def test_a_record_that_names_what_is_not_its_own_takes_nothing(site: Site) -> None:
+    await site.spoke.create(CONFIG_MAPS, config_map("foreign", keep="me"))
+    async with site.agent() as life:
+        await site.create("w", config_map("a"))
+        await applied(site)
+        await quiet(life)
+        (record,) = await site.records()
+        uid = (await site.config_maps())["foreign"]["metadata"]["uid"]
+        claimed = {"version": "v1", "resource": "configmaps", "name": "foreign", "namespace": "app", "uid": uid}
+        status = {"appliedResources": [*record["status"]["appliedResources"], claimed]}
+        await site.spoke.patch(APPLIED_WORKS, record["metadata"]["name"], {"status": status}, subresource="status")
+        await quiet(life)
+        await site.hub.delete(MANIFEST_WORKS, "w", CLUSTER)
+
+        async def gone() -> bool:
+            return await site.work("w") is None
+
+        await until(gone, "the work to go")
+        assert set(await site.config_maps()) == {"foreign"}
