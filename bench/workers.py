@@ -21,6 +21,7 @@ from bench.hubs import MUSTER
 from bench.sides import cpu_seconds, resident
 
 CLUSTER = "cluster1"
+WORK = "/apis/work.open-cluster-management.io/v1"
 HUB_ACCOUNT = "work-agent"
 """In the cluster's namespace: as whom the agent comes to the hub."""
 OWN_ACCOUNT = "klusterlet-work-sa"
@@ -66,6 +67,9 @@ class Worker(abc.ABC):
         subject = {"kind": "ServiceAccount", "namespace": CLUSTER, "name": HUB_ACCOUNT}
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "work"}
         ocm.create(admin, f"{place}/rolebindings", {"metadata": {"name": "work"}, "subjects": [subject], "roleRef": reference})
+        for kind in ("manifestworks", "appliedmanifestworks"):
+            # The server takes a moment to be ready for a kind, and that moment is nobody's.
+            ocm.wait_until(lambda kind=kind: admin.get(f"{WORK}/{kind}").status == 200, f"{kind} to be stored")  # type: ignore[misc]
         self._hub = ocm.service_account_kubeconfig(
             self.plane.cluster, admin, CLUSTER, HUB_ACCOUNT, self.directory / "hub.kubeconfig"
         )
