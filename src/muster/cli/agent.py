@@ -29,6 +29,7 @@ from muster.cli.values import Duration, Gates, Names, Pairs
 from muster.registration.names import AGENT_GATES, AGENT_UNSUPPORTED_GATES
 
 if TYPE_CHECKING:
+    from muster.cli.work_beside import Beside
     from muster.registration.agent.options import AgentOptions
     from muster.registration.drivers.seam import DriverOptions
     from muster.runtime.kubeconfig import ClientConfig
@@ -100,6 +101,10 @@ EXPIRATION = "client-cert-expiration-seconds"
     show_default=True,
     help="Let one of several agents of this namespace work.",
 )
+@click.option("--with-work", is_flag=True, help="Run a work agent too; it takes --hub-kubeconfig-dir.")
+@click.option("--appliedmanifestwork-eviction-grace-period", "eviction_grace", help="Of the work agent: see muster work-agent.")
+@click.option("--status-sync-interval", help="Of the work agent.")
+@click.option("--work-feature-gates", multiple=True, help="Of the work agent.")
 @click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
 @click.option("--health-port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 picks a free one.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
@@ -120,6 +125,7 @@ class Settings:
     install_only: bool
     health: tuple[str, int]
     elect: bool
+    work: Beside | None = None
 
 
 def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
@@ -156,7 +162,30 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
     install = given["install"] or given["install_only"]
     host = here.bind(given["health_host"] or (ANY_ADDRESS if management.in_pod else LOOPBACK))
     health = (host, given["health_port"])
-    return Settings(management, spoke, options, install, given["install_only"], health, given["leader_elect"])
+    return Settings(
+        management, spoke, options, install, given["install_only"], health, given["leader_elect"], _work(given, options)
+    )
+
+
+def _work(given: dict[str, Any], options: AgentOptions) -> Beside | None:
+    """The work agent that is to run beside, told what it shares with this one."""
+    from muster.cli.work_beside import beside
+
+    if not given["with_work"]:
+        return None
+    if not given["hub_kubeconfig_dir"]:
+        raise click.UsageError("--with-work: say where the work agent finds the hub's kubeconfig: --hub-kubeconfig-dir DIR")
+    told = {
+        "--namespace": options.namespace,
+        "--agent-id": given["agent_name"],
+        "--kubeconfig": given["kubeconfig"],
+        "--context": given["context"],
+        "--spoke-kubeconfig": given["spoke_kubeconfig"],
+        "--appliedmanifestwork-eviction-grace-period": given["eviction_grace"],
+        "--status-sync-interval": given["status_sync_interval"],
+        "--feature-gates": ",".join(given["work_feature_gates"]),
+    }
+    return beside(given["hub_kubeconfig_dir"], [f"{flag}={value}" for flag, value in told.items() if value])
 
 
 def _flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
@@ -277,4 +306,11 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
         await health.start(*settings.health)
         stack.push_async_callback(health.stop)
         here.say(f"started: agent on {management.server}; health on port {health.port}")
-        await leading.run()
+        if settings.work is None:
+            await leading.run()
+        else:
+            from muster.cli.work_beside import run_beside
+            from muster.runtime.parts import first
+
+            # It waits for what the registration agent writes, which is who leads.
+            await first(leading.run(), run_beside(settings.work, here))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.hub_address import hub_address, until_elsewhere
 from muster.cli.leading import Leading
 from muster.cli.process import (
     ANY_ADDRESS,
@@ -138,6 +139,7 @@ class Settings:
     spoke: FoundCluster | None
     hub: FoundCluster | None
     """None only where nothing is run."""
+    hub_file: Path | None
     options: WorkAgentOptions
     namespace: str
     install: bool
@@ -164,7 +166,7 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
     options = WorkAgentOptions(
         cluster_name=_cluster_name(given, file),
         agent_id=given["agent_id"],
-        hub_url=_server(file) if file else "",
+        hub_url=hub_address(file) if file else "",
         eviction_grace=given["eviction_grace"],
         poll_seconds=_positive(given["poll_seconds"]),
         workers=given["workers"],
@@ -181,6 +183,7 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
         management,
         spoke,
         find_cluster(given["hub_kubeconfig"], "", here) if file else None,
+        file,
         options,
         given["namespace"] or (management.config.namespace if management.in_pod else "") or AGENT_NAMESPACE,
         given["install"] or given["install_only"],
@@ -207,18 +210,6 @@ def _cluster_name(given: dict[str, Any], file: Path | None) -> str:
     return name
 
 
-def _server(file: Path) -> str:
-    """The hub's address letter by letter: records on the cluster are named by it, and other agents must name them alike."""
-    import yaml
-
-    try:
-        document = yaml.safe_load(file.read_text()) or {}
-        context = next(one["context"] for one in document["contexts"] if one["name"] == document["current-context"])
-        return str(next(one["cluster"]["server"] for one in document["clusters"] if one["name"] == context["cluster"]))
-    except (OSError, yaml.YAMLError, LookupError, TypeError, StopIteration) as error:
-        raise click.ClickException(f"{file}: not a kubeconfig with a current context: {error}") from None
-
-
 def _positive(seconds: float) -> float:
     if seconds <= 0:
         raise click.BadParameter("must be greater than zero", param_hint="--status-sync-interval")
@@ -241,6 +232,7 @@ async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
 async def _serve(settings: Settings, here: Surroundings) -> None:
     from muster.runtime.health import HealthServer
     from muster.runtime.metrics import Metrics
+    from muster.runtime.parts import first
     from muster.work.agent.agent import WorkAgent
     from muster.work.names import AGENT
 
@@ -268,4 +260,11 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
         await health.start(*settings.health)
         stack.push_async_callback(health.stop)
         here.say(f"started: work agent of {settings.options.cluster_name} on {spoke.server}; health on port {health.port}")
-        await leading.run()
+        await first(leading.run(), _moved(settings))
+
+
+async def _moved(settings: Settings) -> None:
+    """Ends the agent when its cluster has gone to another hub: the next one begins with that."""
+    assert settings.hub_file is not None, "there is a hub"
+    found = await until_elsewhere(settings.hub_file, settings.options.hub_url)
+    raise click.ClickException(f"the hub is now {found}; starting anew")

@@ -6,13 +6,14 @@ A part looks after its own failures, so its end is a defect, and whoever started
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NoReturn
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from muster.logs import get_logger
 
 log = get_logger("muster.runtime.parts")
 
+T = TypeVar("T")
 Part = tuple[str, Callable[[], Awaitable[None]]]
 """What it is called, and what runs until it is cancelled."""
 
@@ -45,3 +46,15 @@ async def _lasting(name: str, run: Callable[[], Awaitable[None]]) -> NoReturn:
         log.error("a part failed", part=name, error=f"{type(error).__name__}: {error}")
         raise PartFailed(name, error) from error
     raise PartFailed(name, None)
+
+
+async def first(*parts: Coroutine[Any, Any, T]) -> T:
+    """The result of whichever ends first; the others are cancelled and have ended before this does."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task for task in tasks if task in done).result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -25,6 +25,7 @@ from tests.unit.operator.conftest import CountingClient, Place, running
 
 K = "klusterlet"
 AGENT = f"{K}-registration-agent"
+WORK_AGENT = f"{K}-work-agent"
 IMAGE = "example.com/muster:test"
 
 

@@ -19,6 +19,7 @@ from muster.operator.bundle import (
 )
 from muster.operator.names import PULL_SECRET, chosen_image, image
 from muster.runtime.resource import SECRETS
+from muster.work.agent.install import CLUSTER_RULES
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 BOTH = pytest.mark.parametrize("operator", [CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR], ids=lambda one: one.name)
@@ -45,10 +46,19 @@ def test_without_a_directory_it_says_how_it_is_used() -> None:
 
 
 @BOTH
-def test_nothing_lets_an_operator_rise_above_itself(operator: Operator) -> None:
-    verbs = {verb for rule in operator.rules for verb in rule["verbs"]}
-    assert not verbs & {"escalate", "bind", "impersonate", "*"}
-    assert "*" not in {part for rule in operator.rules for part in (*rule["resources"], *rule["apiGroups"])}
+def test_no_operator_may_everything(operator: Operator) -> None:
+    assert "*" not in {part for rule in operator.rules for part in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])}
+
+
+def test_nothing_lets_the_operator_of_hubs_rise_above_itself() -> None:
+    verbs = {verb for rule in CLUSTER_MANAGER_OPERATOR.rules for verb in rule["verbs"]}
+    assert not verbs & {"escalate", "bind", "impersonate"}
+
+
+def test_the_operator_of_managed_clusters_can_rise_only_as_the_work_agent_that_it_makes_can() -> None:
+    rising = [rule for rule in KLUSTERLET_OPERATOR.rules if {"escalate", "bind", "impersonate"} & set(rule["verbs"])]
+    assert rising == [rule for rule in CLUSTER_RULES if {"escalate", "bind", "impersonate"} & set(rule["verbs"])]
+    assert {resource for rule in rising for resource in rule["resources"]} == {"roles", "clusterroles", "serviceaccounts"}
 
 
 def test_the_operator_of_hubs_reads_secrets_by_name_only() -> None:

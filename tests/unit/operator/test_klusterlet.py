@@ -28,7 +28,7 @@ from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SEC
 from muster.runtime.errors import Invalid
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS, Object
 from tests.unit.operator.conftest import Place
-from tests.unit.operator.spokes import AGENT, IMAGE, Hub, K, Spoke, operated
+from tests.unit.operator.spokes import AGENT, IMAGE, WORK_AGENT, Hub, K, Spoke, operated
 
 AWS: dict[str, Any] = {
     "hubClusterArn": "arn:aws:eks:us-west-2:111111111111:cluster/hub-0",
@@ -88,11 +88,12 @@ async def test_the_conditions_follow_the_agents(spoke: Spoke) -> None:
     await spoke.says("WorkDesiredDegraded", "False", "DeploymentsFunctional")
     await spoke.says("ValidFeatureGates", "True", "FeatureGatesAllValid")
     await spoke.place.set_available(AGENT, AGENT_NAMESPACE)
+    # The work agent is not wanted before there is a credential for the hub.
     await spoke.says("Available", "True", "KlusterletAvailable")
     await spoke.says("RegistrationDesiredDegraded", "False", "DeploymentsFunctional")
     status = (await spoke.place.until_found(KLUSTERLETS, K))["status"]
     assert status["observedGeneration"] == 1
-    assert [one["name"] for one in status["generations"]] == [AGENT]
+    assert [one["name"] for one in status["generations"]] == [AGENT, WORK_AGENT]
     assert {"clusterroles", "deployments", "serviceaccounts"} <= {one["resource"] for one in status["relatedResources"]}
 
 
@@ -103,8 +104,29 @@ async def test_a_singleton_has_one_agent_with_the_klusterlets_own_id(spoke: Spok
     pod = (await spoke.deployment(f"{K}-agent"))["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == f"{K}-work-sa"
     assert not await spoke.place.find(DEPLOYMENTS, AGENT, AGENT_NAMESPACE)
+    assert "--with-work" in await spoke.arguments(f"{K}-agent")
     await spoke.place.set_available(f"{K}-agent", AGENT_NAMESPACE, available=False)
     await spoke.says("WorkDesiredDegraded", "True", "UnavailablePods")
+
+
+async def test_the_work_agent_comes_with_the_credential_for_the_hub(spoke: Spoke) -> None:
+    given = {"statusSyncInterval": "30s", "featureGates": [{"feature": "RawFeedbackJsonString", "mode": "Enable"}]}
+    await spoke.bootstrap()
+    await spoke.up(workConfiguration=given)
+    assert (await spoke.deployment(WORK_AGENT))["spec"]["replicas"] == 0
+    await spoke.credential()
+    await spoke.says("HubConnectionDegraded", "False")
+    await spoke.place.until(lambda: _wanted(spoke), "the work agent is wanted")
+    arguments = await spoke.arguments(WORK_AGENT)
+    assert "--status-sync-interval=30s" in arguments
+    assert "--feature-gates=RawFeedbackJsonString=true" in arguments
+    pod = (await spoke.deployment(WORK_AGENT))["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == f"{K}-work-sa"
+    assert {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume} == {"hub-kubeconfig-secret"}
+
+
+async def _wanted(spoke: Spoke) -> bool:
+    return bool((await spoke.deployment(WORK_AGENT))["spec"]["replicas"])
 
 
 async def test_another_mode_replaces_the_agents(spoke: Spoke) -> None:
@@ -316,9 +338,10 @@ async def test_an_operator_at_rest_asks_for_nothing(spoke: Spoke) -> None:
     await spoke.bootstrap()
     await spoke.credential()
     await spoke.up()
-    await spoke.place.set_available(AGENT, AGENT_NAMESPACE)
-    await spoke.says("Available", "True")
+    for agent in (AGENT, WORK_AGENT):
+        await spoke.place.set_available(agent, AGENT_NAMESPACE)
     await spoke.says("HubConnectionDegraded", "False")
+    await spoke.says("Available", "True")
     spoke.client.taken()
     quiet = 0
     async with asyncio.timeout(20):

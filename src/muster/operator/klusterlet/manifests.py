@@ -16,14 +16,24 @@ from muster.api.crds import SPOKE, definitions
 from muster.operator.applying import Wanted, labelled
 from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.klusterlet import properties
-from muster.operator.klusterlet.plan import CLUSTER_PROPERTY, Plan, agent_arguments, aws_role
+from muster.operator.klusterlet.plan import (
+    CLUSTER_PROPERTY,
+    Plan,
+    agent_arguments,
+    aws_role,
+    work_arguments,
+    work_gates,
+    work_options,
+)
 from muster.operator.names import ADDON_NAMESPACE, DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLET_LABEL
 from muster.operator.spec import ROLE_ARN
 from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
 from muster.registration.agent.reports.claims import PROPERTIES
 from muster.registration.installing import ROLES, SERVICE_ACCOUNTS, account_permissions, binding, named
-from muster.registration.kinds import ROLE_BINDINGS, served
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, served
+from muster.registration.names import HUB_SECRET
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Resource
+from muster.work.agent import install as work
 
 SHARED: Final = "ALL"
 """No object has a name in capitals."""
@@ -32,6 +42,7 @@ WORK_DEGRADED: Final = "WorkDesiredDegraded"
 HUB_CONNECTION: Final = "HubConnectionDegraded"
 HUB_SECRET_MISSING: Final = "HubKubeConfigSecretMissing"
 MANAGED_KUBECONFIG: Final = "/spoke/config"
+HUB_KUBECONFIG: Final = "/spoke/hub-kubeconfig"
 HEALTH_PORT: Final = 8081
 
 
@@ -48,8 +59,10 @@ class Component:
     """The conditions that tell of it."""
     managed_secret: str
     """Where, in the hosted modes, its way to the managed cluster is."""
+    executes: bool = False
+    """Whether it applies works: then it has the rights that works may need, too."""
     needs_hub: bool = False
-    """Whether it is of no use before there is a credential for the hub."""
+    """Whether it is of no use before there is a credential for the hub, which it then finds in files."""
 
     def deployment(self, plan: Plan) -> str:
         return f"{plan.name}-{self.suffix}"
@@ -64,8 +77,21 @@ class Component:
         return f"open-cluster-management:management:{plan.name}-{self.role}:agent"
 
 
+def _electing(plan: Plan) -> list[str]:
+    return ["--leader-elect"] if plan.replicas > 1 else []
+
+
 def _registration(plan: Plan) -> list[str]:
-    return ["agent", *agent_arguments(plan), *(["--leader-elect"] if plan.replicas > 1 else [])]
+    return ["agent", *agent_arguments(plan), *_electing(plan)]
+
+
+def _work(plan: Plan) -> list[str]:
+    return ["work-agent", f"--hub-kubeconfig={HUB_KUBECONFIG}/kubeconfig", *work_arguments(plan), *_electing(plan)]
+
+
+def _both(plan: Plan) -> list[str]:
+    gates = [gates.replace("--feature-gates", "--work-feature-gates") for gates in work_gates(plan)]
+    return [*_registration(plan), "--with-work", f"--hub-kubeconfig-dir={HUB_KUBECONFIG}", *work_options(plan), *gates]
 
 
 WORK_ACCOUNT: Final = "work-sa"
@@ -79,17 +105,30 @@ REGISTRATION: Final = Component(
     (REGISTRATION_DEGRADED,),
     f"{EXTERNAL_MANAGED_SECRET}-registration",
 )
+WORK: Final = Component(
+    "work-agent",
+    WORK_ACCOUNT,
+    "work",
+    work.CLUSTER_RULES,
+    work.NAMESPACE_RULES,
+    _work,
+    (WORK_DEGRADED,),
+    f"{EXTERNAL_MANAGED_SECRET}-work",
+    executes=True,
+    needs_hub=True,
+)
 SINGLE_AGENT: Final = Component(
     "agent",
     WORK_ACCOUNT,
     "registration",
-    CLUSTER_RULES,
-    NAMESPACE_RULES,
-    _registration,
+    (*CLUSTER_RULES, *work.CLUSTER_RULES),
+    (*NAMESPACE_RULES, *work.NAMESPACE_RULES),
+    _both,
     (REGISTRATION_DEGRADED, WORK_DEGRADED),
     f"{EXTERNAL_MANAGED_SECRET}-agent",
+    executes=True,
 )
-COMPONENTS: Final = (REGISTRATION,)
+COMPONENTS: Final = (REGISTRATION, WORK)
 SINGLETON_COMPONENTS: Final = (SINGLE_AGENT,)
 MANAGED_SECRETS: Final = tuple(component.managed_secret for component in (*COMPONENTS, *SINGLETON_COMPONENTS))
 
@@ -143,7 +182,21 @@ def managed_permissions(plan: Plan) -> list[Wanted]:
         documents += [
             _account(plan, account, plan.klusterlet_namespace) if one[0] is SERVICE_ACCOUNTS else one for one in permissions
         ]
+        if component.executes:
+            documents += _execution(plan, account)
     return owned(plan, _once(documents))
+
+
+def _execution(plan: Plan, account: str) -> list[Wanted]:
+    """What works may need beyond the agent's own role: Kubernetes' `admin`, and whatever is labelled for the agent."""
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": plan.klusterlet_namespace}
+    prefix = f"open-cluster-management:{plan.name}-work"
+    aggregate = f"{prefix}:aggregate"
+    return [
+        (CLUSTER_ROLES, work.aggregated_role(aggregate)),
+        (CLUSTER_ROLE_BINDINGS, binding(aggregate, "ClusterRole", aggregate, subject)),
+        (CLUSTER_ROLE_BINDINGS, binding(f"{prefix}:execution-admin", "ClusterRole", "admin", subject)),
+    ]
 
 
 def management_permissions(plan: Plan) -> list[Wanted]:
@@ -180,20 +233,23 @@ def deployments(plan: Plan) -> list[Wanted]:
 def agent_deployment(plan: Plan, component: Component) -> Document:
     spec = plan.klusterlet.spec
     alias = spec.hub_api_server_host_alias
-    way = SecretVolume("spoke-kubeconfig", component.managed_secret, MANAGED_KUBECONFIG)
+    secrets = [SecretVolume("spoke-kubeconfig", component.managed_secret, MANAGED_KUBECONFIG)] if plan.hosted else []
+    if component.needs_hub:
+        secrets.append(SecretVolume("hub-kubeconfig", HUB_SECRET, HUB_KUBECONFIG))
     where = [f"--spoke-kubeconfig={MANAGED_KUBECONFIG}/kubeconfig"] if plan.hosted else []
     return deployment(
         Workload(
             component.deployment(plan),
             plan.agent_namespace,
             component.account(plan),
-            plan.agent_image,
+            plan.work_image if component is WORK else plan.agent_image,
             (*component.arguments(plan), *where, f"--health-port={HEALTH_PORT}"),
             replicas=_replicas(plan, component),
             health_port=HEALTH_PORT,
             # An agent whose cluster nobody has accepted yet is as it should be.
             ready_path="/healthz",
-            secrets=(way,) if plan.hosted else (),
+            secrets=tuple(secrets),
+            scratch={"hub-kubeconfig": HUB_KUBECONFIG} if plan.singleton else {},
             labels={**plan.labels, KLUSTERLET_LABEL: plan.name},
             placement=spec.node_placement,
             resources=spec.resource_requirement,

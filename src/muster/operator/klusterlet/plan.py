@@ -14,7 +14,7 @@ from hashlib import md5
 from typing import Final
 from urllib.parse import urlsplit
 
-from muster.api.operator.v1 import Klusterlet, LocalSecretsConfig, SpokeRegistrationConfiguration
+from muster.api.operator.v1 import Klusterlet, LocalSecretsConfig, SpokeRegistrationConfiguration, SpokeWorkConfiguration
 from muster.kube.names import dns1123_label
 from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_HOSTED_FINALIZER, OPERATOR_NAMESPACE, chosen_image
 from muster.operator.spec import DRIVERS, BadSpec, eks_cluster, gate_flags, invalid_gates
@@ -79,6 +79,10 @@ class Plan:
     def agent_image(self) -> str:
         spec = self.klusterlet.spec
         return chosen_image(spec.image_pull_spec if self.singleton else spec.registration_image_pull_spec, self.image)
+
+    @property
+    def work_image(self) -> str:
+        return chosen_image(self.klusterlet.spec.work_image_pull_spec, self.image)
 
     @property
     def registration(self) -> SpokeRegistrationConfiguration:
@@ -155,6 +159,28 @@ def agent_arguments(plan: Plan) -> list[str]:
         arguments.append(f"--hub-connection-timeout-seconds={plan.local_secrets.hub_connection_timeout_seconds}")
     arguments += [f"--spoke-external-server-urls={_https(url.url)}" for url in spec.external_server_urls]
     return arguments + _configured_arguments(plan) + _driver_arguments(plan)
+
+
+def work_arguments(plan: Plan) -> list[str]:
+    """What a work agent of its own is told."""
+    name = plan.klusterlet.spec.cluster_name
+    arguments = [f"--namespace={plan.agent_namespace}", f"--agent-id={plan.klusterlet.metadata.uid}"]
+    return [*arguments, *([f"--spoke-cluster-name={name}"] if name else []), *work_options(plan), *work_gates(plan)]
+
+
+def work_options(plan: Plan) -> list[str]:
+    """How works are applied, whichever process does it."""
+    configured = plan.klusterlet.spec.work_configuration or SpokeWorkConfiguration()
+    given = {
+        "--appliedmanifestwork-eviction-grace-period": configured.applied_manifest_work_eviction_grace_period,
+        "--status-sync-interval": configured.status_sync_interval,
+    }
+    return [f"{flag}={value}" for flag, value in given.items() if value]
+
+
+def work_gates(plan: Plan) -> list[str]:
+    configured = plan.klusterlet.spec.work_configuration
+    return gate_flags(configured.feature_gates, WORK_GATES) if configured else []
 
 
 def _https(url: str) -> str:

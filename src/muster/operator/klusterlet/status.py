@@ -49,7 +49,7 @@ def _available(plan: Plan, rollouts: Rollouts) -> Condition:
         found = rollouts.get(name)
         if found is None:
             return condition(AVAILABLE, False, "GetDeploymentFailed", _missing(plan, name))
-        if found.available <= 0:
+        if found.available <= 0 < found.wanted:
             text = f"{found.available} of requested instances are available of deployment {plan.agent_namespace}/{name}"
             return condition(AVAILABLE, False, "NoAvailablePods", text)
     return condition(AVAILABLE, True, "KlusterletAvailable", f"deployments are ready: {','.join(names)}")

@@ -27,7 +27,7 @@ from muster.registration.agent.memory.identity import settle
 from muster.registration.agent.options import AgentOptions
 from muster.registration.agent.registering import register
 from muster.registration.agent.serving import Leave, serve
-from muster.registration.agent.world import AgentState, AgentWorld, Connect, first
+from muster.registration.agent.world import AgentState, AgentWorld, Connect
 from muster.registration.drivers.seam import Driver, SpokeContext
 from muster.runtime.cache import Snapshot
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
@@ -36,6 +36,7 @@ from muster.runtime.events import EventRecorder
 from muster.runtime.informer import Informer
 from muster.runtime.kubeconfig import KubeconfigError
 from muster.runtime.metrics import Metrics
+from muster.runtime.parts import first
 from muster.runtime.resource import SECRETS
 from muster.runtime.verbs import KubeClient
 

@@ -20,12 +20,13 @@ from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.api.resource import Document
 from muster.logs import get_logger
 from muster.registration.agent.options import AgentOptions
-from muster.registration.agent.world import AgentWorld, first
+from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import SpokeDriver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_ANNOTATIONS
 from muster.runtime.errors import AlreadyExists, Forbidden
 from muster.runtime.informer import Informer
+from muster.runtime.parts import first
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.registration.agent")

@@ -16,10 +16,11 @@ from muster.registration.agent.joining import introduce
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_secret import opened
 from muster.registration.agent.moving import moved
-from muster.registration.agent.world import AgentWorld, first
+from muster.registration.agent.world import AgentWorld
 from muster.runtime.clock import Backoff, pause, sleep
 from muster.runtime.errors import Conflict, Forbidden, KubeError, Unauthorized
 from muster.runtime.kubeconfig import KubeconfigError
+from muster.runtime.parts import first
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.registration.agent")

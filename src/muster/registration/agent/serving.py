@@ -20,11 +20,12 @@ from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.memory.hub_secret import KUBECONFIG
 from muster.registration.agent.reports.lease import LeaseKeeper
 from muster.registration.agent.reports.status import StatusReporter
-from muster.registration.agent.world import AgentWorld, first
+from muster.registration.agent.world import AgentWorld
 from muster.runtime.clock import pause, sleep
 from muster.runtime.events import EventRecorder
 from muster.runtime.informer import Informer
 from muster.runtime.kubeconfig import KubeconfigError
+from muster.runtime.parts import first
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.registration.agent")

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 from muster.logs import get_logger
 from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
@@ -25,7 +23,6 @@ from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.registration.agent")
 
-T = TypeVar("T")
 Connect = Callable[[Path], KubeClient]
 """A client for a kubeconfig. Raises KubeconfigError."""
 
@@ -85,15 +82,3 @@ class AgentWorld:
         if any(stored.get(key, name.encode()) != name.encode() for key, name in names.items()):
             return "the stored credential is another agent's"
         return self.driver.problem(stored)
-
-
-async def first(*parts: Coroutine[Any, Any, T]) -> T:
-    """The result of whichever ends first; the others are cancelled and have ended before this does."""
-    tasks = [asyncio.create_task(part) for part in parts]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        return next(task for task in tasks if task in done).result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -24,7 +24,7 @@ from muster.registration.agent.reports.health import ApiServerHealth
 from muster.registration.agent.reports.lease import LeaseKeeper, lease_seconds
 from muster.registration.agent.reports.managed_namespaces import Entries, ManagedNamespaces
 from muster.registration.agent.reports.resources import Node, Resources, decode_node, merged_capacity, reduced_node, resources_of
-from muster.registration.agent.world import AgentWorld, first
+from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import Report
 from muster.registration.kinds import CLUSTER_CLAIMS, MANAGED_CLUSTERS, NODES
 from muster.runtime.cache import Snapshot
@@ -32,6 +32,7 @@ from muster.runtime.clock import Backoff, pause, sleep
 from muster.runtime.errors import Conflict, KubeError, StatusError
 from muster.runtime.events import EventRecorder
 from muster.runtime.informer import Informer
+from muster.runtime.parts import first
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.registration.agent")
