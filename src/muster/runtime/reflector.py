@@ -2,8 +2,8 @@
 
 It starts with a WatchList (present state and changes in one stream) and falls back to a paged list and a watch where the server
 does not offer that. A watch that ends is taken up again at the last revision seen, bookmarks included; when the server no
-longer has that revision (410), the state is taken in anew. A server that is away is asked again with growing, jittered pauses;
-that costs one log line when it goes and one when it is back.
+longer has that revision (410), or does not have it yet (it was restored from a backup), the state is taken in anew. A server
+that is away is asked again with growing, jittered pauses; that costs one log line when it goes and one when it is back.
 
 What becomes of the objects is the subclass's business: `Informer` keeps all of them.
 """
@@ -18,7 +18,7 @@ import msgspec
 
 from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, pause, sleep
-from muster.runtime.errors import BadRequest, Expired, Invalid, KubeError, Unreachable
+from muster.runtime.errors import BadRequest, Expired, Invalid, KubeError, StatusError, Unreachable
 from muster.runtime.resource import Key, Resource
 from muster.runtime.verbs import KubeClient
 
@@ -129,7 +129,7 @@ class Reflector(abc.ABC):
 
     async def _after(self, error: KubeError) -> None:
         """What to do after a stream or list failed."""
-        if isinstance(error, Expired):
+        if isinstance(error, Expired) or _set_back(error):
             await sleep(self._clock, self._before_relisting())
             return
         if self._watch_list and not self.resource_version and isinstance(error, BadRequest | Invalid):
@@ -238,3 +238,8 @@ class Reflector(abc.ABC):
         self.lists += 1
         self.resource_version = version
         self._synced.set()
+
+
+def _set_back(error: KubeError) -> bool:
+    """Whether the server does not know our revision yet: it may have been restored from a backup, and never will."""
+    return isinstance(error, StatusError) and any(cause.get("reason") == "ResourceVersionTooLarge" for cause in error.causes)

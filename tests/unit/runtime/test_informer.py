@@ -13,7 +13,7 @@ from muster.runtime import informer as informer_module
 from muster.runtime import reflector as reflector_module
 from muster.runtime.cache import Snapshot, label_index
 from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import BadRequest, Expired, Unreachable
+from muster.runtime.errors import BadRequest, Expired, StatusError, Unreachable
 from muster.runtime.informer import Informer, Informers
 from muster.runtime.resource import CONFIG_MAPS, Key
 from tests.support.fake_clock import FakeClock, settle
@@ -369,3 +369,16 @@ async def test_who_needs_little_of_large_objects_keeps_only_that(client: InProce
         assert len(kept.raw) < 500
         await client.delete(CONFIG_MAPS, "a", "default")
         await eventually(lambda: Key("default", "a") not in informer.cache)
+
+
+async def test_a_server_that_does_not_have_our_revision_yet_is_listed_anew(clock: FakeClock) -> None:
+    client = ScriptedClient()
+    restored = StatusError(504, "Timeout", "Too large resource version", {"causes": [{"reason": "ResourceVersionTooLarge"}]})
+    client.streams = [
+        [event("ADDED", "a", 90, k="new"), bookmark(100, end=True), restored],
+        [event("ADDED", "a", 40, k="old"), bookmark(50, end=True), ...],
+    ]
+    informer: Informer[Snapshot] = Informer(client, CONFIG_MAPS, clock=clock)
+    async with running(informer):
+        await eventually(lambda: value_of(informer.cache.named("a", "default"), "k") == "old")
+    assert informer.lists == 2

@@ -13,7 +13,7 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import KubeError, StatusError
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object, Resource
-from muster.runtime.verbs import JSON, Query
+from muster.runtime.verbs import JSON, KubeClient, Query
 from muster.work.agent.observing import ClusterObserver
 from muster.work.agent.seam import ObjectRef
 from tests.support.fake_clock import FakeClock
@@ -144,7 +144,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def observing(client: InProcessClient, **options: Any) -> AsyncIterator[Scene]:
+async def observing(client: KubeClient, **options: Any) -> AsyncIterator[Scene]:
     scene = Scene(ClusterObserver(client, **options))
     scene.observer.on_change(scene.told.append)
     task = asyncio.create_task(scene.observer.run())

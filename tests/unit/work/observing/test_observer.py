@@ -12,6 +12,7 @@ from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRET
 from muster.work.agent.observing import observer as module
 from muster.work.agent.seam import ObjectRef, Presence, Sight
 from tests.unit.runtime.conftest import config_map, eventually
+from tests.unit.runtime.scripted import ScriptedClient, bookmark, event
 from tests.unit.work.observing.conftest import WIDGETS, Disturbed, Scene, definition, namespaces, observing, permit, until_made
 
 
@@ -248,3 +249,26 @@ async def test_objects_go_with_their_kind_and_are_followed_again_when_it_is_back
         scene.observer.follow("w", frozenset({one}))
         await scene.known(one)
         await eventually(lambda: scene.observer.look(one).presence is Presence.PRESENT)
+
+
+TOO_LARGE = StatusError(504, "Timeout", "Too large resource version", {"causes": [{"reason": "ResourceVersionTooLarge"}]})
+
+
+async def test_a_cluster_restored_from_a_backup_is_believed() -> None:
+    client = ScriptedClient()
+    client.streams = [
+        [
+            event("ADDED", "a", 90, k="new"),
+            event("ADDED", "b", 91),
+            bookmark(100, end=True),
+            event("MODIFIED", "a", 105),
+            TOO_LARGE,
+        ],
+        [event("ADDED", "a", 40, k="old"), bookmark(50, end=True)],
+        [event("ADDED", "a", 40, k="old"), bookmark(50, end=True), ...],
+    ]
+    async with observing(client) as scene:
+        scene.observer.follow("w", frozenset({ref("a"), ref("b")}))
+        await eventually(lambda: scene.observer.look(ref("b")).presence is Presence.ABSENT)
+        assert data(scene.observer.look(ref("a"))) == {"k": "old"}
+        await eventually(lambda: scene.told)

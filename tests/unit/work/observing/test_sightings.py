@@ -100,6 +100,15 @@ def test_a_state_older_than_the_own_write_says_nothing_about_it() -> None:
     assert (sighting.news, sighting.look().presence) == (True, Presence.ABSENT)
 
 
+def test_what_is_learnt_anew_of_a_cluster_that_was_set_back_is_news_if_it_differs() -> None:
+    sighting = Sighting()
+    seen(sighting, "9")
+    sighting.forget()
+    assert not sighting.news
+    seen(sighting, "4")
+    assert (sighting.news, sighting.look().version) == (True, "4")
+
+
 def test_versions_that_are_no_numbers_have_no_order() -> None:
     assert older("9", "10")
     assert not older("a9", "b1")

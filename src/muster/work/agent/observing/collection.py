@@ -14,11 +14,11 @@ import msgspec
 
 from muster.logs import get_logger
 from muster.runtime.clock import Clock, Timer
-from muster.runtime.errors import Forbidden, KubeError, NotFound, StatusError
+from muster.runtime.errors import Expired, Forbidden, KubeError, NotFound, StatusError
 from muster.runtime.reflector import Reflector
 from muster.runtime.resource import Key, Resource
 from muster.runtime.verbs import KubeClient
-from muster.work.agent.observing.sighting import Metadata, Sighting, head, trimmed
+from muster.work.agent.observing.sighting import Metadata, Sighting, head, older, trimmed
 from muster.work.agent.seam import Presence
 from muster.work.kinds import APPLIED_WORKS
 
@@ -107,6 +107,8 @@ class Watch(Reflector):
         self._collection = collection
         self._patient = True
         self._timer: Timer | None = None
+        self._newest = ""
+        """The newest version that was seen."""
 
     async def run(self) -> None:
         try:
@@ -122,7 +124,7 @@ class Watch(Reflector):
         if found is not None:
             found.add(Key(metadata.namespace, metadata.name))
         else:
-            self.resource_version = metadata.resourceVersion
+            self.resource_version = self._newest = metadata.resourceVersion
         sighting = self._collection.find(metadata.namespace, metadata.name)
         if sighting is None:
             if not self._patient or not _applied(metadata):
@@ -139,7 +141,7 @@ class Watch(Reflector):
         if found is not None:
             found.discard(Key(metadata.namespace, metadata.name))
         else:
-            self.resource_version = metadata.resourceVersion
+            self.resource_version = self._newest = metadata.resourceVersion
         sighting = self._collection.find(metadata.namespace, metadata.name)
         if sighting is None:
             return
@@ -151,6 +153,9 @@ class Watch(Reflector):
             self._collection.tell(sighting)
 
     def complete(self, found: set[Key], version: str) -> None:
+        if older(version, self._newest):
+            self._set_back()
+        self._newest = version
         for namespace, place in self._collection.covered(self.namespace):
             for name, sighting in place.sightings.items():
                 if Key(namespace, name) not in found:
@@ -179,6 +184,14 @@ class Watch(Reflector):
         except msgspec.DecodeError as error:
             log.error("cannot read object", resource=str(self.resource), error=str(error))
             return None
+
+    def _set_back(self) -> None:
+        """The cluster was restored from a backup: what is known is of a time that never was."""
+        for _, place in self._collection.covered(self.namespace):
+            for sighting in place.sightings.values():
+                sighting.forget()
+        self._newest = ""
+        raise Expired(410, "Expired", f"{self.resource} were set back to an older state")
 
     def _lose_patience(self) -> None:
         self._patient = False

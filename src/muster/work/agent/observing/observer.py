@@ -20,7 +20,7 @@ from muster.runtime.errors import KubeError, NotFound
 from muster.runtime.resource import Object, Resource
 from muster.runtime.verbs import KubeClient
 from muster.work.agent.observing.collection import ALL, Collection, Watch
-from muster.work.agent.observing.sighting import Sighting, kept
+from muster.work.agent.observing.sighting import Sighting, kept, older
 from muster.work.agent.seam import UNKNOWN, ObjectRef, Presence, Sight
 
 log = get_logger("muster.work.observing")
@@ -275,6 +275,9 @@ class ClusterObserver:
                     return
                 else:
                     metadata = document["metadata"]
+                    if sighting.version == version and older(metadata["resourceVersion"], version):
+                        # The cluster was restored from a backup.
+                        sighting.forget()
                     sighting.seen(metadata["uid"], metadata["resourceVersion"], lambda: kept(document, ref.resource))
                 if sighting.news:
                     self._tell_soon(sighting)

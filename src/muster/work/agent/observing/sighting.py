@@ -115,6 +115,11 @@ class Sighting:
             self._learn(Presence.ABSENT, self.uid)
         self.tell()
 
+    def forget(self) -> None:
+        """What was known counts no longer; what will be known is news unless it is the same."""
+        self.asked = True
+        self._learn(Presence.UNKNOWN)
+
     def _learn(self, presence: Presence, uid: str = "", version: str = "", raw: bytes = b"") -> None:
         first = self.presence is Presence.UNKNOWN
         self.presence, self.uid, self.version, self.raw, self.unread = presence, uid, version, raw, False
