@@ -254,9 +254,13 @@ def test_our_operator_knows_what_upstreams_sample_of_a_hub_asks_for(
     assert deployed(hub_manifests.components(plan)) == {
         (namespace, "cluster-manager-registration-controller", IMAGE),
         (namespace, "cluster-manager-registration-webhook", IMAGE),
+        (namespace, "cluster-manager-work-webhook", IMAGE),
+        *([(namespace, "cluster-manager-work-controller", IMAGE)] if sample == HUB else []),
     }
     if sample == HOSTED_HUB:
-        assert (plan.hosted_webhook.address, plan.hosted_webhook.port) == ("management-control-plane", 30443)
+        for webhook, port in ((hub_plan.REGISTRATION_WEBHOOK, 30443), (hub_plan.WORK_WEBHOOK, 31443)):
+            configured = plan.hosted_webhook(webhook)
+            assert (configured.address, configured.port) == ("management-control-plane", port)
 
 
 def test_our_operator_knows_what_upstreams_sample_of_an_agent_asks_for(operators: Client, samples: dict[str, Document]) -> None:

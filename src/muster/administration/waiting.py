@@ -13,7 +13,8 @@ from muster.api import condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, JOINED, ManagedCluster
 from muster.api.operator.v1 import ClusterManager
 from muster.operator.bundle import Operator
-from muster.operator.cluster_manager.status import PROGRESSING, REGISTRATION_DEGRADED
+from muster.operator.cluster_manager.components import REGISTRATION_DEGRADED
+from muster.operator.cluster_manager.status import PROGRESSING
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
 from muster.operator.reporting import APPLIED
 from muster.registration.kinds import MANAGED_CLUSTERS

@@ -16,9 +16,9 @@ import pytest
 
 from muster.api.crds import HUB
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
+from muster.operator.cluster_manager.components import HOOKS, WEBHOOK_SECRETS
 from muster.operator.cluster_manager.controller import ClusterManagerOperator, OperatorOptions
 from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS
-from muster.registration.hub.install import HOOKS
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS
 from muster.registration.names import COLLECTION_CLEANUP, HUB_NAMESPACE, RESOURCE_CLEANUP
 from muster.runtime.errors import KubeError, NotFound
@@ -29,6 +29,7 @@ from tests.e2e.operator.sequences import PROCESS_SEEDS, SEEDS, Mortal, MortalPro
 pytestmark = pytest.mark.timeout(300)
 CM = "cluster-manager"
 CONTROLLER, WEBHOOK = f"{CM}-registration-controller", f"{CM}-registration-webhook"
+WORK_CONTROLLER, WORK_WEBHOOK = f"{CM}-work-controller", f"{CM}-work-webhook"
 IMAGES = ("example.com/muster:one", "example.com/muster:two")
 
 
@@ -100,7 +101,7 @@ async def test_a_hub_is_made_and_taken_away(hub: Hub) -> None:
         definition = await world.admin.get(DEFINITIONS, kind.name)
         assert ("webhook" in (definition["spec"].get("conversion") or {})) == kind.converted
     status = (await world.admin.get(CLUSTER_MANAGERS, CM))["status"]
-    assert {one["name"] for one in status["generations"]} == {CONTROLLER, WEBHOOK}
+    assert {one["name"] for one in status["generations"]} == {CONTROLLER, WEBHOOK, WORK_WEBHOOK}
     await world.admin.delete(CLUSTER_MANAGERS, CM)
     await hub.gone()
     assert await hub.remains() == []
@@ -119,8 +120,9 @@ async def test_upstreams_sample_is_accepted(hub: Hub) -> None:
     )
     await hub.at_rest()
     await hub.says("ValidFeatureGates", "True", "FeatureGatesAllValid")
-    found = await hub.world.admin.get(DEPLOYMENTS, CONTROLLER, HUB_NAMESPACE)
-    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGES[0]
+    for name in (CONTROLLER, WORK_CONTROLLER, WORK_WEBHOOK):
+        found = await hub.world.admin.get(DEPLOYMENTS, name, HUB_NAMESPACE)
+        assert found["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGES[0]
 
 
 async def test_clusters_that_nobody_finalizes_do_not_hold_a_removal_up(hub: Hub) -> None:
@@ -174,6 +176,8 @@ class Troubles:
     async def change_gates(self, chance: random.Random) -> None:
         mode = chance.choice(["Enable", "Disable"])
         await self._change({"registrationConfiguration": {"featureGates": [{"feature": "DefaultClusterSet", "mode": mode}]}})
+        mode = chance.choice(["Enable", "Disable"])
+        await self._change({"workConfiguration": {"featureGates": [{"feature": "ManifestWorkReplicaSet", "mode": mode}]}})
 
     async def spoil(self, chance: random.Random) -> None:
         await self._change({"registrationConfiguration": {"registrationDrivers": [{"authType": "awsirsa"}]}})
@@ -190,7 +194,7 @@ class Troubles:
     async def fall_ill(self, chance: random.Random) -> None:
         """The hub's pods are gone."""
         self.hub.world.well.discard(HUB_NAMESPACE)
-        for name in (CONTROLLER, WEBHOOK):
+        for name in (CONTROLLER, WEBHOOK, WORK_CONTROLLER, WORK_WEBHOOK):
             if await self.hub.world.find(DEPLOYMENTS, name, HUB_NAMESPACE):
                 await self._try(self.hub.world.set_available(name, HUB_NAMESPACE, available=False))
 
@@ -201,13 +205,13 @@ class Troubles:
         await self._try(add_cluster(self.hub.world, f"cluster-{chance.randrange(1000)}"))
 
     async def break_something(self, chance: random.Random) -> None:
-        kind = chance.choice(HUB)
+        kind, hook = chance.choice(HUB), chance.choice(HOOKS)
         resource, name, namespace = chance.choice(
             [
-                (DEPLOYMENTS, CONTROLLER, HUB_NAMESPACE),
-                (SECRETS, "registration-webhook-serving-cert", HUB_NAMESPACE),
+                (DEPLOYMENTS, chance.choice((CONTROLLER, WORK_WEBHOOK)), HUB_NAMESPACE),
+                (SECRETS, chance.choice(WEBHOOK_SECRETS), HUB_NAMESPACE),
                 (CLUSTER_ROLES, f"open-cluster-management:{CM}-registration:controller", ""),
-                (HOOKS[0].resource, HOOKS[0].name, ""),
+                (hook.resource, hook.name, ""),
                 (NAMESPACES, HUB_NAMESPACE, ""),
                 (DEFINITIONS, kind.name, ""),
             ]

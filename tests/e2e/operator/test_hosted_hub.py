@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
+from muster.operator.cluster_manager.components import HOOKS
 from muster.operator.cluster_manager.controller import ClusterManagerOperator, OperatorOptions
 from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, EXTERNAL_HUB_SECRET
-from muster.registration.hub.install import ACCOUNT, HOOKS
+from muster.registration.hub.install import ACCOUNT
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client import HttpClient
@@ -26,7 +27,8 @@ from tests.support.planes import ControlPlane
 
 pytestmark = pytest.mark.timeout(300)
 CM = "hosted-hub"
-HOSTED = {"mode": "Hosted", "hosted": {"registrationWebhookConfiguration": {"address": "127.0.0.1", "port": 9}}}
+ADDRESSES = ("registrationWebhookConfiguration", "workWebhookConfiguration")
+HOSTED = {"mode": "Hosted", "hosted": {name: {"address": "127.0.0.1", "port": 9} for name in ADDRESSES}}
 
 
 @pytest.fixture
@@ -51,7 +53,8 @@ async def test_a_hub_is_made_elsewhere_reached_by_its_components_and_taken_away(
         await world.admin.create(SECRETS, way(ground))
         await world.until_condition(CLUSTER_MANAGERS, CM, "Applied", "True", "ClusterManagerApplied", PATIENT)
         await world.until_condition(CLUSTER_MANAGERS, CM, "Progressing", "False", "", PATIENT)
-        await far.until_found(HOOKS[0].resource, HOOKS[0].name, seconds=PATIENT)
+        for hook in HOOKS:
+            await far.until_found(hook.resource, hook.name, seconds=PATIENT)
         assert await far.find(DEPLOYMENTS, f"{CM}-registration-controller", HUB_NAMESPACE) is None
         await components_reach_the_hub(world, tmp_path)
         await world.admin.delete(CLUSTER_MANAGERS, CM)

@@ -13,6 +13,7 @@ from muster.api.operator.v1 import ClusterManager
 from muster.kube import yaml
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR, SAMPLES, Operator, bundle, whole
 from muster.operator.cluster_manager import manifests
+from muster.operator.cluster_manager.components import SERVERS
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.names import DEPLOYMENTS
 from muster.registration.installing import await_definitions, ensure_namespace
@@ -28,7 +29,8 @@ PODS = Resource("v1", "pods", "Pod")
 DEPLOY = peers.ROOT / "deploy"
 RESTRICTED = "restricted-pods"
 BOTH = pytest.mark.parametrize("operator", [CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR], ids=lambda one: one.name)
-HOSTED = {"mode": "Hosted", "hosted": {"registrationWebhookConfiguration": {"address": "webhooks.example.com"}}}
+ADDRESSES = ("registrationWebhookConfiguration", "workWebhookConfiguration")
+HOSTED = {"mode": "Hosted", "hosted": {name: {"address": "webhooks.example.com"} for name in ADDRESSES}}
 SPECS: dict[str, dict[str, Any]] = {
     "default": {},
     "hosted": {"deployOption": HOSTED},
@@ -40,6 +42,7 @@ SPECS: dict[str, dict[str, Any]] = {
             "autoApproveUsers": ["someone"],
             "registrationDrivers": [{"authType": "csr"}],
         },
+        "workConfiguration": {"featureGates": [{"feature": "ManifestWorkReplicaSet", "mode": "Enable"}]},
     },
 }
 
@@ -83,16 +86,12 @@ async def test_what_is_around_an_operator_is_valid(world: World, namespace: str,
 async def test_what_a_hub_consists_of_is_valid(world: World, namespace: str, spec: dict[str, Any]) -> None:
     await world.until_found(Resource("v1", "serviceaccounts", "ServiceAccount"), "default", namespace)
     plan = Plan(ClusterManager.decode({"metadata": {"name": "hub-here"}, "spec": spec}), "muster:test", replicas=3)
-    ca = make_pair(manifests.webhook_hosts(plan), SYSTEM.now(), timedelta(days=1)).ca
-    endpoint = manifests.webhook_endpoint(plan, ca)
-    documents = [
-        manifests.component_namespace(plan),
-        manifests.trust_bundle(plan, ca),
-        *manifests.hub_definitions(endpoint),
-        *manifests.hub_permissions(plan),
-        *manifests.components(plan),
-        *manifests.webhook_configurations(endpoint),
-    ]
+    documents = [manifests.component_namespace(plan), *manifests.hub_permissions(plan), *manifests.components(plan)]
+    for _, webhooks in SERVERS:
+        ca = make_pair(manifests.webhook_hosts(plan, webhooks), SYSTEM.now(), timedelta(days=1)).ca
+        endpoint = manifests.webhook_endpoint(plan, webhooks, ca)
+        documents += [manifests.trust_bundle(plan, [ca]), *manifests.webhook_configurations(webhooks, endpoint)]
+        documents += manifests.hub_definitions(endpoint) if webhooks.converted else []
     await validate(world, manifests.owned(plan, documents), namespace)
     for name in {plan.namespace, plan.hub_namespace}:
         await world.admin.delete(NAMESPACES, name)

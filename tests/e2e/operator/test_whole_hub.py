@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
+from muster.operator.cluster_manager.components import HOOKS
 from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
-from muster.registration.hub.install import HOOKS
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, RESOURCE_CLEANUP
 from muster.runtime.errors import BadRequest

@@ -14,6 +14,7 @@ import pytest
 
 from muster.api.crds import HUB
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, pull_secret
+from muster.operator.cluster_manager.components import HOOKS, WEBHOOK_SECRETS
 from muster.operator.cluster_manager.controller import ClusterManagerOperator, OperatorOptions
 from muster.operator.names import (
     CLUSTER_MANAGER_FINALIZER,
@@ -24,7 +25,7 @@ from muster.operator.names import (
     PULL_SECRET,
     SERVICES,
 )
-from muster.registration.hub.install import ACCOUNT, HOOKS, WEBHOOK_SECRET
+from muster.registration.hub.install import ACCOUNT, WEBHOOK_SECRET
 from muster.registration.installing import SERVICE_ACCOUNTS, binding
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, NODES, ROLE_BINDINGS
 from muster.registration.names import (
@@ -39,11 +40,15 @@ from muster.registration.names import (
 from muster.runtime.certs import ServingCertificate, ServingPair, make_pair
 from muster.runtime.clock import SYSTEM
 from muster.runtime.errors import ServerFailure
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, LEASES, NAMESPACES, SECRETS, Object
+from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, LEASES, NAMESPACES, SECRETS, Object, Resource
+from muster.work.hub.install import HOOKS as WORK_HOOKS
 from tests.unit.operator.conftest import CountingClient, Place, running
 
 CM = "cluster-manager"
 CONTROLLER, WEBHOOK = f"{CM}-registration-controller", f"{CM}-registration-webhook"
+WORK_CONTROLLER, WORK_WEBHOOK = f"{CM}-work-controller", f"{CM}-work-webhook"
+ALWAYS = (CONTROLLER, WEBHOOK, WORK_WEBHOOK)
+REPLICA_SETS_ON = {"featureGates": [{"feature": "ManifestWorkReplicaSet", "mode": "Enable"}]}
 IMAGE = "example.com/muster:test"
 
 
@@ -64,8 +69,8 @@ class Hub:
     async def says(self, kind: str, status: str, reason: str = "", name: str = CM) -> Object:
         return await self.place.until_condition(CLUSTER_MANAGERS, name, kind, status, reason)
 
-    async def available(self) -> None:
-        for name in (CONTROLLER, WEBHOOK):
+    async def available(self, *more: str) -> None:
+        for name in (*ALWAYS, *more):
             await self.place.set_available(name, HUB_NAMESPACE)
 
     async def up(self, **spec: Any) -> None:
@@ -73,7 +78,8 @@ class Hub:
         await self.says("Applied", "True", "ClusterManagerApplied")
         await self.available()
         await self.says("Progressing", "False", "ClusterManagerUpToDate")
-        await self.place.until_found(HOOKS[0].resource, HOOKS[0].name)
+        for hook in HOOKS:
+            await self.place.until_found(hook.resource, hook.name)
 
     async def deployment(self, name: str = CONTROLLER) -> Object:
         return await self.place.until_found(DEPLOYMENTS, name, HUB_NAMESPACE)
@@ -124,16 +130,17 @@ async def test_a_cluster_manager_makes_the_cluster_a_hub(hub: Hub) -> None:
     assert manager["metadata"]["finalizers"] == [CLUSTER_MANAGER_FINALIZER]
     for kind in HUB:
         assert await hub.place.find(DEFINITIONS, kind.name), kind.name
-    for name in (CONTROLLER, WEBHOOK):
+    for name, command in ((CONTROLLER, "hub"), (WEBHOOK, "hub"), (WORK_WEBHOOK, "work-hub")):
         container = await hub.container(name)
         assert container["image"] == IMAGE
-        assert container["args"][0] == "hub"
-    assert await hub.place.find(SERVICES, "cluster-manager-registration-webhook", HUB_NAMESPACE)
+        assert container["args"][0] == command
+    for part in ("registration", "work"):
+        assert await hub.place.find(SERVICES, f"cluster-manager-{part}-webhook", HUB_NAMESPACE)
     assert (await hub.says("HubRegistrationDegraded", "False"))["reason"] == "RegistrationFunctional"
     assert (await hub.says("ValidFeatureGates", "True"))["reason"] == "FeatureGatesAllValid"
     status = (await hub.place.until_found(CLUSTER_MANAGERS, CM))["status"]
     assert status["observedGeneration"] == 1
-    assert {one["name"] for one in status["generations"]} == {CONTROLLER, WEBHOOK}
+    assert {one["name"] for one in status["generations"]} == set(ALWAYS)
     assert {"deployments", "customresourcedefinitions", "namespaces"} <= {one["resource"] for one in status["relatedResources"]}
 
 
@@ -147,6 +154,13 @@ async def test_webhooks_are_configured_only_when_they_answer_and_trust_the_certi
     hook = await hub.place.until_found(HOOKS[0].resource, HOOKS[0].name)
     secret = await hub.place.until_found(SECRETS, WEBHOOK_SECRET, HUB_NAMESPACE)
     assert hook["webhooks"][0]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
+    works = await hub.place.until_found(WORK_HOOKS[0].resource, WORK_HOOKS[0].name)
+    certificate = await hub.place.until_found(SECRETS, "work-webhook-serving-cert", HUB_NAMESPACE)
+    assert works["webhooks"][0]["clientConfig"]["caBundle"] == certificate["data"]["ca.crt"] != secret["data"]["ca.crt"]
+    assert works["webhooks"][0]["clientConfig"]["service"]["name"] == "cluster-manager-work-webhook"
+    bundle = await hub.place.until_found(CONFIG_MAPS, "ca-bundle-configmap", HUB_NAMESPACE)
+    for one in (secret, certificate):
+        assert base64.b64decode(one["data"]["ca.crt"]).decode().strip() in bundle["data"]["ca-bundle.crt"]
     converted = await hub.place.until_found(DEFINITIONS, "managedclusteraddons.addon.open-cluster-management.io")
     assert converted["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
 
@@ -160,9 +174,72 @@ async def test_webhooks_stay_configured_when_they_stop_answering(hub: Hub) -> No
     assert after == before, "nobody may be let in unchecked"
 
 
+async def test_each_webhook_server_is_configured_when_it_answers_itself(hub: Hub) -> None:
+    await hub.create()
+    await hub.says("Applied", "True")
+    for name in (CONTROLLER, WEBHOOK):
+        await hub.place.set_available(name, HUB_NAMESPACE)
+    await hub.place.until_found(HOOKS[0].resource, HOOKS[0].name)
+    rolling = await hub.says("Progressing", "True", "ClusterManagerDeploymentRolling")
+    assert rolling["message"] == f"Deployments are rolling out: {WORK_WEBHOOK}"
+    for hook in WORK_HOOKS:
+        assert await hub.place.find(hook.resource, hook.name) is None
+    await hub.place.set_available(WORK_WEBHOOK, HUB_NAMESPACE)
+    for hook in WORK_HOOKS:
+        await hub.place.until_found(hook.resource, hook.name)
+
+
+async def test_the_work_controller_runs_only_where_there_is_work_for_it(hub: Hub) -> None:
+    await hub.up()
+    role = f"open-cluster-management:{CM}-work:controller"
+    for resource, name, namespace in (
+        (DEPLOYMENTS, WORK_CONTROLLER, HUB_NAMESPACE),
+        (SERVICE_ACCOUNTS, "work-controller-sa", HUB_NAMESPACE),
+        (CLUSTER_ROLES, role, ""),
+    ):
+        assert await hub.place.find(resource, name, namespace) is None
+    await hub.change({"workConfiguration": REPLICA_SETS_ON})
+    arguments = (await hub.container(WORK_CONTROLLER))["args"]
+    assert arguments[0] == "work-hub"
+    assert "--no-webhook" in arguments
+    assert "--feature-gates=ManifestWorkReplicaSet=true" in arguments
+    assert (await hub.place.until_found(CLUSTER_ROLES, role))["rules"]
+    await hub.says("Progressing", "True")
+    await hub.available(WORK_CONTROLLER)
+    await hub.says("Progressing", "False")
+    await hub.change({"workConfiguration": {"featureGates": None}})
+    await hub.place.until_gone(DEPLOYMENTS, WORK_CONTROLLER, HUB_NAMESPACE)
+    await hub.place.until_gone(SERVICE_ACCOUNTS, "work-controller-sa", HUB_NAMESPACE)
+    await hub.place.until_gone(CLUSTER_ROLES, role)
+
+
+async def test_works_have_gates_and_an_image_of_their_own(hub: Hub) -> None:
+    gates = ("NilExecutorValidating", "CleanUpCompletedManifestWork", "CloudEventsDrivers", "Unheard")
+    await hub.create(
+        workImagePullSpec="example.com/mirror/muster:works",
+        workConfiguration={"featureGates": [{"feature": gate, "mode": "Enable"} for gate in gates]},
+    )
+    await hub.says("Applied", "True")
+    for name in (WORK_CONTROLLER, WORK_WEBHOOK):
+        container = await hub.container(name)
+        assert container["image"] == "example.com/mirror/muster:works"
+        assert "--feature-gates=NilExecutorValidating=true,CleanUpCompletedManifestWork=true" in container["args"]
+    assert (await hub.container())["image"] == IMAGE
+    invalid = await hub.says("ValidFeatureGates", "False", "InvalidFeatureGatesExisting")
+    assert "CloudEventsDrivers" in invalid["message"]
+    assert "Unheard" in invalid["message"]
+    assert "NilExecutorValidating" not in invalid["message"]
+
+
+async def test_there_is_a_role_for_who_may_write_works_without_executor(hub: Hub) -> None:
+    await hub.up()
+    (rule,) = (await hub.place.until_found(CLUSTER_ROLES, f"open-cluster-management:{CM}-work-executor-admin:webhook"))["rules"]
+    assert rule["verbs"] == ["execute-as"]
+    assert rule["resourceNames"] == ["system:serviceaccount::klusterlet-work-sa"]
+
+
 async def test_at_rest_nothing_is_asked(hub: Hub) -> None:
     await hub.up()
-    await hub.place.until_found(HOOKS[-1].resource, HOOKS[-1].name)
     settled = 0
     while settled < 5:
         await hub.place.until(_quiet, "nothing to do")
@@ -180,10 +257,12 @@ async def test_drift_is_repaired(hub: Hub) -> None:
     role = "open-cluster-management:cluster-manager-registration:controller"
     await admin.patch(CLUSTER_ROLES, role, {"rules": []})
     await admin.delete(DEPLOYMENTS, CONTROLLER, HUB_NAMESPACE)
-    await admin.delete(SECRETS, WEBHOOK_SECRET, HUB_NAMESPACE)
+    for secret in WEBHOOK_SECRETS:
+        await admin.delete(SECRETS, secret, HUB_NAMESPACE)
     await admin.delete(CONFIG_MAPS, "ca-bundle-configmap", HUB_NAMESPACE)
     await admin.patch(DEPLOYMENTS, WEBHOOK, {"spec": {"replicas": 0}}, HUB_NAMESPACE)
-    await admin.delete(HOOKS[0].resource, HOOKS[0].name)
+    for hook in (HOOKS[0], WORK_HOOKS[0]):
+        await admin.delete(hook.resource, hook.name)
 
     async def repaired() -> bool:
         found = await hub.place.find(CLUSTER_ROLES, role)
@@ -191,7 +270,8 @@ async def test_drift_is_repaired(hub: Hub) -> None:
 
     await hub.place.until(repaired, "the role has its rules again")
     await hub.place.until_found(DEPLOYMENTS, CONTROLLER, HUB_NAMESPACE)
-    await hub.place.until_found(SECRETS, WEBHOOK_SECRET, HUB_NAMESPACE)
+    for secret in WEBHOOK_SECRETS:
+        await hub.place.until_found(SECRETS, secret, HUB_NAMESPACE)
     await hub.place.until_found(CONFIG_MAPS, "ca-bundle-configmap", HUB_NAMESPACE)
 
     async def scaled() -> bool:
@@ -199,7 +279,8 @@ async def test_drift_is_repaired(hub: Hub) -> None:
 
     await hub.place.until(scaled, "the webhook runs again")
     await hub.available()
-    await hub.place.until_found(HOOKS[0].resource, HOOKS[0].name)
+    for hook in (HOOKS[0], WORK_HOOKS[0]):
+        await hub.place.until_found(hook.resource, hook.name)
 
 
 async def test_another_image_rolls_out(hub: Hub) -> None:
@@ -312,7 +393,7 @@ async def test_removal_lets_clusters_go_that_no_controller_will_finalize(hub: Hu
     await leave_behind(hub.place, "c1")
     await hub.available()
     await hub.place.until_found(HOOKS[0].resource, HOOKS[0].name)
-    for name in (CONTROLLER, WEBHOOK):
+    for name in ALWAYS:
         await hub.place.set_available(name, HUB_NAMESPACE, available=False)
     await hub.place.admin.delete(CLUSTER_MANAGERS, CM)
     await hub.until_gone()
@@ -320,6 +401,26 @@ async def test_removal_lets_clusters_go_that_no_controller_will_finalize(hub: Hu
     assert await hub.place.find(LEASES, LEASE, "c1") is None
     assert await hub.place.find(ROLE_BINDINGS, work_binding("c1"), "c1") is None
     assert await hub.place.find(NAMESPACES, "c1"), "users have things there"
+
+
+async def test_removal_lets_replica_sets_go_that_no_controller_will_finalize(here: Place) -> None:
+    async with operated(here) as hub:
+        await hub.up()
+        await here.set_available(WORK_WEBHOOK, HUB_NAMESPACE, available=False)
+        await here.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sets"}})
+        for hook in WORK_HOOKS:
+            await here.admin.delete(hook.resource, hook.name)
+        metadata = {"name": "left", "namespace": "sets", "finalizers": ["work.open-cluster-management.io/manifest-work-cleanup"]}
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
+        template = {"workload": {"manifests": [manifest]}}
+        spec = {"manifestWorkTemplate": template, "placementRefs": [{"name": "all"}]}
+        resource = Resource("work.open-cluster-management.io/v1alpha1", "manifestworkreplicasets", "ManifestWorkReplicaSet")
+        await here.admin.create(
+            resource, {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
+        )
+        await here.admin.delete(CLUSTER_MANAGERS, CM)
+        await hub.until_gone()
+        assert await hub.remains() == []
 
 
 async def leave_behind(place: Place, cluster: str) -> None:

@@ -12,22 +12,28 @@ import pytest
 
 from muster.api.crds import HUB
 from muster.kube import yaml
+from muster.operator.cluster_manager.components import HOOKS
 from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, EXTERNAL_HUB_SECRET
-from muster.registration.hub.install import ACCOUNT, HOOKS
+from muster.registration.hub.install import ACCOUNT
 from muster.registration.installing import SERVICE_ACCOUNTS
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.errors import Unreachable
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS, Object
 from muster.runtime.verbs import JSON, KubeClient, Query
+from muster.work.hub.install import HOOKS as WORK_HOOKS
 from tests.unit.operator.conftest import CountingClient, Place
 from tests.unit.operator.test_cluster_manager import Hub, operated
 
 CM = "elsewhere"
 CONTROLLER, WEBHOOK = f"{CM}-registration-controller", f"{CM}-registration-webhook"
+WORK_CONTROLLER, WORK_WEBHOOK = f"{CM}-work-controller", f"{CM}-work-webhook"
 HOSTED: dict[str, Any] = {
     "deployOption": {
         "mode": "Hosted",
-        "hosted": {"registrationWebhookConfiguration": {"address": "webhooks.example.com", "port": 8443}},
+        "hosted": {
+            "registrationWebhookConfiguration": {"address": "webhooks.example.com", "port": 8443},
+            "workWebhookConfiguration": {"address": "works.example.com"},
+        },
     }
 }
 KUBECONFIG = {
@@ -80,7 +86,7 @@ async def up(hub: Hub) -> None:
     await hub.place.until_found(NAMESPACES, CM)
     await hub.place.admin.create(SECRETS, way())
     await hub.says("Applied", "True", name=CM)
-    for name in (CONTROLLER, WEBHOOK):
+    for name in (CONTROLLER, WEBHOOK, WORK_WEBHOOK):
         await hub.place.set_available(name, CM)
     await hub.says("Progressing", "False", name=CM)
 
@@ -92,6 +98,8 @@ async def test_the_hub_is_made_elsewhere_and_its_components_run_here(hub: Hub, f
         assert await hub.place.find(DEFINITIONS, kind.name) is None
     hook = await far.until_found(HOOKS[0].resource, HOOKS[0].name)
     assert hook["webhooks"][0]["clientConfig"]["url"].startswith("https://webhooks.example.com:8443/")
+    works = await far.until_found(WORK_HOOKS[0].resource, WORK_HOOKS[0].name)
+    assert works["webhooks"][0]["clientConfig"]["url"].startswith("https://works.example.com:443/")
     assert await far.find(SERVICE_ACCOUNTS, ACCOUNT, HUB_NAMESPACE)
     assert await far.find(DEPLOYMENTS, CONTROLLER, HUB_NAMESPACE) is None
     pod = (await hub.place.until_found(DEPLOYMENTS, CONTROLLER, CM))["spec"]["template"]["spec"]
@@ -145,10 +153,26 @@ async def test_a_hub_that_stays_away_does_not_hold_up_removal_for_ever(hub: Hub)
     assert await hub.place.find(NAMESPACES, CM) is None
 
 
-async def test_without_an_address_for_its_webhooks_it_says_so(hub: Hub) -> None:
-    await hub.create(CM, deployOption={"mode": "Hosted"})
+@pytest.mark.parametrize("missing", ["registrationWebhookConfiguration", "workWebhookConfiguration"])
+async def test_without_an_address_for_some_of_its_webhooks_it_says_for_which(hub: Hub, missing: str) -> None:
+    hosted = {name: one for name, one in HOSTED["deployOption"]["hosted"].items() if name != missing}
+    await hub.create(CM, deployOption={"mode": "Hosted", "hosted": hosted})
     failed = await hub.says("Applied", "False", name=CM)
-    assert "registrationWebhookConfiguration.address" in failed["message"]
+    assert f"spec.deployOption.hosted.{missing}.address" in failed["message"]
+
+
+async def test_a_component_that_is_wanted_no_longer_loses_its_way_to_the_hub(hub: Hub, far: Place) -> None:
+    await up(hub)
+    gates = [{"feature": "ManifestWorkReplicaSet", "mode": "Enable"}]
+    await hub.change({"workConfiguration": {"featureGates": gates}}, CM)
+    secret = await hub.place.until_found(SECRETS, "work-controller-sa-kubeconfig", CM)
+    assert secret["data"]["token"]
+    await hub.place.until_found(DEPLOYMENTS, WORK_CONTROLLER, CM)
+    await hub.change({"workConfiguration": {"featureGates": None}}, CM)
+    await hub.place.until_gone(SECRETS, "work-controller-sa-kubeconfig", CM)
+    await hub.place.until_gone(DEPLOYMENTS, WORK_CONTROLLER, CM)
+    await hub.place.until_gone(SERVICE_ACCOUNTS, "work-controller-sa", CM)
+    await far.until_gone(SERVICE_ACCOUNTS, "work-controller-sa", HUB_NAMESPACE)
 
 
 async def test_a_bad_neighbour_harms_nobody(hub: Hub) -> None:

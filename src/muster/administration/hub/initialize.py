@@ -23,7 +23,7 @@ from muster.api.resource import known_fields
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.operator.applying import Applier, checked
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, bundle
-from muster.operator.cluster_manager.plan import ADDON_GATES, AUTO_APPROVAL, WORK_GATES, Plan, identity_creator
+from muster.operator.cluster_manager.plan import ADDON_GATES, AUTO_APPROVAL, Plan, identity_creator
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS
 from muster.operator.spec import DRIVERS, BadSpec
 from muster.registration.installing import await_definitions
@@ -32,10 +32,13 @@ from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.errors import Forbidden, NotFound
 from muster.runtime.resource import DEFINITIONS
 from muster.runtime.verbs import KubeClient
+from muster.work.hub.options import GATES as WORK_GATES
+from muster.work.hub.options import UNSUPPORTED_GATES as WORK_UNSUPPORTED_GATES
 
 QOS_CLASSES: Final = ("Default", "BestEffort", "ResourceRequirement")
 ENDPOINT_TYPES: Final = ("hostname", "loadBalancer")
 ALL_GATES: Final = (*HUB_GATES, *WORK_GATES, *ADDON_GATES)
+UNSUPPORTED_GATES: Final = (*HUB_UNSUPPORTED_GATES, *WORK_UNSUPPORTED_GATES)
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,11 @@ def check(options: InitOptions) -> None:
     """Raises AdministrationError for options that do not fit together, as OCM's own tool words it."""
     if any(name not in DRIVERS for name in options.drivers):
         raise AdministrationError("--registration-drivers: only csr,awsirsa and grpc are valid drivers")
-    known = (*ALL_GATES, *HUB_UNSUPPORTED_GATES)
+    known = (*ALL_GATES, *UNSUPPORTED_GATES)
     for gate, on in options.feature_gates.items():
         if gate not in known:
             raise AdministrationError(f"--feature-gates: {gate} is no feature gate of the hub; there are {', '.join(ALL_GATES)}")
-        if on and gate in HUB_UNSUPPORTED_GATES:
+        if on and gate in UNSUPPORTED_GATES:
             raise AdministrationError(f"--feature-gates: {gate} is not supported")
     _check_identities(options)
     if "awsirsa" in options.driver_names and not options.hub_cluster_arn:
@@ -132,7 +135,7 @@ def cluster_manager(options: InitOptions) -> Document:
     if options.drivers:
         registration["registrationDrivers"] = [_driver(name, options) for name in options.driver_names]
     spec: Document = {"deployOption": {"mode": "Default"}, "registrationConfiguration": registration}
-    if gates := _gates(options, WORK_GATES):
+    if gates := _gates(options, (*WORK_GATES, *WORK_UNSUPPORTED_GATES)):
         spec["workConfiguration"] = {"featureGates": gates}
     if gates := _gates(options, ADDON_GATES):
         spec["addOnManagerConfiguration"] = {"featureGates": gates}

@@ -23,8 +23,8 @@ from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.operator.applying import generations, related
 from muster.operator.cluster_manager import status as said
+from muster.operator.cluster_manager.components import HUB_ACCOUNT_SECRETS, WEBHOOK_SECRETS
 from muster.operator.cluster_manager.installation import KINDS, Installed, Site, install, rollouts, settle
-from muster.operator.cluster_manager.manifests import HUB_ACCOUNT_SECRETS
 from muster.operator.cluster_manager.plan import Plan, invalid_gates, is_hosted
 from muster.operator.cluster_manager.removal import PATIENCE, Removal
 from muster.operator.cluster_manager.status import HUB_FAILED
@@ -46,7 +46,6 @@ from muster.operator.names import (
 )
 from muster.operator.reporting import StepFailed, Waiting, deleting, gates, not_applied, with_status
 from muster.operator.spec import BadSpec
-from muster.registration.hub.install import WEBHOOK_SECRET
 from muster.registration.kinds import NODES
 from muster.registration.names import HUB_NAMESPACE
 from muster.registration.writes import patch_read
@@ -95,7 +94,7 @@ class ClusterManagerOperator:
         self._controller: Controller[str] = Controller(
             "cluster-manager", self.reconcile, workers=4, metrics=metrics, clock=clock, random=random
         )
-        secrets = (EXTERNAL_HUB_SECRET, WEBHOOK_SECRET, PULL_SECRET, *HUB_ACCOUNT_SECRETS)
+        secrets = (EXTERNAL_HUB_SECRET, *WEBHOOK_SECRETS, PULL_SECRET, *HUB_ACCOUNT_SECRETS)
         self._here = self._ground(client, secrets)
         self._grounds = Grounds(lambda name, far: self._ground(far))
         self._managers = self._here.informers.of(CLUSTER_MANAGERS, decode=ClusterManager.decode)

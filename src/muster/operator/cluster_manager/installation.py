@@ -1,21 +1,22 @@
 """Makes a cluster a hub, step by step: what a later step needs, an earlier one has made.
 
-Namespaces → the webhooks' certificate and the trust in it → definitions → pull secret, accounts and roles → components → webhook
+Namespaces → the webhooks' certificates and the trust in them → definitions → pull secret, accounts and roles → components → webhook
 configurations, once the webhooks answer. The first step that fails ends the pass with its reason; the next pass begins at the
 start again and costs nothing where all is well. A new certificate is trusted before it is stored, hence before it is served.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from muster.operator.accounts import AccountSecret, ensure_account_secret
-from muster.operator.applying import Place, Wanted, checked, places
+from muster.operator.applying import Place, Wanted, checked, places, remove
 from muster.operator.cluster_manager import manifests
-from muster.operator.cluster_manager.manifests import COMPONENTS, WEBHOOK, owned
+from muster.operator.cluster_manager.components import COMPONENTS, HOOKS, SERVERS, Component, Webhooks, account_secret, wanted
+from muster.operator.cluster_manager.manifests import owned
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.cluster_manager.status import (
     ACCOUNTS_FAILED,
@@ -29,7 +30,6 @@ from muster.operator.elsewhere import copy_secret
 from muster.operator.ground import Ground
 from muster.operator.keeping import apply_owned, established, prune, step
 from muster.operator.names import CLUSTER_MANAGER_FIELDS, CLUSTER_MANAGER_LABEL, DEPLOYMENTS, PULL_SECRET, SERVICES
-from muster.registration.hub.install import CONVERTED, HOOKS, WEBHOOK_SECRET, WebhookEndpoint, trust
 from muster.registration.installing import SERVICE_ACCOUNTS, await_definitions
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from muster.runtime.certs import ServingCertificate, ServingPair
@@ -40,12 +40,14 @@ from muster.runtime.resource import (
     DEFINITIONS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    SECRETS,
     VALIDATING_WEBHOOKS,
     Key,
     Object,
     Resource,
     key_of,
 )
+from muster.runtime.webhookconfig import Endpoint, trust
 
 PRUNED: Final = (
     SERVICE_ACCOUNTS,
@@ -98,10 +100,9 @@ async def install(site: Site) -> Installed:
     made = Installed()
     with step(HUB_FAILED):
         await _namespaces(site, made)
-        pair = await _certificate(site, made)
-    endpoint = manifests.webhook_endpoint(site.plan, pair.ca)
+        endpoints = await _certificates(site, made)
     with step(CRD_FAILED):
-        await _definitions(site, made, endpoint)
+        await _definitions(site, made, endpoints)
     with step(HUB_FAILED):
         await _pull_secret(site)
         await _on_hub(site, made, manifests.hub_permissions(site.plan))
@@ -111,7 +112,8 @@ async def install(site: Site) -> Installed:
         results = await _here(site, made, manifests.components(site.plan))
         made.deployments = [(DEPLOYMENTS, obj) for obj in results if obj["kind"] == DEPLOYMENTS.kind]
     with step(WEBHOOK_FAILED):
-        await _webhooks(site, made, endpoint)
+        for component, webhooks in SERVERS:
+            await _webhooks(site, made, component, webhooks, endpoints[webhooks])
         await _prune(site, made)
     return made
 
@@ -136,24 +138,27 @@ async def _namespaces(site: Site, made: Installed) -> None:
         await _on_hub(site, made, [manifests.namespace(site.plan.hub_namespace)])
 
 
-async def _certificate(site: Site, made: Installed) -> ServingPair:
+async def _certificates(site: Site, made: Installed) -> dict[Webhooks, Endpoint]:
+    """Have one for each webhook server; gives where the hub finds them, and whom it trusts there."""
+    pairs = {webhooks: await _certificate(site, webhooks) for _, webhooks in SERVERS}
+    made.again = min(pair.not_before + (pair.not_after - pair.not_before) * 2 / 3 for pair in pairs.values())
+    await _here(site, made, [manifests.trust_bundle(site.plan, [pair.ca for pair in pairs.values()])])
+    return {webhooks: manifests.webhook_endpoint(site.plan, webhooks, pair.ca) for webhooks, pair in pairs.items()}
+
+
+async def _certificate(site: Site, webhooks: Webhooks) -> ServingPair:
     async def trusted(pair: ServingPair) -> None:
-        hooks = (site.hub.find(hook.resource, Key("", hook.name)) for hook in HOOKS)
-        converted = (site.hub.find(DEFINITIONS, Key("", name)) for name in CONVERTED)
-        if any((*hooks, *converted)):
-            await trust(site.hub.client, pair.ca, clock=site.clock)
+        if any(site.hub.find(resource, Key("", name)) for resource, name in webhooks.callers):
+            await trust(site.hub.client, webhooks.callers, pair.ca, clock=site.clock)
 
-    plan = site.plan
-    hosts = manifests.webhook_hosts(plan)
-    certificate = ServingCertificate(site.here.client, WEBHOOK_SECRET, plan.namespace, hosts, clock=site.clock)
-    pair = await certificate.ensure(trusted)
-    made.again = pair.not_before + (pair.not_after - pair.not_before) * 2 / 3
-    await _here(site, made, [manifests.trust_bundle(plan, pair.ca)])
-    return pair
+    hosts = manifests.webhook_hosts(site.plan, webhooks)
+    certificate = ServingCertificate(site.here.client, webhooks.secret, site.plan.namespace, hosts, clock=site.clock)
+    return await certificate.ensure(trusted)
 
 
-async def _definitions(site: Site, made: Installed, endpoint: WebhookEndpoint) -> None:
-    results = await _on_hub(site, made, manifests.hub_definitions(endpoint))
+async def _definitions(site: Site, made: Installed, endpoints: Mapping[Webhooks, Endpoint]) -> None:
+    converter = next(endpoint for webhooks, endpoint in endpoints.items() if webhooks.converted)
+    results = await _on_hub(site, made, manifests.hub_definitions(converter))
     pending = [obj["metadata"]["name"] for obj in results if not established(obj)]
     if pending:
         await await_definitions(site.hub.client, pending, site.clock)
@@ -170,32 +175,31 @@ async def _accounts(site: Site, made: Installed) -> None:
     plan = site.plan
     if not plan.hosted or site.way is None:
         return
-    for account in manifests.ACCOUNTS:
-        wanted = AccountSecret(
-            manifests.account_secret(account),
-            plan.namespace,
-            account,
-            plan.hub_namespace,
-            {CLUSTER_MANAGER_LABEL: plan.name},
-        )
+    labels = {CLUSTER_MANAGER_LABEL: plan.name}
+    for component in wanted(plan):
+        account = component.account
+        secret = AccountSecret(account_secret(account), plan.namespace, account, plan.hub_namespace, labels)
         renewal = await ensure_account_secret(
-            site.here.client, site.hub.client, site.way, wanted, CLUSTER_MANAGER_FIELDS, site.clock
+            site.here.client, site.hub.client, site.way, secret, CLUSTER_MANAGER_FIELDS, site.clock
         )
         made.again = min(filter(None, (made.again, renewal)))
+    unwanted = [component for component in COMPONENTS if not component.wanted(plan)]
+    await remove(site.here.client, [Place(SECRETS, account_secret(one.account), plan.namespace) for one in unwanted])
 
 
-async def _webhooks(site: Site, made: Installed, endpoint: WebhookEndpoint) -> None:
+async def _webhooks(site: Site, made: Installed, component: Component, webhooks: Webhooks, endpoint: Endpoint) -> None:
     """Not before they answer; but once configured, they are kept right."""
-    answering = rollouts(site.plan, [obj for _, obj in made.deployments])[WEBHOOK.deployment(site.plan)]
-    documents = manifests.webhook_configurations(endpoint)
+    answering = rollouts(site.plan, [obj for _, obj in made.deployments])[component.deployment(site.plan)]
+    documents = manifests.webhook_configurations(webhooks, endpoint)
     if answering is None or not answering.functional:
         documents = [one for one in documents if site.hub.find(one[0], key_of(one[1])) is not None]
     await _on_hub(site, made, documents)
 
 
 def rollouts(plan: Plan, deployments: Iterable[Object]) -> dict[str, Rollout | None]:
+    """Of the Deployments that are wanted, by name."""
     found = {obj["metadata"]["name"]: rollout(obj) for obj in deployments}
-    return {name: found.get(name) for name in (component.deployment(plan) for component in COMPONENTS)}
+    return {name: found.get(name) for name in (component.deployment(plan) for component in wanted(plan))}
 
 
 async def _prune(site: Site, made: Installed) -> None:

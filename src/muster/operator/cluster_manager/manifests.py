@@ -1,128 +1,37 @@
 """What a hub consists of, as documents: a pure function of the plan and of whom to trust.
 
-A component is a row of `COMPONENTS`: its Deployment `<name>-<suffix>`, its account with rights of its own, its arguments. Where the
-hub is the cluster that the components run on, all documents go to that one. A hosted hub gets definitions, accounts, roles and
-webhook configurations; the cluster that hosts it gets the Deployments, which find the hub by the kubeconfig of their account.
+Where the hub is the cluster that the components run on, all documents go to that one. A hosted hub gets definitions, accounts,
+roles and webhook configurations; the cluster that hosts it gets the Deployments, which find the hub by the kubeconfig of their
+account.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from muster.api import Document
 from muster.api.crds import HUB, definitions
-from muster.api.operator.v1 import BindConfiguration, DefaultWebhookConfiguration
 from muster.operator.applying import Wanted, labelled
-from muster.operator.cluster_manager.plan import Plan, identity_creator, registration_arguments
+from muster.operator.cluster_manager.components import COMPONENTS, SERVERS, Component, Webhooks, account_secret, wanted
+from muster.operator.cluster_manager.plan import Plan, identity_creator
 from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.names import CLUSTER_MANAGER_LABEL, DEPLOYMENTS, SERVICES
 from muster.operator.spec import ROLE_ARN
-from muster.registration.hub.install import (
-    ACCOUNT,
-    HOOKS,
-    HUB_WORK,
-    SERVICE,
-    WEBHOOK_SECRET,
-    WEBHOOK_WORK,
-    WebhookEndpoint,
-    handed_out,
-)
+from muster.registration.hub.install import ACCOUNT, conversion
 from muster.registration.installing import SERVICE_ACCOUNTS, account_permissions, named
 from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES
+from muster.runtime.webhookconfig import Endpoint
+from muster.work.hub.install import executor_admin
 
 CA_BUNDLE: Final = "ca-bundle-configmap"
-WEBHOOK_ACCOUNT: Final = "registration-webhook-sa"
 CERTIFICATES: Final = "/serving-certs"
 HUB_KUBECONFIG: Final = "/hub-kubeconfig"
 SERVICE_PORT: Final = 9443
+HEALTH_PORT: Final = 8081
 
 REMOVED_FIRST: Final = ("managedclusteraddons", "manifestworks", "managedclusters", "manifestworkreplicasets")
 """Definitions that go before the others, in this order: each waits for its objects, and those for the ones before."""
-
-
-@dataclass(frozen=True)
-class Component:
-    """`degraded` is the condition that tells of it; `rules` are what its account may do on the hub."""
-
-    suffix: str
-    account: str
-    role: str
-    rules: Callable[[], Sequence[Document]]
-    workload: Callable[[Plan, Workload], Workload]
-    degraded: str
-
-    def deployment(self, plan: Plan) -> str:
-        return f"{plan.name}-{self.suffix}"
-
-    def cluster_role(self, plan: Plan) -> str:
-        return f"open-cluster-management:{plan.name}-{self.role}"
-
-
-def _bind(plan: Plan) -> BindConfiguration:
-    option = plan.manager.spec.deploy_option
-    if plan.hosted:
-        return plan.hosted_webhook.bind_configuration
-    configured = option.default.registration_webhook_configuration if option.default else DefaultWebhookConfiguration()
-    return configured.bind_configuration
-
-
-def _controller(plan: Plan, workload: Workload) -> Workload:
-    arguments = ("hub", "--no-install", "--no-webhook", f"--namespace={plan.hub_namespace}", "--health-host=$(POD_IP)")
-    return replace(workload, args=(*arguments, *_connection(plan), *registration_arguments(plan)))
-
-
-def _webhook(plan: Plan, workload: Workload) -> Workload:
-    bind = _bind(plan)
-    gates = [argument for argument in registration_arguments(plan) if argument.startswith("--feature-gates=")]
-    arguments = (
-        "hub",
-        "--no-install",
-        "--no-controllers",
-        f"--namespace={plan.hub_namespace}",
-        f"--webhook-cert-dir={CERTIFICATES}",
-        "--webhook-host=$(POD_IP)",
-        f"--webhook-port={bind.port}",
-        "--health-host=$(POD_IP)",
-        f"--health-port={bind.health_probe_port}",
-    )
-    certificates = SecretVolume("certificates", WEBHOOK_SECRET, CERTIFICATES)
-    return replace(
-        workload,
-        args=(*arguments, *_connection(plan), *gates),
-        ports={"webhook": bind.port},
-        health_port=bind.health_probe_port,
-        secrets=(*workload.secrets, certificates),
-        host_network=bind.host_network,
-    )
-
-
-def _connection(plan: Plan) -> tuple[str, ...]:
-    return (f"--kubeconfig={HUB_KUBECONFIG}/kubeconfig",) if plan.hosted else ()
-
-
-CONTROLLER: Final = Component(
-    "registration-controller",
-    ACCOUNT,
-    "registration:controller",
-    lambda: (*HUB_WORK, *handed_out()),
-    _controller,
-    "HubRegistrationDegraded",
-)
-WEBHOOK: Final = Component(
-    "registration-webhook", WEBHOOK_ACCOUNT, "registration:webhook", lambda: WEBHOOK_WORK, _webhook, "HubRegistrationDegraded"
-)
-COMPONENTS: Final = (CONTROLLER, WEBHOOK)
-ACCOUNTS: Final = tuple(dict.fromkeys(component.account for component in COMPONENTS))
-
-
-def account_secret(account: str) -> str:
-    """Where, beside the components of a hosted hub, an account's kubeconfig is."""
-    return f"{account}-kubeconfig"
-
-
-HUB_ACCOUNT_SECRETS: Final = tuple(account_secret(account) for account in ACCOUNTS)
 
 
 def owned(plan: Plan, documents: Sequence[Wanted]) -> list[Wanted]:
@@ -135,41 +44,43 @@ def namespace(name: str, *, host_network: bool = False) -> Wanted:
 
 
 def component_namespace(plan: Plan) -> Wanted:
-    return namespace(plan.namespace, host_network=_bind(plan).host_network)
+    return namespace(plan.namespace, host_network=any(plan.bind(webhooks.field).host_network for _, webhooks in SERVERS))
 
 
-def trust_bundle(plan: Plan, ca: bytes) -> Wanted:
-    return CONFIG_MAPS, {"metadata": named(CA_BUNDLE, plan.namespace), "data": {"ca-bundle.crt": ca.decode()}}
+def trust_bundle(plan: Plan, authorities: Sequence[bytes]) -> Wanted:
+    text = "".join(f"{ca.decode().strip()}\n" for ca in authorities)
+    return CONFIG_MAPS, {"metadata": named(CA_BUNDLE, plan.namespace), "data": {"ca-bundle.crt": text}}
 
 
-def webhook_hosts(plan: Plan) -> list[str]:
-    """Under which names the hub reaches its webhooks."""
+def webhook_hosts(plan: Plan, webhooks: Webhooks) -> list[str]:
+    """Under which names the hub reaches them. Raises BadSpec."""
     if plan.hosted:
-        return [plan.hosted_webhook.address]
-    service = f"{SERVICE}.{plan.namespace}"
+        return [plan.hosted_webhook(webhooks.field).address]
+    service = f"{webhooks.service}.{plan.namespace}"
     return [f"{service}.svc", service, f"{service}.svc.cluster.local"]
 
 
-def webhook_endpoint(plan: Plan, ca: bytes) -> WebhookEndpoint:
+def webhook_endpoint(plan: Plan, webhooks: Webhooks, ca: bytes) -> Endpoint:
+    """Raises BadSpec."""
     if plan.hosted:
-        configured = plan.hosted_webhook
-        return WebhookEndpoint(ca, f"https://{configured.address}:{configured.port}")
-    return WebhookEndpoint(ca, namespace=plan.namespace, port=SERVICE_PORT)
+        configured = plan.hosted_webhook(webhooks.field)
+        return Endpoint(ca, f"https://{configured.address}:{configured.port}")
+    return Endpoint(ca, namespace=plan.namespace, port=SERVICE_PORT, service=webhooks.service)
 
 
-def hub_definitions(endpoint: WebhookEndpoint) -> list[Wanted]:
-    return [(DEFINITIONS, document) for document in definitions(HUB, endpoint.conversion())]
+def hub_definitions(converter: Endpoint) -> list[Wanted]:
+    return [(DEFINITIONS, document) for document in definitions(HUB, conversion(converter))]
 
 
 def hub_permissions(plan: Plan) -> list[Wanted]:
     """On the hub: accounts and what they may do. Raises BadSpec."""
-    accounts = accounts_and_roles(plan)
+    accounts = accounts_and_roles(plan, wanted(plan))
     return accounts if plan.hosted else _with_aws_role(plan, accounts)
 
 
-def accounts_and_roles(plan: Plan) -> list[Wanted]:
-    documents: list[Wanted] = []
-    for component in COMPONENTS:
+def accounts_and_roles(plan: Plan, components: Sequence[Component] = COMPONENTS) -> list[Wanted]:
+    documents: list[Wanted] = [executor_admin(plan.name)]
+    for component in components:
         rules = component.rules()
         documents += account_permissions(component.account, plan.hub_namespace, component.cluster_role(plan), rules)
     return documents
@@ -193,44 +104,67 @@ def _annotated(wanted: Wanted, annotations: Mapping[str, str]) -> Wanted:
 
 
 def components(plan: Plan) -> list[Wanted]:
-    """Where the components run: the Service of the webhooks, and the Deployments."""
+    """Where the components run: Services of webhooks, and the Deployments. Raises BadSpec."""
     documents: list[Wanted] = []
     if plan.hosted:
-        accounts: list[Wanted] = [(SERVICE_ACCOUNTS, {"metadata": named(account, plan.namespace)}) for account in ACCOUNTS]
-        documents += _with_aws_role(plan, accounts)
-    documents.append((SERVICES, _service(plan)))
-    documents += [(DEPLOYMENTS, deployment(component.workload(plan, _workload(plan, component)))) for component in COMPONENTS]
+        accounts = [component.account for component in wanted(plan)]
+        documents += _with_aws_role(plan, [(SERVICE_ACCOUNTS, {"metadata": named(name, plan.namespace)}) for name in accounts])
+    documents += [(SERVICES, _service(plan, component, webhooks)) for component, webhooks in SERVERS]
+    documents += [(DEPLOYMENTS, deployment(_workload(plan, component))) for component in wanted(plan)]
     return documents
 
 
-def _service(plan: Plan) -> Document:
-    port = {"name": "webhook", "port": SERVICE_PORT, "targetPort": _bind(plan).port, "protocol": "TCP"}
+def _service(plan: Plan, component: Component, webhooks: Webhooks) -> Document:
+    port = {"name": "webhook", "port": SERVICE_PORT, "targetPort": plan.bind(webhooks.field).port, "protocol": "TCP"}
     return {
-        "metadata": named(SERVICE, plan.namespace),
-        "spec": {"selector": {"app": WEBHOOK.deployment(plan)}, "ports": [port]},
+        "metadata": named(webhooks.service, plan.namespace),
+        "spec": {"selector": {"app": component.deployment(plan)}, "ports": [port]},
     }
 
 
 def _workload(plan: Plan, component: Component) -> Workload:
     spec = plan.manager.spec
-    hub = SecretVolume("hub-kubeconfig", account_secret(component.account), HUB_KUBECONFIG)
+    bind = plan.bind(component.webhooks.field) if component.webhooks else None
     return Workload(
         component.deployment(plan),
         plan.namespace,
         component.account,
-        plan.registration_image,
-        (),
+        component.image(plan),
+        _arguments(plan, component),
         replicas=plan.replicas,
-        secrets=(hub,) if plan.hosted else (),
+        health_port=bind.health_probe_port if bind else HEALTH_PORT,
+        ports={"webhook": bind.port} if bind else {},
+        secrets=_secrets(plan, component),
         labels={CLUSTER_MANAGER_LABEL: plan.name},
         placement=spec.node_placement,
         resources=spec.resource_requirement,
+        host_network=bind is not None and bind.host_network,
         automount=not plan.hosted,
     )
 
 
-def webhook_configurations(endpoint: WebhookEndpoint) -> list[Wanted]:
-    return [(hook.resource, hook.document(endpoint)) for hook in HOOKS]
+def _arguments(plan: Plan, component: Component) -> tuple[str, ...]:
+    arguments = [component.command, "--no-install", f"--namespace={plan.hub_namespace}", "--health-host=$(POD_IP)"]
+    if component.webhooks is None:
+        arguments.append("--no-webhook")
+    else:
+        bind = plan.bind(component.webhooks.field)
+        arguments += ["--no-controllers", f"--webhook-cert-dir={CERTIFICATES}", "--webhook-host=$(POD_IP)"]
+        arguments += [f"--webhook-port={bind.port}", f"--health-port={bind.health_probe_port}"]
+    if plan.hosted:
+        arguments.append(f"--kubeconfig={HUB_KUBECONFIG}/kubeconfig")
+    return (*arguments, *component.settings(plan))
+
+
+def _secrets(plan: Plan, component: Component) -> tuple[SecretVolume, ...]:
+    secrets = [SecretVolume("hub-kubeconfig", account_secret(component.account), HUB_KUBECONFIG)] if plan.hosted else []
+    if component.webhooks is not None:
+        secrets.append(SecretVolume("certificates", component.webhooks.secret, CERTIFICATES))
+    return tuple(secrets)
+
+
+def webhook_configurations(webhooks: Webhooks, endpoint: Endpoint) -> list[Wanted]:
+    return [(hook.resource, hook.document(endpoint)) for hook in webhooks.hooks]
 
 
 def definitions_in_order_of_removal() -> list[str]:

@@ -6,25 +6,51 @@ Nothing here is wrong beyond repair: what the spec says that we do not know is l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster.api.operator.v1 import ClusterManager, FeatureGate, HostedWebhookConfiguration, HubRegistrationConfiguration
+from muster.api.operator.v1 import (
+    BindConfiguration,
+    ClusterManager,
+    DefaultDeployOption,
+    DefaultWebhookConfiguration,
+    FeatureGate,
+    HostedDeployOption,
+    HostedWebhookConfiguration,
+    HubRegistrationConfiguration,
+)
 from muster.operator.names import chosen_image
 from muster.operator.spec import DRIVERS, LONGEST_ROLE, BadSpec, eks_cluster, gate_flags
 from muster.operator.spec import invalid_gates as invalid
 from muster.registration.names import HUB_GATES, HUB_NAMESPACE, HUB_UNSUPPORTED_GATES
+from muster.work.hub.options import CLEAN_UP_COMPLETED, MANIFEST_WORK_REPLICA_SET
+from muster.work.hub.options import GATES as WORK_GATES
+from muster.work.hub.options import UNSUPPORTED_GATES as WORK_UNSUPPORTED_GATES
 
 AUTO_APPROVAL: Final = "ManagedClusterAutoApproval"
-WORK_GATES: Final = (
-    "ManifestWorkReplicaSet",
-    "NilExecutorValidating",
-    "CloudEventsDrivers",
-    "CleanUpCompletedManifestWork",
-    "RawFeedbackJsonString",
-)
 ADDON_GATES: Final = ("AddonManagement",)
+
+
+@dataclass(frozen=True)
+class WebhookField:
+    """Where a deploy option speaks of a webhook server: `name` is the field's, the same in both modes."""
+
+    name: str
+    default: Callable[[DefaultDeployOption], DefaultWebhookConfiguration]
+    hosted: Callable[[HostedDeployOption], HostedWebhookConfiguration | None]
+
+
+REGISTRATION_WEBHOOK: Final = WebhookField(
+    "registrationWebhookConfiguration",
+    lambda option: option.registration_webhook_configuration,
+    lambda option: option.registration_webhook_configuration,
+)
+WORK_WEBHOOK: Final = WebhookField(
+    "workWebhookConfiguration",
+    lambda option: option.work_webhook_configuration,
+    lambda option: option.work_webhook_configuration,
+)
 
 
 @dataclass(frozen=True)
@@ -69,29 +95,54 @@ class Plan:
     def registration_image(self) -> str:
         return chosen_image(self.manager.spec.registration_image_pull_spec, self.image)
 
-    def gate(self, name: str) -> bool:
-        return any(gate.feature == name and gate.mode == "Enable" for gate in self.registration.feature_gates)
+    @property
+    def work_image(self) -> str:
+        return chosen_image(self.manager.spec.work_image_pull_spec, self.image)
 
     @property
-    def hosted_webhook(self) -> HostedWebhookConfiguration:
+    def work_controllers(self) -> bool:
+        """Whether the hub has anything to do for works beyond admitting them."""
+        gates = self.manager.spec.work_configuration.feature_gates
+        return _is_on(gates, MANIFEST_WORK_REPLICA_SET) or _is_on(gates, CLEAN_UP_COMPLETED)
+
+    def hosted_webhook(self, webhook: WebhookField) -> HostedWebhookConfiguration:
         """Raises BadSpec when a hosted hub does not say where its webhooks will be reached."""
         hosted = self.manager.spec.deploy_option.hosted
-        configured = hosted.registration_webhook_configuration if hosted else None
+        configured = webhook.hosted(hosted) if hosted else None
         if configured is None or not configured.address:
-            where = "spec.deployOption.hosted.registrationWebhookConfiguration.address"
+            where = f"spec.deployOption.hosted.{webhook.name}.address"
             raise BadSpec(where, "in Hosted mode the hub must be told where it reaches the webhooks")
         return configured
+
+    def bind(self, webhook: WebhookField) -> BindConfiguration:
+        """Where the webhooks listen. Raises BadSpec."""
+        if self.hosted:
+            return self.hosted_webhook(webhook).bind_configuration
+        option = self.manager.spec.deploy_option.default
+        return webhook.default(option).bind_configuration if option else BindConfiguration()
 
 
 def is_hosted(manager: ClusterManager) -> bool:
     return manager.spec.deploy_option.mode == "Hosted"
 
 
+def _is_on(gates: Iterable[FeatureGate], name: str) -> bool:
+    return any(gate.feature == name and gate.mode == "Enable" for gate in gates)
+
+
+def registration_gates(plan: Plan) -> list[str]:
+    return gate_flags(plan.registration.feature_gates, HUB_GATES)
+
+
+def work_gates(plan: Plan) -> list[str]:
+    return gate_flags(plan.manager.spec.work_configuration.feature_gates, WORK_GATES)
+
+
 def registration_arguments(plan: Plan) -> list[str]:
     """The flags of the controllers that come from the registration configuration. Raises BadSpec."""
     configured = plan.registration
-    arguments = gate_flags(configured.feature_gates, HUB_GATES)
-    if plan.gate(AUTO_APPROVAL):
+    arguments = registration_gates(plan)
+    if _is_on(configured.feature_gates, AUTO_APPROVAL):
         arguments += [f"--cluster-auto-approval-users={user}" for user in configured.auto_approve_users]
     arguments += _driver_arguments(configured)
     if plan.labels:
@@ -135,7 +186,7 @@ def invalid_gates(manager: ClusterManager) -> dict[str, list[str]]:
     listed: dict[str, tuple[tuple[FeatureGate, ...], tuple[str, ...], tuple[str, ...]]] = {}
     if spec.registration_configuration:
         listed["registration"] = (spec.registration_configuration.feature_gates, HUB_GATES, HUB_UNSUPPORTED_GATES)
-    listed["work"] = (spec.work_configuration.feature_gates, WORK_GATES, ())
+    listed["work"] = (spec.work_configuration.feature_gates, WORK_GATES, WORK_UNSUPPORTED_GATES)
     if spec.add_on_manager_configuration:
         listed["addon"] = (spec.add_on_manager_configuration.feature_gates, ADDON_GATES, ())
     found = {component: invalid(*gates) for component, gates in listed.items()}

@@ -4,35 +4,45 @@ Order: definitions (addons, works, clusters, replica sets, then the rest; each w
 run) → components → secrets → accounts, roles, and what was kept for clusters → namespaces → webhook configurations. A pass
 takes what steps it can, never waits, and says what is left. Only what carries this ClusterManager's label is touched.
 
-It must end even when nobody is left to finalize: webhooks that do not answer are unconfigured first, clusters are let go at once
-when no controller runs, and what agents should have cleaned up is let go when `patience` is over. Then webhooks go too, since
-they might be what holds it up.
+It must end even when nobody is left to finalize: webhooks that do not answer are unconfigured first, clusters and replica sets
+are let go at once when no controller of theirs runs, and what agents should have cleaned up is let go when `patience` is over.
+Then webhooks go too, since they might be what holds it up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from muster.api.crds import HUB, Definition
+from muster.api.work.v1 import GROUP as WORK_GROUP
 from muster.kube.duration import parse_time
 from muster.logs import get_logger
 from muster.operator.applying import Place, places, remove
 from muster.operator.cluster_manager import manifests
-from muster.operator.cluster_manager.installation import rollouts
-from muster.operator.cluster_manager.manifests import ACCOUNTS, COMPONENTS, CONTROLLER, HUB_ACCOUNT_SECRETS, WEBHOOK
+from muster.operator.cluster_manager.components import (
+    COMPONENTS,
+    HOOKS,
+    HUB_ACCOUNT_SECRETS,
+    REGISTRATION_CONTROLLER,
+    SERVERS,
+    WEBHOOK_SECRETS,
+    WORK_CONTROLLER,
+    Component,
+)
 from muster.operator.cluster_manager.plan import Plan
-from muster.operator.deployments import Rollout
+from muster.operator.deployments import rollout
 from muster.operator.ground import Ground
 from muster.operator.names import CLUSTER_MANAGER_LABEL, DEPLOYMENTS, PULL_SECRET, SERVICES
-from muster.registration.hub.install import HOOKS, SERVICE, WEBHOOK_SECRET
 from muster.registration.installing import SERVICE_ACCOUNTS
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, ROLE_BINDINGS
 from muster.registration.names import OURS
 from muster.runtime.clock import Clock
 from muster.runtime.errors import Conflict, NotFound
 from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, LEASES, NAMESPACES, SECRETS, Key, Object, Resource
+from muster.runtime.webhookconfig import Hook
 
 log = get_logger("muster.operator.removal")
 
@@ -40,6 +50,8 @@ PATIENCE: Final = timedelta(minutes=5)
 NAMED: Final = 3
 """How many objects of a kind are named to whoever waits."""
 CLUSTERS: Final = f"{MANAGED_CLUSTERS.plural}.{MANAGED_CLUSTERS.group}"
+FINALIZERS: Final = {CLUSTERS: REGISTRATION_CONTROLLER, f"manifestworkreplicasets.{WORK_GROUP}": WORK_CONTROLLER}
+"""Definitions whose objects wait for a component of ours alone: without it they are let go at once."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +67,7 @@ class Removal:
     async def run(self) -> list[str]:
         """What is left; nothing when all is gone. Raises KubeError."""
         if self.hub is not None:
-            if self.overdue or not await self._answers(WEBHOOK):
-                await self._remove(self.hub, self._hooks())
+            await self._silent_webhooks(self.hub)
             if left := await self._definitions(self.hub):
                 return left
         if left := await self._components():
@@ -65,7 +76,7 @@ class Removal:
             return left
         if left := await self._namespaces():
             return left
-        return await self._remove(self.hub, self._hooks()) if self.hub is not None else []
+        return await self._remove(self.hub, _places(HOOKS)) if self.hub is not None else []
 
     @property
     def overdue(self) -> bool:
@@ -73,20 +84,18 @@ class Removal:
         since = self.plan.manager.metadata.deletion_timestamp
         return bool(since) and self.clock.now() - parse_time(since) >= self.patience
 
-    async def _answers(self, component: manifests.Component) -> bool:
-        found = await self._rollout(component)
-        return found is not None and found.available > 0
+    async def _silent_webhooks(self, hub: Ground) -> None:
+        """Nobody shall be asked who does not answer."""
+        for component, webhooks in SERVERS:
+            if self.overdue or not await self._answers(component):
+                await self._remove(hub, _places(webhooks.hooks))
 
-    async def _rollout(self, component: manifests.Component) -> Rollout | None:
-        name = component.deployment(self.plan)
+    async def _answers(self, component: Component) -> bool:
         try:
-            found = await self.here.client.get(DEPLOYMENTS, name, self.plan.namespace)
+            found = await self.here.client.get(DEPLOYMENTS, component.deployment(self.plan), self.plan.namespace)
         except NotFound:
-            return None
-        return rollouts(self.plan, [found])[name]
-
-    def _hooks(self) -> list[Place]:
-        return [Place(hook.resource, hook.name) for hook in HOOKS]
+            return False
+        return rollout(found).available > 0
 
     async def _remove(self, ground: Ground, objects: list[Place]) -> list[str]:
         return [str(place) for place in await remove(ground.client, objects, keep=self._foreign, clock=self.clock)]
@@ -115,7 +124,8 @@ class Removal:
             objects = (await hub.client.list(resource)).items
         except NotFound:
             return ""
-        orphaned = kind.name == CLUSTERS and not await self._answers(CONTROLLER)
+        finalizer = FINALIZERS.get(kind.name)
+        orphaned = bool(objects) and finalizer is not None and not await self._answers(finalizer)
         if objects and (orphaned or await self._patience_over(hub, kind.name)):
             for obj in objects:
                 await _let_go(hub, resource, obj)
@@ -138,12 +148,14 @@ class Removal:
         left = await remove(self.here.client, deployments, keep=self._foreign, propagation="Foreground")
         if left:
             return [str(place) for place in left]
-        others = [Place(SERVICES, SERVICE, namespace), Place(CONFIG_MAPS, manifests.CA_BUNDLE, namespace)]
-        others += [Place(SERVICE_ACCOUNTS, account, namespace) for account in ACCOUNTS] if self.plan.hosted else []
+        others = [Place(SERVICES, webhooks.service, namespace) for _, webhooks in SERVERS]
+        others.append(Place(CONFIG_MAPS, manifests.CA_BUNDLE, namespace))
+        others += [Place(SERVICE_ACCOUNTS, one.account, namespace) for one in COMPONENTS] if self.plan.hosted else []
         others += [Place(SECRETS, name, namespace) for name in (PULL_SECRET, *HUB_ACCOUNT_SECRETS)]
         left_over = await self._remove(self.here, others)
         if await self._mine(self.here, namespace):
-            left_over += [str(one) for one in await remove(self.here.client, [Place(SECRETS, WEBHOOK_SECRET, namespace)])]
+            certificates = [Place(SECRETS, name, namespace) for name in WEBHOOK_SECRETS]
+            left_over += [str(one) for one in await remove(self.here.client, certificates)]
         return left_over
 
     async def _mine(self, ground: Ground, namespace: str) -> bool:
@@ -165,6 +177,10 @@ class Removal:
         if self.hub is not None and self.plan.hosted:
             left += await self._remove(self.hub, [Place(NAMESPACES, self.plan.hub_namespace)])
         return left + await self._remove(self.here, [Place(NAMESPACES, self.plan.namespace)])
+
+
+def _places(hooks: Iterable[Hook]) -> list[Place]:
+    return [Place(hook.resource, hook.name) for hook in hooks]
 
 
 async def _remains_of_clusters(hub: Ground) -> list[str]:

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from muster.api import Condition
-from muster.operator.cluster_manager.manifests import COMPONENTS
+from muster.operator.cluster_manager.components import REGISTRATION_DEGRADED, wanted
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.deployments import Rollout
 from muster.operator.reporting import APPLIED, condition
 
 PROGRESSING: Final = "Progressing"
-REGISTRATION_DEGRADED: Final = "HubRegistrationDegraded"
 
 CRD_FAILED: Final = "CRDApplyFailed"
 HUB_FAILED: Final = "HubResourceApplyFailed"
@@ -37,7 +36,7 @@ def rolling(plan: Plan, rollouts: Mapping[str, Rollout | None]) -> list[Conditio
 
 
 def _registration(plan: Plan, rollouts: Mapping[str, Rollout | None]) -> Condition:
-    names = [one.deployment(plan) for one in COMPONENTS if one.degraded == REGISTRATION_DEGRADED]
+    names = [one.deployment(plan) for one in wanted(plan) if one.degraded == REGISTRATION_DEGRADED]
     missing = [name for name in names if rollouts.get(name) is None]
     if missing:
         text = f"Failed to get registration deployment {', '.join(f'{plan.namespace}/{name}' for name in missing)}"

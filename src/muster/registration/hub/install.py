@@ -66,15 +66,17 @@ BOOTSTRAP_GROUP: Final = "system:bootstrappers:managedcluster"
 
 @dataclass(frozen=True)
 class WebhookEndpoint(Endpoint):
-    """Of the webhooks of registration, which convert addons too."""
+    """Of the webhooks of registration."""
 
     namespace: str = HUB_NAMESPACE
     service: str = SERVICE
 
-    def conversion(self) -> ConversionWebhook:
-        if self.url:
-            return ConversionWebhook(self.bundle, url=self.url + CONVERT)
-        return ConversionWebhook(self.bundle, service=self.service, namespace=self.namespace, port=self.port)
+
+def conversion(endpoint: Endpoint) -> ConversionWebhook:
+    """The webhooks of registration convert addons too."""
+    if endpoint.url:
+        return ConversionWebhook(endpoint.bundle, url=endpoint.url + CONVERT)
+    return ConversionWebhook(endpoint.bundle, service=endpoint.service, namespace=endpoint.namespace, port=endpoint.port)
 
 
 HOOKS: Final = (
@@ -176,7 +178,7 @@ async def install(
     Raises InstallError and what the client raises.
     """
     await install_namespaces(client, namespace)
-    documents = definitions(HUB, webhooks.conversion() if webhooks else None)
+    documents = definitions(HUB, conversion(webhooks) if webhooks else None)
     await apply_all(client, [(DEFINITIONS, document) for document in documents], MANAGER)
     await apply_all(client, permissions(namespace), MANAGER)
     await await_definitions(client, [kind.name for kind in HUB], clock)

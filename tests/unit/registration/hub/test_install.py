@@ -12,7 +12,16 @@ import pytest
 
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.registration.hub.install import ACCOUNT, BOOTSTRAP_GROUP, CONVERTED, HOOKS, WebhookEndpoint, install, install_namespaces
+from muster.registration.hub.install import (
+    ACCOUNT,
+    BOOTSTRAP_GROUP,
+    CONVERTED,
+    HOOKS,
+    WebhookEndpoint,
+    conversion,
+    install,
+    install_namespaces,
+)
 from muster.registration.hub.options import HubOptions
 from muster.registration.hub.serving import Webhooks
 from muster.registration.kinds import ADDONS, CLUSTER_ROLES, MANAGED_CLUSTERS, SIGNING_REQUESTS
@@ -134,7 +143,7 @@ def test_in_a_cluster_webhooks_are_called_through_the_service() -> None:
         "path": "/path",
         "port": 9443,
     }
-    client = where.conversion().document()["webhook"]["clientConfig"]
+    client = conversion(where).document()["webhook"]["clientConfig"]
     assert client["service"]["name"] == "cluster-manager-registration-webhook"
 
 

@@ -1,0 +1,128 @@
+"""What a hub runs, as a table: one row for each Deployment `<name>-<suffix>`, with an account of its own and just its rights.
+
+A row whose `webhooks` are set serves the API server; the others are controllers. A row that the plan does not want is neither
+deployed nor given any rights, but taken away like the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from muster.api import Document
+from muster.operator.cluster_manager.plan import (
+    REGISTRATION_WEBHOOK,
+    WORK_WEBHOOK,
+    Plan,
+    WebhookField,
+    registration_arguments,
+    registration_gates,
+    work_gates,
+)
+from muster.registration.hub import install as registration
+from muster.runtime.resource import DEFINITIONS, Resource
+from muster.runtime.webhookconfig import Hook
+from muster.work.hub import install as work
+
+REGISTRATION_DEGRADED: Final = "HubRegistrationDegraded"
+REGISTRATION_WEBHOOK_ACCOUNT: Final = "registration-webhook-sa"
+
+
+@dataclass(frozen=True)
+class Webhooks:
+    """`field` is where the spec speaks of them, `secret` has their certificate, `converted` are definitions they convert for."""
+
+    field: WebhookField
+    service: str
+    secret: str
+    hooks: tuple[Hook, ...]
+    converted: tuple[str, ...] = ()
+
+    @property
+    def callers(self) -> list[tuple[Resource, str]]:
+        """What tells the API server to call them, and whom to trust then."""
+        return [*((hook.resource, hook.name) for hook in self.hooks), *((DEFINITIONS, name) for name in self.converted)]
+
+
+@dataclass(frozen=True)
+class Component:
+    """`command` is what the image is told to run; `rules` are what its account may do on the hub."""
+
+    suffix: str
+    account: str
+    role: str
+    rules: Callable[[], Sequence[Document]]
+    command: str
+    image: Callable[[Plan], str]
+    settings: Callable[[Plan], list[str]]
+    """Flags that come from the spec."""
+    webhooks: Webhooks | None = None
+    degraded: str = ""
+    """The condition that tells of it, if there is one; `Progressing` tells of all."""
+    wanted: Callable[[Plan], bool] = lambda plan: True
+
+    def deployment(self, plan: Plan) -> str:
+        return f"{plan.name}-{self.suffix}"
+
+    def cluster_role(self, plan: Plan) -> str:
+        return f"open-cluster-management:{plan.name}-{self.role}"
+
+
+REGISTRATION_CONTROLLER: Final = Component(
+    "registration-controller",
+    registration.ACCOUNT,
+    "registration:controller",
+    lambda: (*registration.HUB_WORK, *registration.handed_out()),
+    "hub",
+    lambda plan: plan.registration_image,
+    registration_arguments,
+    degraded=REGISTRATION_DEGRADED,
+)
+REGISTRATION_SERVER: Final = Component(
+    "registration-webhook",
+    REGISTRATION_WEBHOOK_ACCOUNT,
+    "registration:webhook",
+    lambda: registration.WEBHOOK_WORK,
+    "hub",
+    lambda plan: plan.registration_image,
+    registration_gates,
+    Webhooks(REGISTRATION_WEBHOOK, registration.SERVICE, registration.WEBHOOK_SECRET, registration.HOOKS, registration.CONVERTED),
+    degraded=REGISTRATION_DEGRADED,
+)
+WORK_CONTROLLER: Final = Component(
+    "work-controller",
+    work.ACCOUNT,
+    "work:controller",
+    lambda: work.CONTROLLER_RULES,
+    "work-hub",
+    lambda plan: plan.work_image,
+    work_gates,
+    wanted=lambda plan: plan.work_controllers,
+)
+WORK_SERVER: Final = Component(
+    "work-webhook",
+    work.WEBHOOK_ACCOUNT,
+    "work:webhook",
+    lambda: work.WEBHOOK_RULES,
+    "work-hub",
+    lambda plan: plan.work_image,
+    work_gates,
+    Webhooks(WORK_WEBHOOK, work.SERVICE, work.WEBHOOK_SECRET, work.HOOKS),
+)
+COMPONENTS: Final = (REGISTRATION_CONTROLLER, REGISTRATION_SERVER, WORK_CONTROLLER, WORK_SERVER)
+SERVERS: Final = tuple((component, component.webhooks) for component in COMPONENTS if component.webhooks is not None)
+WEBHOOK_SECRETS: Final = tuple(webhooks.secret for _, webhooks in SERVERS)
+HOOKS: Final = tuple(hook for _, webhooks in SERVERS for hook in webhooks.hooks)
+
+
+def wanted(plan: Plan) -> list[Component]:
+    return [component for component in COMPONENTS if component.wanted(plan)]
+
+
+def account_secret(account: str) -> str:
+    """Where, beside the components of a hosted hub, an account's kubeconfig is."""
+    return f"{account}-kubeconfig"
+
+
+HUB_ACCOUNT_SECRETS: Final = tuple(account_secret(component.account) for component in COMPONENTS)
