@@ -1,5 +1,6 @@
-"""What the operators may do. Nobody may grant more than he has, so an operator has what it grants, and not `escalate` or `bind`.
+"""What the operators may do. Nobody may grant more than he has, so an operator has what it grants.
 
+That of the hub has neither `escalate` nor `bind`. A work agent has both, because works bring roles; so has who makes its role.
 Where names are known beforehand, rights are limited to them; creating cannot be limited so. Secrets are read by name only.
 """
 
@@ -12,11 +13,13 @@ from muster.api import Document
 from muster.api.crds import HUB, SPOKE, Definition
 from muster.api.operator.v1 import GROUP
 from muster.operator.cluster_manager.components import COMPONENTS, HOOKS, HUB_ACCOUNT_SECRETS, WEBHOOK_SECRETS
+from muster.operator.klusterlet.manifests import MANAGED_SECRETS
 from muster.operator.klusterlet.properties import DEFINITION as PROPERTIES
 from muster.operator.names import EXTERNAL_HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET
 from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
 from muster.registration.installing import RBAC_GROUP, READ, rule
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET, LEASE
+from muster.work.agent import install as work
 
 KEEP: Final = (*READ, "create", "update", "patch", "delete")
 
@@ -75,8 +78,10 @@ KLUSTERLET_RULES: Final = (
     *_operator("klusterlets"),
     *_definitions(SPOKE),
     rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "update", "patch", "delete"], [PROPERTIES]),
-    *_secrets([BOOTSTRAP_SECRET, HUB_SECRET, PULL_SECRET, EXTERNAL_MANAGED_SECRET]),
+    *_secrets([BOOTSTRAP_SECRET, HUB_SECRET, PULL_SECRET, EXTERNAL_MANAGED_SECRET, *MANAGED_SECRETS]),
     *_emptied(SPOKE),
     *CLUSTER_RULES,
     *NAMESPACE_RULES,
+    *work.CLUSTER_RULES,
+    *work.NAMESPACE_RULES,
 )
