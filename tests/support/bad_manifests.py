@@ -147,8 +147,11 @@ BAD_MANIFESTS: tuple[BadManifest, ...] = (
         "rbac.authorization.k8s.io/v1",
         "RoleBinding",
         "rolebindings",
-        {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Nothing", "name": "x"}, "subjects": []},
-        "roleRef.kind: Unsupported value",
+        {
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "Nothing", "name": "x"}],
+        },
+        "subjects[0].kind: Unsupported value",
     ),
     BadManifest(
         "apiextensions.k8s.io/v1",

@@ -21,7 +21,7 @@ from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ExecutorSer
 from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random
-from muster.runtime.errors import KubeError, StatusError
+from muster.runtime.errors import KubeError, NotFound, StatusError
 from muster.runtime.resource import Object, Resource
 from muster.work.agent.deletion import Leaving
 from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory
@@ -126,7 +126,11 @@ class Reconciler:
         memory = self._memories.setdefault(name, Memory())
         memory.keep_only(plan.refs)
         if WORK_FINALIZER not in work.metadata.finalizers:
-            work = await self._source.hold(work)
+            try:
+                work = await self._source.hold(work)
+            except NotFound:
+                # It went a moment ago, and nothing was done for it: the watch will say so.
+                return None
         if _finished(work):
             return await self._watch_only(work, plan, memory)
         fresh = record is None
