@@ -184,6 +184,7 @@ def _klusterlet(reason: str = "", status: str = "True") -> Klusterlet:
     [
         ("", "", 0),
         (WAITING, "True", 0),
+        ("BootstrapSecretFunctional,HubKubeConfigMissing", "True", 0),
         ("BootstrapSecretError,HubKubeConfigError", "True", 3),
         ("HubConnectionFunctional", "False", 3),
     ],

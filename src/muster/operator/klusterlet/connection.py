@@ -19,7 +19,7 @@ from typing import Final
 
 from muster.api import Condition
 from muster.operator.elsewhere import refuse_foreign_files
-from muster.operator.klusterlet.manifests import HUB_CONNECTION, HUB_SECRET_MISSING
+from muster.operator.klusterlet.manifests import HUB_CONNECTION, HUB_KUBECONFIG_MISSING, HUB_SECRET_MISSING
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.names import KUBECONFIG_KEY
 from muster.operator.reporting import condition
@@ -125,7 +125,7 @@ class ConnectionCheck:
             return Finding(False, HUB_SECRET_MISSING, f"{where} is missing: the agent makes it when it begins to register")
         if not contents.get(KUBECONFIG_KEY):
             text = f"{where} has no {KUBECONFIG_KEY} yet: on the hub, an administrator has to accept the cluster and its request"
-            return Finding(False, "HubKubeConfigMissing", text)
+            return Finding(False, HUB_KUBECONFIG_MISSING, text)
         cluster = self.plan.klusterlet.spec.cluster_name or contents.get(CLUSTER_NAME, b"").decode(errors="replace")
         if not cluster:
             return Finding(False, "ClusterNameMissing", f"{where} has no {CLUSTER_NAME}, which the agent puts there")

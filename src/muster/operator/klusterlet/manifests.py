@@ -41,6 +41,7 @@ REGISTRATION_DEGRADED: Final = "RegistrationDesiredDegraded"
 WORK_DEGRADED: Final = "WorkDesiredDegraded"
 HUB_CONNECTION: Final = "HubConnectionDegraded"
 HUB_SECRET_MISSING: Final = "HubKubeConfigSecretMissing"
+HUB_KUBECONFIG_MISSING: Final = "HubKubeConfigMissing"
 MANAGED_KUBECONFIG: Final = "/spoke/config"
 HUB_KUBECONFIG: Final = "/spoke/hub-kubeconfig"
 HEALTH_PORT: Final = 8081
@@ -262,5 +263,6 @@ def agent_deployment(plan: Plan, component: Component) -> Document:
 def _replicas(plan: Plan, component: Component) -> int:
     """None of one that would only wait; but whatever else is wrong with the connection, it must be there to clean up."""
     said = condition_of(plan.klusterlet.status.conditions, HUB_CONNECTION)
-    waiting = said is None or (said.status == "True" and HUB_SECRET_MISSING in said.reason)
+    missing = {HUB_SECRET_MISSING, HUB_KUBECONFIG_MISSING}
+    waiting = said is None or (said.status == "True" and not missing.isdisjoint(said.reason.split(",")))
     return 0 if component.needs_hub and waiting else plan.replicas
