@@ -2,8 +2,11 @@
 
 A pass is: hold the set by its finalizer, see whom the placements chose and how they fare, write the works that are next, delete the
 others, say how it went. A work that could not be written is named in the status and tried again; the others are not kept waiting.
-A work of that name that is not the set's is left alone and reported. Works of a placement that cannot be found stay: a placement
-that was deleted by mistake takes nothing with it, a reference that is taken out of the set does.
+Works of a placement that cannot be found stay: a placement that was deleted by mistake takes nothing with it, a reference that is
+taken out of the set does.
+
+A work is the set's by its label, whatever it is called. New ones are called as the set; where that name is taken by a work that is
+not its own, a few letters are added that are always the same, so that making a work twice makes one.
 
 Which placement a work is labelled with follows the first that chose its cluster; that is no change of the work.
 """
@@ -12,9 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -41,6 +46,8 @@ PLACEMENTS: Final = served(Placement)
 DECISIONS: Final = served(PlacementDecision)
 AT_ONCE: Final = 16
 """Writes under way for one set."""
+_LONGEST: Final = 182
+"""Of a name, so that what is added to it does not make it too long for the agent's record of it."""
 _BY_OWNER: Final = "owner"
 _BY_PLACEMENT: Final = "placement"
 
@@ -52,8 +59,8 @@ class WorksNotWritten(Exception):
     """Some works of a set could not be written; the status says which and why."""
 
 
-class NotOurs(Exception):
-    """There is a work of that name which the set did not make."""
+class TakenName(Exception):
+    """Every name that a work could have is another's."""
 
 
 def owner_label(key: Key) -> str:
@@ -64,7 +71,8 @@ def owner_label(key: Key) -> str:
 class Wanted:
     """What every work of a set is to be."""
 
-    name: str
+    names: tuple[str, str]
+    """What a work is called, and what if that is taken."""
     owner: str
     template: Document
     labels: dict[str, str]
@@ -75,10 +83,11 @@ class Wanted:
         metadata = replica_set.metadata
         template = replica_set.document()["spec"].get("manifestWorkTemplate") or {}
         owner = owner_label(Key(metadata.namespace, metadata.name))
-        return cls(metadata.name, owner, template, {**metadata.labels, REPLICA_SET_LABEL: owner}, digest(template))
+        names = (metadata.name, f"{metadata.name[:_LONGEST]}-{hashlib.sha256(owner.encode()).hexdigest()[:5]}")
+        return cls(names, owner, template, {**metadata.labels, REPLICA_SET_LABEL: owner}, digest(template))
 
-    def document(self, cluster: str, placement: str) -> Object:
-        metadata = {"name": self.name, "namespace": cluster, "labels": {**self.labels, PLACEMENT_NAME_LABEL: placement}}
+    def document(self, name: str, cluster: str, placement: str) -> Object:
+        metadata = {"name": name, "namespace": cluster, "labels": {**self.labels, PLACEMENT_NAME_LABEL: placement}}
         return {"apiVersion": MANIFEST_WORKS.api_version, "kind": MANIFEST_WORKS.kind, "metadata": metadata, "spec": self.template}
 
 
@@ -107,10 +116,12 @@ class ReplicaSets:
 
     async def reconcile(self, key: Key) -> float | None:
         found = self._sets.cache.get(key)
-        if found is None or found.spec is None:
+        if found is None:
             return None
         if found.metadata.deletion_timestamp:
             await self._let_go(found)
+            return None
+        if found.spec is None:
             return None
         if problem := label_value(owner_label(key)):
             await self._say_unnameable(found, problem[0])
@@ -132,8 +143,7 @@ class ReplicaSets:
         failed = await self._each((work.cluster, partial(self._delete, work)) for work in works if not work.deleting)
         if failed:
             raise WorksNotWritten(reporting.listed([f"{cluster}: {why}" for cluster, why in sorted(failed.items())]))
-        assert found.spec is not None, "read"
-        if works and found.spec.cascade_deletion_policy == "Foreground":
+        if works and found.spec is not None and found.spec.cascade_deletion_policy == "Foreground":
             return
         await self._set_finalizers(found, tuple(one for one in found.metadata.finalizers if one != REPLICA_SET_FINALIZER))
 
@@ -150,9 +160,10 @@ class ReplicaSets:
 
     async def _roll_out(self, found: ManifestWorkReplicaSet) -> float | None:
         wanted = Wanted.of(found)
-        works = {work.cluster: work for work in self._works.cache.by_index(_BY_OWNER, wanted.owner)}
+        works, spare = _one_each(self._works.cache.by_index(_BY_OWNER, wanted.owner), wanted.names)
         shares = self._shares(found, wanted, works)
-        failed = await self._each(self._writes(wanted, works, shares))
+        deletions = ((work.cluster, partial(self._delete, work)) for work in spare if not work.deleting)
+        failed = await self._each(chain(self._writes(wanted, works, shares), deletions))
         leaving = {cluster for cluster, work in works.items() if work.deleting}
         begun = frozenset(cluster for share in shares for cluster in share.rollout.begin) - failed.keys() - leaving
         await self._report(found, shares, begun, failed)
@@ -209,20 +220,23 @@ class ReplicaSets:
                 yield cluster, partial(self._relabel, work, chosen[cluster].name)
 
     async def _create(self, wanted: Wanted, cluster: str, placement: str) -> None:
-        try:
-            await self._world.client.create(MANIFEST_WORKS, wanted.document(cluster, placement))
-        except AlreadyExists as error:
-            # Made a moment ago, and the cache does not know yet; or somebody else's.
-            there = await self._world.client.get(MANIFEST_WORKS, wanted.name, cluster)
-            if (there["metadata"].get("labels") or {}).get(REPLICA_SET_LABEL) != wanted.owner:
-                raise NotOurs(f"there is a ManifestWork {cluster}/{wanted.name} that is not of this set") from error
+        for name in wanted.names:
+            try:
+                await self._world.client.create(MANIFEST_WORKS, wanted.document(name, cluster, placement))
+            except AlreadyExists:
+                there = await self._world.client.get(MANIFEST_WORKS, name, cluster)
+                if (there["metadata"].get("labels") or {}).get(REPLICA_SET_LABEL) != wanted.owner:
+                    continue
+            # Just made, or made a moment ago and the cache does not know yet.
+            return
+        raise TakenName(f"there are ManifestWorks {' and '.join(wanted.names)} that are not of this set")
 
     async def _change(self, wanted: Wanted, work: Replica, placement: str) -> None:
         """The spec as a whole, of the version that was seen and of no other; labels are added, not taken away."""
         seen = self._works.cache.snapshot(Key(work.cluster, work.metadata.name))
         if seen is None:
             return
-        current, fresh = seen.decode(), wanted.document(work.cluster, placement)
+        current, fresh = seen.decode(), wanted.document(work.metadata.name, work.cluster, placement)
         labels = {**(current["metadata"].get("labels") or {}), **fresh["metadata"]["labels"]}
         changed = {**current, "metadata": {**current["metadata"], "labels": labels}, "spec": fresh["spec"]}
         await self._world.client.update(MANIFEST_WORKS, changed)
@@ -246,7 +260,7 @@ class ReplicaSets:
             async with places:
                 try:
                     await write()
-                except (KubeError, NotOurs) as error:
+                except (KubeError, TakenName) as error:
                     failed[cluster] = str(error)
 
         async with asyncio.TaskGroup() as tasks:
@@ -270,6 +284,13 @@ class ReplicaSets:
 
 def _key(one: ManifestWorkReplicaSet | Placement) -> Key:
     return Key(one.metadata.namespace, one.metadata.name)
+
+
+def _one_each(works: Iterable[Replica], names: Sequence[str]) -> tuple[dict[str, Replica], list[Replica]]:
+    """By cluster one of its works, and the others; one that is called as it should be comes first."""
+    ordered = sorted(works, key=lambda work: (work.metadata.name not in names, work.metadata.name))
+    first: dict[str, Replica] = {}
+    return first, [work for work in ordered if first.setdefault(work.cluster, work) is not work]
 
 
 def _owners(work: Replica) -> list[Key]:

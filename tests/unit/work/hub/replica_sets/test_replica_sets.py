@@ -1,6 +1,7 @@
 """Replica sets on an API server in this process: the controller has its own rights only, the test plays placements and agents."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -56,12 +57,12 @@ class Site(Hub):
         return {one["metadata"]["namespace"]: one for one in found.items}
 
     async def until_works(self, *clusters: str, like: Callable[[Object], bool] = lambda _: True) -> dict[str, Object]:
-        async def there() -> dict[str, Object] | None:
+        async def there() -> list[dict[str, Object]]:
             found = await self.works()
-            return found if set(found) == set(clusters) and all(map(like, found.values())) else None
+            return [found] if set(found) == set(clusters) and all(map(like, found.values())) else []
 
-        found: dict[str, Object] = await self.until(lambda: self.moving(there))
-        return found
+        (found,) = await self.until(lambda: self.moving(there))
+        return dict(found)
 
     async def moving(self, probe: Any) -> Any:
         await self.clock.advance(0.2)
@@ -250,15 +251,46 @@ async def test_a_placement_without_clusters_is_told(site: Site) -> None:
 
 
 async def test_what_cannot_be_written_is_named_and_keeps_nobody_waiting(site: Site) -> None:
-    await site.admin.create(MANIFEST_WORKS, work("r", namespace="c2"))
     await site.place("everywhere", "c1", "c2", "nowhere")
-    await site.admin.create(REPLICA_SETS, replica_set("r", spec(config_map("mine"))))
-    await site.until_works("c1")
-    await site.until_says("ManifestworkApplied", "False", "NotAsExpected", "there is a ManifestWork c2/r that is not of this set")
-    await site.until_says("ManifestworkApplied", "False", "NotAsExpected", "nowhere: ")
-    assert (await site.admin.get(MANIFEST_WORKS, "r", "c2"))["spec"] == spec()
-    await site.admin.delete(MANIFEST_WORKS, "r", "c2")
+    await site.admin.create(REPLICA_SETS, replica_set("r"))
     await site.until_works("c1", "c2")
+    await site.until_says("ManifestworkApplied", "False", "NotAsExpected", "works cannot be written: nowhere: ")
+    await site.admin.create(NAMESPACES, {**_typed(NAMESPACES), "metadata": {"name": "nowhere"}})
+    await site.until_works("c1", "c2", "nowhere")
+
+
+async def test_a_work_of_its_name_that_is_not_its_own_is_left_alone(site: Site) -> None:
+    await site.admin.create(MANIFEST_WORKS, work("r", namespace="c2"))
+    await site.place("everywhere", "c1", "c2")
+    await site.admin.create(REPLICA_SETS, replica_set("r", spec(config_map("mine"))))
+    found = await site.until_works("c1", "c2", like=lambda one: bool(one["spec"] == spec(config_map("mine"))))
+    names = [found[cluster]["metadata"]["name"] for cluster in ("c1", "c2")]
+    assert names[0] == "r"
+    assert re.fullmatch("r-[0-9a-f]{5}", names[1])
+    assert (await site.admin.get(MANIFEST_WORKS, "r", "c2"))["spec"] == spec()
+    await site.admin.patch(REPLICA_SETS, "r", {"spec": {"manifestWorkTemplate": spec()}}, "apps")
+    await site.until_works("c1", "c2", like=lambda one: bool(one["spec"] == spec()))
+    await site.admin.delete(REPLICA_SETS, "r", "apps")
+    await site.until_works()
+    await site.admin.get(MANIFEST_WORKS, "r", "c2")
+
+
+async def test_works_that_carry_its_label_are_its_own_whatever_they_are_called_and_one_is_kept(bare: Site) -> None:
+    """As hubs leave them that generate names."""
+    labels = {REPLICA_SET_LABEL: "apps.r", PLACEMENT_NAME_LABEL: "everywhere"}
+    for name, cluster in (("rabcde", "c1"), ("rfghij", "c1"), ("rabcde", "c2"), ("r", "c2")):
+        await bare.admin.create(MANIFEST_WORKS, work(name, spec(config_map("old")), cluster, labels=labels))
+    await bare.place("everywhere", *CLUSTERS)
+    await bare.admin.create(REPLICA_SETS, replica_set("r"))
+    async with running(bare):
+        await bare.until_works(*CLUSTERS, like=lambda one: bool(one["spec"] == spec()))
+
+        async def one_each() -> bool:
+            listed = (await bare.admin.list(MANIFEST_WORKS)).items
+            found = sorted((one["metadata"]["namespace"], one["metadata"]["name"]) for one in listed)
+            return found == [("c1", "rabcde"), ("c2", "r"), ("c3", "r")]
+
+        await bare.until(lambda: bare.moving(one_each))
 
 
 async def test_somebodys_change_of_a_work_is_undone(site: Site) -> None:
