@@ -217,7 +217,7 @@ async def test_very_many_manifests_are_applied_and_then_cost_nothing(place: Work
         agent.start()
 
         async def all_applied() -> bool:
-            await asyncio.sleep(0.2 + works / 1000)
+            await asyncio.sleep(0.2 + works / 300)
             found = await place.works()
             return len(found) == works and all(map(_applied, found))
 
