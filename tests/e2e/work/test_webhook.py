@@ -177,6 +177,10 @@ def test_w7_sizes_names_and_shapes_are_judged_in_upstreams_words(hub: WorkHub, n
         assert hub.admin.post(works("cluster1"), work(name, account)).status == 422
     hub.admin.post(works("cluster1"), work(name, manifests=[sized(512_000)])).expect(201)
     patch(hub.admin, name, {"metadata": {"labels": {"large": "yes"}}}).expect(200)
+    many = [config_map(f"cm{number}", data={str(key): "x" for key in range(10)}) for number in range(500)]
+    hub.admin.post(works("cluster1"), work(f"{name}-many", manifests=many)).expect(201)
+    patch(hub.admin, f"{name}-many", {"metadata": {"finalizers": [FINALIZER]}}).expect(200)
+    patch(hub.admin, f"{name}-many", {"metadata": {"finalizers": None}}).expect(200)
 
 
 def sized(total: int) -> Document:

@@ -149,10 +149,6 @@ def controller_rules(options: WorkHubOptions) -> Sequence[Document]:
     return (*CONTROLLER_RULES, *(BINDING_RULES + BINDING_STATUS_RULES if options.authorization.by_bindings else ()))
 
 
-def webhook_rules(options: WorkHubOptions) -> Sequence[Document]:
-    return (*WEBHOOK_RULES, *(BINDING_RULES if options.authorization.by_bindings else ()))
-
-
 def permissions(options: WorkHubOptions, manager: str = "cluster-manager") -> list[tuple[Resource, Document]]:
     """Accounts, roles and bindings of one process that is controllers and webhooks."""
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": options.namespace}
