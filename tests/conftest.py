@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.planes import ControlPlane, EmbeddedPlane, KubePlane
 
-# A machine that judges a change tries the same examples every time; people's runs go on looking for new ones.
-settings.register_profile("judge", derandomize=True, deadline=None, print_blob=True)
-if os.environ.get("CI"):
-    settings.load_profile("judge")
+# How long an example takes says how busy the machine is, nothing of the code. A machine that judges a change tries the same
+# examples every time; people's runs go on looking for new ones.
+settings.register_profile("people", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("judge", settings.get_profile("people"), derandomize=True)
+settings.load_profile("judge" if os.environ.get("CI") else "people")
 
 _running: dict[str, ControlPlane] = {}
 
