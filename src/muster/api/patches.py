@@ -23,7 +23,9 @@ _R = TypeVar("_R", bound=Resource)
 
 def merge_patch(before: _R, after: _R) -> Document:
     """The JSON merge patch that turns what `before` was read from into `after`; empty when nothing changed."""
-    return merge_patch_between(before.document(), changed_document(before, after))
+    # Read once, so that what is not changed is the same object on both sides and need not be compared.
+    received = before.document()
+    return merge_patch_between(received, _overlay_record(received, before, after))
 
 
 def changed_document(before: _R, after: _R) -> Document:

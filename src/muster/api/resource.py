@@ -220,6 +220,9 @@ def known_fields(value: Any) -> Any:
 
     Equal structs give equal documents.
     """
+    if isinstance(value, str):
+        # Most values are, and what follows is slow to find that out.
+        return value
     if isinstance(value, Record):
         document: Document = {}
         required = required_fields(type(value))

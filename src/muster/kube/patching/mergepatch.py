@@ -38,6 +38,8 @@ def merge_patch_between(old: dict[str, Any], new: dict[str, Any]) -> dict[str, A
     patch: dict[str, Any] = {key: None for key in old if key not in new}
     for key, value in new.items():
         before = old.get(key)
+        if before is value:
+            continue
         if isinstance(value, dict) and isinstance(before, dict):
             if below := merge_patch_between(before, value):
                 patch[key] = below
@@ -48,6 +50,8 @@ def merge_patch_between(old: dict[str, Any], new: dict[str, Any]) -> dict[str, A
 
 def _same(old: Any, new: Any) -> bool:
     """Equal as JSON: to Python, true is 1 and 1 is 1.0."""
+    if old is new:
+        return True
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(_same, old, new))
     if isinstance(old, dict) and isinstance(new, dict):
