@@ -63,7 +63,7 @@ class Leaving:
         if work is None or WORK_FINALIZER not in work.metadata.finalizers:
             self._observer.follow(name, frozenset())
             return None
-        record = self._records.of(name)
+        record = await self._records.sure_of(name)
         if record is None:
             await self._source.release(work)
             self._observer.follow(name, frozenset())

@@ -139,6 +139,8 @@ class Reconciler:
         except StatusError as error:
             await self._report(work, [_hopeless(one, error) for one in _in_spec_order(plan)], memory)
             raise
+        if record.metadata.deletion_timestamp:
+            return None
         leftovers = self._leftovers(record, plan, memory)
         refs = plan.refs | {await self._remover.ref(entry) for entry in leftovers}
         self._observer.follow(name, refs)

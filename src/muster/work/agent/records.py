@@ -23,7 +23,7 @@ from muster.api.work.v1 import (
 )
 from muster.registration.writes import patch_read
 from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.errors import AlreadyExists, NotFound
+from muster.runtime.errors import AlreadyExists, NotFound, Unreachable
 from muster.runtime.informer import Informer
 from muster.runtime.latest import Latest
 from muster.runtime.resource import Key
@@ -98,6 +98,8 @@ class Records:
         )
         self._latest = Latest(self._informer, clock=clock)
         self._echoes = Echoes()
+        self._doubtful: set[str] = set()
+        """Records that were to be made when the cluster did not answer."""
         self._informer.on_change(self._seen)
 
     @property
@@ -129,6 +131,18 @@ class Records:
 
     def of(self, work: str) -> AppliedManifestWork | None:
         return self.get(self.name_for(work))
+
+    async def sure_of(self, work: str) -> AppliedManifestWork | None:
+        """The record of a work; asked for when nobody knows whether one was made that no watch has brought yet."""
+        name = self.name_for(work)
+        record = self.get(name)
+        if record is None and name in self._doubtful:
+            try:
+                record = AppliedManifestWork.decode(await self._client.get(APPLIED_WORKS, name))
+            except NotFound:
+                record = None
+        self._doubtful.discard(name)
+        return record
 
     def ours(self, record: AppliedManifestWork) -> bool:
         """Whether it was made by this agent, or by one that had its name."""
@@ -163,6 +177,9 @@ class Records:
             except AlreadyExists:
                 # Our watch is late.
                 answer = await self._client.get(APPLIED_WORKS, name)
+            except Unreachable:
+                self._doubtful.add(name)
+                raise
             wrote(answer["metadata"]["resourceVersion"])
             self._latest.wrote(answer)
         return AppliedManifestWork.decode(answer)

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+from unittest import mock
 
+import pytest
+
+from muster.api.work.v1 import ManifestWork
+from muster.runtime.direct import InProcessClient
+from muster.runtime.errors import Unreachable
 from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
+from muster.work.agent.records import Records
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from tests.unit.work.agent.conftest import CLUSTER, Life, Site, config_map, namespace, until
 
@@ -185,3 +193,35 @@ async def test_a_record_that_names_what_is_not_its_own_takes_nothing(site: Site)
 
         await until(gone, "the work to go")
         assert set(await site.config_maps()) == {"foreign"}
+
+
+async def test_a_record_that_was_made_without_an_answer_is_not_forgotten_when_its_work_goes(site: Site) -> None:
+    records = Records(site.spoke, "hub", "agent")
+
+    class Silent(InProcessClient):
+        async def exchange(self, *given: Any, **options: Any) -> bytes:
+            await super().exchange(*given, **options)
+            raise Unreachable("in-process", "no answer")
+
+    records._client = Silent(site.server.client(site.server.clusters["spoke"]))
+    work = ManifestWork.decode({"metadata": {"name": "w"}})
+    with pytest.raises(Unreachable):
+        await records.ensure(work, ())
+    records._client = site.spoke
+    assert records.of("w") is None
+    found = await records.sure_of("w")
+    assert found is not None
+    assert found.metadata.name == "hub-w"
+
+
+async def test_a_record_too_large_for_its_annotation_has_everything_in_its_status_before_it_is_applied(site: Site) -> None:
+    names = [f"{number:03}-{'x' * 200}" for number in range(3)]
+    with mock.patch("muster.work.agent.records.MAX_INTENT", 300):
+        async with site.agent() as life:
+            await site.create("w", *(config_map(name) for name in names))
+            await applied(site)
+            await quiet(life)
+            first = [method for method, path in life.writes if "/manifestworks/" not in path]
+            assert first == ["POST", "PATCH", "POST", "POST", "POST", "PATCH"]
+            (record,) = await site.records()
+            assert not record["metadata"].get("annotations")
