@@ -1,8 +1,8 @@
 """The work agent: one hub, one managed cluster, and everything that keeps the one's works on the other.
 
-Here the parts are put together; what happens to a work is in `reconcile`, what happens to a record in `deletion`. Each has a
-queue of its own. A work is looked at when it changes on the hub, when one of its objects changes, when its executor's rights do,
-when a kind that it needs comes, and when its record changes.
+Here the parts are put together; what happens to a work is in `reconcile`, what happens to a record in `leaving`. Each has a queue
+of its own. A work is looked at when it changes on the hub, when one of its objects changes, when its executor's rights do, when a
+kind that it needs comes, and when its record changes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from muster.runtime.controller import Controller
 from muster.runtime.metrics import Metrics
 from muster.runtime.verbs import KubeClient
 from muster.work.agent.applying import ClusterApplier
-from muster.work.agent.deletion import FOLLOWER, Finalizing
 from muster.work.agent.executor import ExecutorGate
+from muster.work.agent.leaving import FOLLOWER, Finalizing, Remover
 from muster.work.agent.observing import ClusterObserver, Mapper
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.agent.reconcile import Reconciler
 from muster.work.agent.records import Records
-from muster.work.agent.removal import Remover
 from muster.work.agent.seam import WorkSource
 from muster.work.agent.source import KubeWorkSource
 

@@ -23,13 +23,12 @@ from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random
 from muster.runtime.errors import KubeError, NotFound, StatusError
 from muster.runtime.resource import Object, Resource
-from muster.work.agent.deletion import Leaving
+from muster.work.agent.leaving import Leaving, Remover
 from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory
 from muster.work.agent.observing import UnservedKind
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.agent.planning import READ_ONLY, Plan, identity, kinds, make_plan
 from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of
-from muster.work.agent.removal import Remover
 from muster.work.agent.reporting import Failure, Outcome, Reporter, failed, refused, unfit
 from muster.work.agent.seam import (
     Applier,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from muster.api.work.v1 import AppliedManifestWork
-from muster.work.agent.eviction import Decision, Step, decide
+from muster.work.agent.leaving.eviction import Decision, Step, decide
 from muster.work.agent.options import NEVER
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -18,10 +18,10 @@ from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ManifestWor
 from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random
-from muster.work.agent.eviction import Step, decide
+from muster.work.agent.leaving.eviction import Step, decide
+from muster.work.agent.leaving.removal import Pending, Remover, owned_by
 from muster.work.agent.planning import Plan, identity
 from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of
-from muster.work.agent.removal import Pending, Remover, owned_by
 from muster.work.agent.reporting import deleting
 from muster.work.agent.seam import Observer, WorkSource
 from muster.work.names import APPLIED_FINALIZER, WORK_FINALIZER
