@@ -108,8 +108,8 @@ async def test_another_image_rolls_out_and_webhooks_answer_on(hub: WholeHub) -> 
     await hub.admin.patch(CLUSTER_MANAGERS, CM, {"spec": {"registrationImagePullSpec": IMAGE}})
 
     async def rolled() -> bool:
-        found = await hub.admin.list(PODS, HUB_NAMESPACE)
-        return bool(found.items) and all(pod["spec"]["containers"][0]["image"] == IMAGE for pod in found.items)
+        pods = [pod for pod in (await hub.admin.list(PODS, HUB_NAMESPACE)).items if "-registration-" in pod["metadata"]["name"]]
+        return bool(pods) and all(pod["spec"]["containers"][0]["image"] == IMAGE for pod in pods)
 
     await hub.until(rolled, "only pods of the new image are left", SECONDS)
     await hub.at_rest()

@@ -71,8 +71,10 @@ class Managed(Observed):
         await self.says("HubConnectionDegraded", "False", "HubConnectionFunctional")
         await self.says("Available", "True", "KlusterletAvailable")
 
-    async def pods(self, namespace: str) -> set[str]:
-        return {pod["metadata"]["uid"] for pod in (await self.admin.list(PODS, namespace)).items}
+    async def agents(self) -> list[Object]:
+        """The pods that register the cluster."""
+        pods = (await self.admin.list(PODS, AGENT_NAMESPACE)).items
+        return [pod for pod in pods if pod["metadata"]["name"].startswith(f"{K}-registration-agent-")]
 
 
 @pytest.fixture
@@ -93,12 +95,12 @@ async def test_a_cluster_joins_under_a_name_of_its_own_and_keeps_it(managed: Man
     await managed.says("HubConnectionDegraded", "True")
     name = await managed.accepted()
     await managed.works(name)
-    before = await managed.pods(AGENT_NAMESPACE)
+    before = {pod["metadata"]["uid"] for pod in await managed.agents()}
     for pod in (await managed.admin.list(PODS, AGENT_NAMESPACE)).items:
         await managed.admin.delete(PODS, pod["metadata"]["name"], AGENT_NAMESPACE)
 
     async def replaced() -> bool:
-        now = await managed.pods(AGENT_NAMESPACE)
+        now = {pod["metadata"]["uid"] for pod in await managed.agents()}
         return bool(now) and not now & before
 
     await managed.until(replaced, "another pod runs the agent", SECONDS)
@@ -148,7 +150,7 @@ async def test_of_several_agents_one_works_and_another_takes_over(managed: Manag
         await managed.admin.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
     await managed.join(AGENT_NAMESPACE, clusterName="c1")
     await managed.works(await managed.accepted())
-    assert len(await managed.pods(AGENT_NAMESPACE)) == 3
+    assert len(await managed.agents()) == 3
     requests = (await managed.hub.admin.list(SIGNING_REQUESTS)).items
     assert len(requests) == 1
 
@@ -174,11 +176,12 @@ async def test_another_image_rolls_out_and_the_cluster_stays_available(managed: 
     await managed.admin.patch(KLUSTERLETS, K, {"spec": {"registrationImagePullSpec": image}})
 
     async def rolled() -> bool:
-        found = (await managed.admin.list(PODS, AGENT_NAMESPACE)).items
+        found = await managed.agents()
         return bool(found) and all(pod["spec"]["containers"][0]["image"] == image for pod in found)
 
     await managed.until(rolled, "only pods of the new image are left", SECONDS)
     await managed.works("c1")
     deployment = await managed.admin.get(DEPLOYMENTS, f"{K}-registration-agent", AGENT_NAMESPACE)
     status = (await managed.admin.get(KLUSTERLETS, K))["status"]
-    assert status["generations"][0]["lastGeneration"] == deployment["metadata"]["generation"]
+    noted = next(one for one in status["generations"] if one["name"] == deployment["metadata"]["name"])
+    assert noted["lastGeneration"] == deployment["metadata"]["generation"]
