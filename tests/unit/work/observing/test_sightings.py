@@ -76,9 +76,18 @@ def test_an_own_deletion_is_no_news_nor_are_the_events_before_it() -> None:
     sighting = Sighting()
     seen(sighting, "5")
     sighting.deleted()
-    seen(sighting, "6")
+    seen(sighting, "4")
+    seen(sighting, "5")
     sighting.gone("u1", "7")
     assert (sighting.news, sighting.look().presence) == (False, Presence.ABSENT)
+
+
+def test_an_object_that_outlives_the_word_of_its_deletion_is_believed_to_live() -> None:
+    sighting = Sighting()
+    seen(sighting, "5")
+    sighting.deleted()
+    seen(sighting, "6")
+    assert (sighting.news, sighting.look().presence) == (True, Presence.PRESENT)
 
 
 def test_a_recreated_object_is_news_and_its_predecessors_late_deletion_is_not() -> None:

@@ -53,6 +53,7 @@ class Sighting:
         self.uid = ""
         """Of an absent one: who must not be taken for back."""
         self.version = ""
+        """Of an absent one: the last that was known."""
         self.raw = b""
         self.told: str | None = None
         """The version that is known to those who follow; empty: that it is absent; None: nothing."""
@@ -81,10 +82,9 @@ class Sighting:
         return UNKNOWN
 
     def seen(self, uid: str, version: str, raw: Callable[[], bytes]) -> None:
-        if self.presence is Presence.PRESENT:
-            if (version == self.version and uid == self.uid) or older(version, self.version):
-                return
-        elif self.presence is Presence.ABSENT and uid and uid == self.uid:
+        if self.presence is not Presence.UNKNOWN and (version == self.version or older(version, self.version)):
+            return
+        if self.presence is Presence.ABSENT and uid and uid == self.uid:
             return
         self._learn(Presence.PRESENT, uid, version, raw())
 
@@ -112,7 +112,8 @@ class Sighting:
     def deleted(self) -> None:
         """An answer to the agent itself said that it is not there."""
         if self.presence is not Presence.ABSENT:
-            self._learn(Presence.ABSENT, self.uid)
+            # A server may say so while a finalizer still holds the object: what it says later of this uid is believed.
+            self._learn(Presence.ABSENT, version=self.version)
         self.tell()
 
     def forget(self) -> None:
