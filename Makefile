@@ -5,12 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS_CACHE ?= $(HOME)/.cache/muster/peers
 export PEERS_CACHE
-# Tests use both cores of a small machine; files stay together so that one server serves a whole file.
+# What one process compiles, the hundreds that tests start need not compile again.
+unexport PYTHONDONTWRITEBYTECODE
+# Tests wait more than they compute: four workers fill two cores. Files stay together so that one server serves a whole file, and
+# come in the order of tests/support/slowest_first.py: by xdist's own, most tests first, the slowest would come last and alone.
 PYTEST := $(BIN)/python -m pytest
-# Slow files come first, as named: by xdist's own order, most tests first, the slowest would come last and alone.
-XDIST ?= -n 2 --dist loadfile --no-loadscope-reorder
+WORKERS ?= 4
+XDIST ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup lock up down test test-kube test-interop bench lint format peers clean
+.PHONY: help setup lock up down test suites test-kube test-interop bench lint format peers clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -40,7 +43,12 @@ up: setup ## start a hub and two managed clusters on this machine
 down: setup ## stop them; their state is kept
 	@$(BIN)/muster down
 
-test: setup lint ## unit, end-to-end and differential tests on the embedded control plane
+test: setup ## lint, and unit, end-to-end and differential tests on the embedded control plane
+	@$(MAKE) --no-print-directory -j 2 lint suites
+
+# Beside lint, whose mypy has use for one core only.
+suites: setup
+	@$(BIN)/python -m compileall -q src
 	$(PYTEST) $(XDIST) tests/e2e tests/unit tests/differential
 
 peers: ## build the real kube-apiserver, etcd and the other Go peers (cached outside the tree)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import slowest_first
 from tests.support.planes import ControlPlane, EmbeddedPlane, KubePlane
 
 # How long an example takes says how busy the machine is, nothing of the code. A machine that judges a change tries the same
@@ -30,7 +31,9 @@ class BothPlanes:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked `kube` belong to `make test-kube` (MUSTER_E2E=kube); elsewhere they are not part of the run."""
+    """Files that take long come first. Tests marked `kube` belong to `make test-kube` (MUSTER_E2E=kube); elsewhere they are not
+    part of the run."""
+    items.sort(key=lambda item: slowest_first.seconds(item.path), reverse=True)
     if os.environ.get("MUSTER_E2E") != "kube":
         away = [item for item in items if item.get_closest_marker("kube")]
         config.hook.pytest_deselected(items=away)

@@ -214,7 +214,7 @@ def test_how_bytes_are_cut_never_changes_what_is_read(data: bytes, choice: st.Da
     assert _read(data, cuts) == _read(data, [])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(anything)
 async def test_any_bytes_leave_the_server_serving(serve: Serve, data: bytes) -> None:
     site = await serve(echo, scheme="http", header_timeout=0.2, body_timeout=0.2, idle_timeout=0.2)

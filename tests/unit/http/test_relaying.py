@@ -381,7 +381,7 @@ ANSWER_FRAGMENTS = [
 ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.one_of(st.sampled_from(ANSWER_FRAGMENTS), st.binary(max_size=8)), max_size=12).map(b"".join))
 async def test_whatever_an_upstream_says_the_client_hears_an_end(front: Front, data: bytes) -> None:
     async with Scripted([data]) as port:

@@ -1,0 +1,55 @@
+"""Which test files take longest, so that they begin first and a run does not end with one worker busy and the others idle.
+
+Seconds are those of a quiet machine with two cores, rounded, and only their order matters: a file that is not named here takes
+less than all that are. `python -m pytest --durations=0 …` tells when the table has grown old.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+SECONDS: Mapping[str, int] = {
+    "e2e/test_local_fleet.py": 105,
+    "e2e/test_readme_tour.py": 90,
+    "differential/test_cases.py": 75,
+    "e2e/work/test_faults.py": 60,
+    "e2e/test_kubectl_writes.py": 50,
+    "e2e/clusteradm/test_every_command.py": 45,
+    "e2e/test_hostile_input.py": 40,
+    "e2e/test_apiserver_command.py": 35,
+    "e2e/operator/test_cluster_manager.py": 32,
+    "e2e/registration/test_crowds.py": 30,
+    "e2e/test_sim_command.py": 30,
+    "e2e/registration/test_outages.py": 28,
+    "unit/http/test_relaying.py": 25,
+    "e2e/operator/test_klusterlet.py": 25,
+    "e2e/clusteradm/test_options_of_lists.py": 25,
+    "e2e/test_node_runtime.py": 24,
+    "e2e/clusteradm/test_every_option.py": 22,
+    "e2e/clusteradm/test_options_of_join.py": 22,
+    "e2e/registration/test_joining.py": 20,
+    "e2e/registration/test_restarts.py": 20,
+    "e2e/test_kubectl_reads.py": 20,
+    "unit/operator/test_cluster_manager.py": 20,
+    "unit/operator/test_klusterlet.py": 18,
+    "unit/http/test_limits_and_malformed_requests.py": 17,
+    "unit/http/test_streams_and_takeovers.py": 16,
+    "unit/operator/test_hosted_klusterlet.py": 15,
+    "e2e/operator/test_whole_hub.py": 14,
+    "e2e/operator/test_whole_managed_cluster.py": 14,
+    "e2e/clusteradm/test_whole_hub.py": 12,
+    "unit/gotemplate/test_hostile.py": 10,
+    "unit/store/test_crash.py": 10,
+    "unit/store/test_behaviour.py": 10,
+    "unit/store/test_postgres_servers.py": 10,
+    "unit/store/test_random_histories.py": 10,
+}
+_TESTS = Path(__file__).parents[1]
+
+
+def missing() -> list[str]:
+    """What the table names and is no longer there."""
+    return [name for name in SECONDS if not (_TESTS / name).is_file()]
+
+
+def seconds(path: Path) -> int:
+    return SECONDS.get(path.relative_to(_TESTS).as_posix(), 0) if path.is_relative_to(_TESTS) else 0
