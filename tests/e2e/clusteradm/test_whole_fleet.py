@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 from muster.cli.clusteradm import main
 from muster.operator.names import KLUSTERLETS
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, ROLE_BINDINGS
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Resource
+from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, Resource
+from muster.work.kinds import APPLIED_WORKS
 from tests.support.operating import Observed
 from tests.support.sites import Site as Ground
 from tests.support.sites import embedded_only, open_sites
@@ -58,6 +59,12 @@ class Fleet:
     cluster: Site
     far: Site
 
+    def manifest(self) -> str:
+        """A file with a manifest for works."""
+        file = self.hub.kubeconfig.parent / "hello.yaml"
+        file.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: hello, namespace: default}\n")
+        return str(file)
+
     async def join_words(self) -> list[str]:
         """As the hub prints them."""
         told = json.loads(await self.hub("get", "token", "-o", "json"))
@@ -86,6 +93,14 @@ async def test_a_cluster_joins_lives_and_leaves_by_the_words_that_were_printed(f
     assert done.exit_code == 1
     assert "cluster1 has joined the hub and is alive" in done.stderr
 
+    await hub("create", "work", "hello", "-f", fleet.manifest(), "--clusters", "cluster1", "--wait")
+    assert await cluster.seen.find(CONFIG_MAPS, "hello", "default")
+    refused = await cluster.run("unjoin", "--cluster-name", "cluster1")
+    assert refused.exit_code == 1
+    assert "delete the works on the hub first" in refused.stderr
+    await hub("delete", "work", "hello", "--clusters", "cluster1", "--wait")
+    assert await cluster.seen.find(CONFIG_MAPS, "hello", "default") is None
+
     said = await cluster("unjoin", "--cluster-name", "cluster1")
     assert "The hub was told that cluster1 leaves" in said
     await hub.seen.until_condition(
@@ -103,10 +118,16 @@ async def test_an_administrator_of_both_sides_leaves_nothing_on_the_hub(fleet: F
     await hub("init", "--wait")
     await cluster(*await fleet.join_words(), "--cluster-name", "cluster1", "--singleton", "--wait")
     await hub("accept", "--clusters", "cluster1", "--wait")
-    said = await cluster("unjoin", "--cluster-name", "cluster1", "--hub-kubeconfig", str(hub.kubeconfig))
+    await hub("create", "work", "hello", "-f", fleet.manifest(), "--clusters", "cluster1", "--wait")
+    done = await cluster.run("unjoin", "--cluster-name", "cluster1", "--force", "--hub-kubeconfig", str(hub.kubeconfig))
+    assert done.exit_code == 0, done.output
+    assert "they go with the works" in done.stderr
+    said = done.stdout
     assert "ManagedCluster cluster1 is deleted on the hub" in said
     assert "left:" not in said
     assert await hub.seen.find(MANAGED_CLUSTERS, "cluster1") is None
+    assert await cluster.seen.find(CONFIG_MAPS, "hello", "default") is None
+    assert await cluster.seen.find(DEFINITIONS, f"{APPLIED_WORKS.plural}.{APPLIED_WORKS.group}") is None
 
 
 @embedded_only
@@ -118,6 +139,9 @@ async def test_a_hosted_cluster_is_managed_from_elsewhere_and_leaves_nothing_on_
     await cluster(*await fleet.join_words(), "--cluster-name", "cluster1", *words)
     await hub("accept", "--clusters", "cluster1", "--wait")
     assert not await far.names(PODS), "its agents are elsewhere"
+    await hub("create", "work", "hello", "-f", fleet.manifest(), "--clusters", "cluster1", "--wait")
+    assert await far.seen.find(CONFIG_MAPS, "hello", "default")
+    await hub("delete", "work", "hello", "--clusters", "cluster1", "--wait")
     await cluster("unjoin", "--cluster-name", "cluster1")
     assert await cluster.seen.find(DEFINITIONS, f"{KLUSTERLETS.plural}.{KLUSTERLETS.group}") is None
     assert {site.kubeconfig: await site.names(NAMESPACES) for site in (cluster, far)} == before

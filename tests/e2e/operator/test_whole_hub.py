@@ -18,6 +18,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, RESOURCE_CLEANUP
 from muster.runtime.errors import BadRequest
 from muster.runtime.resource import NAMESPACES, Object
+from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 from tests.support.operating import Observed
 from tests.support.sites import embedded_only, open_site
 from tests.support.stage import PODS, condition
@@ -76,6 +77,15 @@ def cluster_document(name: str) -> Object:
     }
 
 
+def work_document(namespace: str, *manifests: Object) -> Object:
+    return {
+        "apiVersion": MANIFEST_WORKS.api_version,
+        "kind": MANIFEST_WORKS.kind,
+        "metadata": {"name": "work", "namespace": namespace},
+        "spec": {"workload": {"manifests": list(manifests)}},
+    }
+
+
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[WholeHub]:
     async with open_site(tmp_path) as site:
@@ -90,6 +100,8 @@ async def test_a_hub_works_and_goes_away_with_its_clusters(hub: WholeHub) -> Non
     assert cluster["metadata"]["labels"][CLUSTER_SET_LABEL] == "default", "the webhook put it there"
     with pytest.raises(BadRequest):
         await hub.cluster("Not.A.Name".lower())
+    with pytest.raises(BadRequest, match="name must be set in manifest"):
+        await hub.admin.create(MANIFEST_WORKS, work_document("c1", {"apiVersion": "v1", "kind": "ConfigMap"}))
     await hub.admin.delete(CLUSTER_MANAGERS, CM)
     await hub.until_gone(CLUSTER_MANAGERS, CM, seconds=SECONDS)
     assert await hub.find(NAMESPACES, HUB_NAMESPACE) is None
@@ -101,6 +113,28 @@ async def test_gates_reach_the_webhooks(hub: WholeHub) -> None:
     await hub.up(registrationConfiguration={"featureGates": [{"feature": "DefaultClusterSet", "mode": "Disable"}]})
     cluster = await hub.cluster("c1")
     assert CLUSTER_SET_LABEL not in (cluster["metadata"].get("labels") or {})
+
+
+@embedded_only
+async def test_the_work_controller_tends_replica_sets_and_lets_them_go_with_the_hub(hub: WholeHub) -> None:
+    await hub.up(workConfiguration={"featureGates": [{"feature": "ManifestWorkReplicaSet", "mode": "Enable"}]})
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
+    document = {
+        "apiVersion": REPLICA_SETS.api_version,
+        "kind": REPLICA_SETS.kind,
+        "metadata": {"name": "everywhere", "namespace": "default"},
+        "spec": {"manifestWorkTemplate": work_document("", manifest)["spec"], "placementRefs": [{"name": "all"}]},
+    }
+    await hub.admin.create(REPLICA_SETS, document)
+
+    async def tended() -> bool:
+        found = await hub.find(REPLICA_SETS, "everywhere", "default")
+        return bool(found and found["metadata"].get("finalizers"))
+
+    await hub.until(tended, "the controller holds the replica set", SECONDS)
+    await hub.admin.delete(CLUSTER_MANAGERS, CM)
+    await hub.until_gone(CLUSTER_MANAGERS, CM, seconds=SECONDS)
+    assert await hub.find(NAMESPACES, HUB_NAMESPACE) is None
 
 
 async def test_another_image_rolls_out_and_webhooks_answer_on(hub: WholeHub) -> None:

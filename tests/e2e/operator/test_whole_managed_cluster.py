@@ -20,10 +20,12 @@ from muster.registration.installing import ensure_namespace
 from muster.registration.kinds import MANAGED_CLUSTERS, NODES, SIGNING_REQUESTS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.kubeconfig import ClientConfig, Identity, dump_kubeconfig
-from muster.runtime.resource import LEASES, NAMESPACES, SECRETS, Object
+from muster.runtime.resource import CONFIG_MAPS, LEASES, NAMESPACES, SECRETS, Object
+from muster.runtime.verbs import KubeClient
+from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from tests.support.operating import Observed
 from tests.support.sites import Site, embedded_only, open_site, open_sites
-from tests.support.stage import PODS
+from tests.support.stage import PODS, condition
 
 pytestmark = pytest.mark.timeout(300)
 K = "klusterlet"
@@ -71,6 +73,29 @@ class Managed(Observed):
         await self.says("HubConnectionDegraded", "False", "HubConnectionFunctional")
         await self.says("Available", "True", "KlusterletAvailable")
 
+    async def applies_works(self, cluster: str, there: KubeClient | None = None) -> None:
+        """A work of the hub comes to the managed cluster, is reported on, and goes again."""
+        where = Observed(there or self.admin)
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hello", "namespace": "default"}}
+        document = {
+            "apiVersion": MANIFEST_WORKS.api_version,
+            "kind": MANIFEST_WORKS.kind,
+            "metadata": {"name": "hello", "namespace": cluster},
+            "spec": {"workload": {"manifests": [manifest]}},
+        }
+        await self.hub.admin.create(MANIFEST_WORKS, document)
+        await where.until_found(CONFIG_MAPS, "hello", "default", seconds=SECONDS)
+
+        async def reported() -> bool:
+            found = await self.hub.admin.get(MANIFEST_WORKS, "hello", cluster)
+            return condition(found, "Applied") == condition(found, "Available") == "True"
+
+        await self.hub.until(reported, "the work is reported as applied and available", SECONDS)
+        await self.hub.admin.delete(MANIFEST_WORKS, "hello", cluster)
+        await self.hub.until_gone(MANIFEST_WORKS, "hello", cluster, seconds=SECONDS)
+        assert await where.find(CONFIG_MAPS, "hello", "default") is None
+        assert not (await where.admin.list(APPLIED_WORKS)).items
+
     async def agents(self) -> list[Object]:
         """The pods that register the cluster."""
         pods = (await self.admin.list(PODS, AGENT_NAMESPACE)).items
@@ -95,6 +120,7 @@ async def test_a_cluster_joins_under_a_name_of_its_own_and_keeps_it(managed: Man
     await managed.says("HubConnectionDegraded", "True")
     name = await managed.accepted()
     await managed.works(name)
+    await managed.applies_works(name)
     before = {pod["metadata"]["uid"] for pod in await managed.agents()}
     for pod in (await managed.admin.list(PODS, AGENT_NAMESPACE)).items:
         await managed.admin.delete(PODS, pod["metadata"]["name"], AGENT_NAMESPACE)
@@ -123,6 +149,7 @@ async def test_an_agent_that_goes_leaves_nothing_but_its_cluster_on_the_hub(mana
 async def test_one_agent_does_all_in_the_singleton_mode(managed: Managed) -> None:
     await managed.join(AGENT_NAMESPACE, clusterName="c1", deployOption={"mode": "Singleton"})
     await managed.works(await managed.accepted())
+    await managed.applies_works("c1")
     uid = (await managed.admin.get(KLUSTERLETS, K))["metadata"]["uid"]
     secret = await managed.admin.get(SECRETS, HUB_SECRET, AGENT_NAMESPACE)
     assert base64.b64decode(secret["data"]["agent-name"]).decode() == uid
@@ -137,6 +164,7 @@ async def test_agents_manage_a_cluster_elsewhere(managed: Managed, tmp_path: Pat
         assert await Observed(far.admin).find(NAMESPACES, AGENT_NAMESPACE) is not None
         nodes = (await managed.hub.admin.get(MANAGED_CLUSTERS, "c1"))["status"]["capacity"]
         assert nodes, "the managed cluster's, which has a node"
+        await managed.applies_works("c1", far.admin)
         await managed.admin.delete(KLUSTERLETS, K)
         await managed.until_gone(KLUSTERLETS, K, seconds=SECONDS)
         assert await Observed(far.admin).find(NAMESPACES, AGENT_NAMESPACE) is None

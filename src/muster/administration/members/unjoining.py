@@ -140,7 +140,8 @@ def _refuse(run: _Leave, problem: str, remedy: str = "") -> None:
     if not run.options.force:
         also = "go on and leave them where they are with --force"
         raise Refused(problem, f"{remedy}, or {also}" if remedy else also)
-    run.progress.warn(f"{problem}; they are left where they are")
+    # Who deletes the cluster on the hub deletes its works, too, while the agents are there to clean up.
+    run.progress.warn(f"{problem}; they {'are left where they are' if run.options.hub is None else 'go with the works'}")
 
 
 async def _applied(managed: KubeClient, others: set[str]) -> list[str]:
