@@ -152,6 +152,21 @@ def write_kubeconfig(path: Path, url: str, ca: Path, user: Mapping[str, str]) ->
     path.chmod(0o600)
 
 
+def write_contexts(path: Path, clusters: Mapping[str, Cluster]) -> None:
+    """One kubeconfig with the administrator's way to several clusters, each a context; the first is current."""
+    places = {name: {"server": one.url, "certificate-authority": str(one.ca)} for name, one in clusters.items()}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": place} for name, place in places.items()],
+        "users": [{"name": ADMIN, "user": {"token": USERS[ADMIN].token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": ADMIN}} for name in places],
+        "current-context": next(iter(places)),
+    }
+    path.write_text(yaml.safe_dump(document))
+    path.chmod(0o600)
+
+
 def write_token_file(path: Path) -> None:
     path.write_text("".join(user.row() for user in USERS.values()))
 
