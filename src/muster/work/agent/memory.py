@@ -7,7 +7,7 @@ fails, the rarer it is tried.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from muster.runtime.clock import Backoff
@@ -20,6 +20,8 @@ LAST_RETRY: Final = 120.0
 CONTESTED_RETRY: Final = 60.0
 """After a failure that only a change of manifest or object can mend: a change is noticed, so this is for safety."""
 
+CHANGED_RETRY: Final = 1.0
+"""At the earliest, after a change of the object."""
 MISSING_RETRY: Final = 15.0
 """At the latest, where something else has to come first: the namespace, or the cluster itself."""
 
@@ -39,6 +41,7 @@ class Trouble:
     """Of the object that there was, if there was one."""
     failure: Failure
     attempts: int
+    tried: float
     due: float
     """When to try again, on the monotonic clock."""
 
@@ -69,9 +72,12 @@ class Memory:
     def trouble(self, manifest: Manifest, sight: Sight, now: float) -> Failure | None:
         """The failure that is not to be tried again yet."""
         trouble = self.troubles.get(manifest.ref)
-        if trouble is None or trouble.digest != manifest.digest or trouble.version != sight.version or trouble.due <= now:
+        if trouble is None or trouble.digest != manifest.digest:
             return None
-        return trouble.failure
+        if trouble.version != sight.version:
+            # A change of the object may have mended it, but there are objects that change all the time.
+            trouble = self.troubles[manifest.ref] = replace(trouble, due=min(trouble.due, trouble.tried + CHANGED_RETRY))
+        return None if trouble.due <= now else trouble.failure
 
     def applied(self, manifest: Manifest, version: str) -> None:
         self.settled[manifest.ref] = Settled(manifest.digest, version)
@@ -86,7 +92,7 @@ class Memory:
             delay = max(delay, CONTESTED_RETRY)
         elif isinstance(error, NotFound | Unreachable):
             delay = min(delay, MISSING_RETRY)
-        self.troubles[manifest.ref] = Trouble(manifest.digest, sight.version, failure, attempts, now + delay)
+        self.troubles[manifest.ref] = Trouble(manifest.digest, sight.version, failure, attempts, now, now + delay)
 
     def keep_only(self, refs: frozenset[ObjectRef]) -> None:
         """Forget what the work is no longer about."""

@@ -1,0 +1,82 @@
+"""What was right is not looked at again, and what failed not before its time, unless something has changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.api.work.v1 import UpdateStrategy
+from muster.runtime.clock import Backoff
+from muster.runtime.errors import Invalid, NotFound
+from muster.runtime.resource import CONFIG_MAPS
+from muster.work.agent.memory import CHANGED_RETRY, CONTESTED_RETRY, MISSING_RETRY, Memory
+from muster.work.agent.reporting import failed
+from muster.work.agent.seam import ABSENT, UNKNOWN, ApplyProblem, Manifest, ObjectRef, Presence, Sight
+
+REF = ObjectRef(CONFIG_MAPS, "app", "a")
+BACKOFF = Backoff(1.0, 100.0, jitter=0.0)
+
+
+def manifest(digest: bytes = b"1") -> Manifest:
+    return Manifest(ordinal=0, rank=3, ref=REF, document={}, digest=digest, strategy=UpdateStrategy(), owned=True)
+
+
+def present(version: str) -> Sight:
+    return Sight(Presence.PRESENT, "u", version, b"{}")
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+def fail(memory: Memory, error: Exception, now: float = 0.0, sight: Sight = ABSENT) -> None:
+    memory.failed(manifest(), sight, error, failed(error), now, BACKOFF)
+
+
+def test_what_agreed_agrees_until_manifest_or_object_change(memory: Memory) -> None:
+    assert not memory.agrees(manifest(), present("5"))
+    memory.applied(manifest(), "5")
+    assert memory.agrees(manifest(), present("5"))
+    assert not memory.agrees(manifest(b"2"), present("5"))
+    assert not memory.agrees(manifest(), present("6"))
+    assert not memory.agrees(manifest(), ABSENT)
+    assert not memory.agrees(manifest(), UNKNOWN)
+
+
+def test_what_failed_is_tried_later_and_later(memory: Memory) -> None:
+    fail(memory, Invalid(422, "Invalid", "no"))
+    assert memory.due() == 1.0
+    assert memory.trouble(manifest(), ABSENT, 0.9)
+    assert memory.trouble(manifest(), ABSENT, 1.0) is None
+    fail(memory, Invalid(422, "Invalid", "no"), 1.0)
+    fail(memory, Invalid(422, "Invalid", "no"), 3.0)
+    assert memory.due() == 7.0
+    memory.applied(manifest(), "5")
+    assert memory.due() is None
+
+
+def test_a_changed_manifest_is_tried_at_once_and_anew(memory: Memory) -> None:
+    fail(memory, Invalid(422, "Invalid", "no"))
+    fail(memory, Invalid(422, "Invalid", "no"))
+    assert memory.trouble(manifest(b"2"), ABSENT, 0.0) is None
+
+
+def test_a_changed_object_is_tried_soon_but_not_each_time_that_it_changes(memory: Memory) -> None:
+    conflict = ApplyProblem("ApplyConflict", "no")
+    fail(memory, conflict, 0.0, present("1"))
+    assert memory.due() == CONTESTED_RETRY
+    assert memory.trouble(manifest(), present("2"), 0.5)
+    assert memory.due() == CHANGED_RETRY
+    assert memory.trouble(manifest(), present("3"), CHANGED_RETRY) is None
+
+
+def test_what_waits_for_something_else_never_waits_long(memory: Memory) -> None:
+    for _ in range(20):
+        fail(memory, NotFound(404, "NotFound", "no namespace"))
+    assert memory.due() == MISSING_RETRY
+
+
+def test_what_the_work_is_no_longer_about_is_forgotten(memory: Memory) -> None:
+    memory.applied(manifest(), "1")
+    memory.keep_only(frozenset())
+    assert not memory.agrees(manifest(), present("1"))
