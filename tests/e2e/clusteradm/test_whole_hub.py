@@ -1,4 +1,7 @@
-"""`clusteradm` on a cluster whose node runs the pods: what it installs comes to life, is upgraded, and goes away again."""
+"""`clusteradm` on a cluster whose node runs the pods: what it installs comes to life, is upgraded, and goes away again.
+
+On a real kube-apiserver the way to production (`test_readme_tour.py`) and `test_whole_fleet.py` show the same.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,7 @@ async def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         yield Hub(site)
 
 
+@embedded_only
 async def test_from_nothing_to_a_hub_and_back(hub: Hub) -> None:
     before = {resource: await hub.names(resource) for resource in (NAMESPACES, DEFINITIONS)}
     await hub("init", "--wait")
