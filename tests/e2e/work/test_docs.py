@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import sys
@@ -23,9 +24,15 @@ from tests.support.working import Workplace
 PAGE = ROOT / "docs/work.md"
 
 
-def blocks(kind: str) -> list[str]:
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    return [text for marked, text in found if marked == kind]
+AGENTS = "agents"
+"""Where the page installs an agent by hand."""
+
+
+def examples() -> list[tuple[str, str]]:
+    """Commands, and what the page says that they print, if it does."""
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    pairs = itertools.pairwise([*fences, ("end", "")])
+    return [(script, told if mark == "" else "") for (kind, script), (mark, told) in pairs if kind == "sh"]
 
 
 @pytest.fixture
@@ -35,8 +42,9 @@ async def cluster1(plane: ControlPlane) -> AsyncIterator[Workplace]:
     place.name = "cluster1"
     await place.prepare()
     yield place
-    with contextlib.suppress(NotFound):
-        await place.admin.delete(NAMESPACES, "shop")
+    for name in ("shop", AGENTS):
+        with contextlib.suppress(NotFound):
+            await place.admin.delete(NAMESPACES, name)
     await place.close()
 
 
@@ -69,6 +77,6 @@ async def test_what_the_page_says_to_type_works(cluster1: Workplace, tmp_path: P
         "KUBECONFIG": str(two_contexts(cluster1, tmp_path)),
     }
     async with cluster1.agent():
-        said = [await run(block, environment) for block in blocks("sh")]
-    told = blocks("")[0]
-    assert any(told in one for one in said), "the messages are those of the page"
+        for script, told in examples():
+            said = await run(script, environment)
+            assert told in said, f"{script}\n{said}"
