@@ -248,7 +248,7 @@ async def test_objects_go_with_their_kind_and_are_followed_again_when_it_is_back
         scene.observer.follow("w", frozenset())
         scene.observer.follow("w", frozenset({one}))
         await scene.known(one)
-        await eventually(lambda: scene.observer.look(one).presence is Presence.PRESENT)
+        assert scene.observer.look(one).presence is Presence.PRESENT
 
 
 TOO_LARGE = StatusError(504, "Timeout", "Too large resource version", {"causes": [{"reason": "ResourceVersionTooLarge"}]})

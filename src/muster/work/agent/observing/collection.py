@@ -109,6 +109,8 @@ class Watch(Reflector):
         self._timer: Timer | None = None
         self._newest = ""
         """The newest version that was seen."""
+        self.unserved = False
+        """The kind was not served when it was last asked for."""
 
     async def run(self) -> None:
         try:
@@ -156,6 +158,7 @@ class Watch(Reflector):
         if older(version, self._newest):
             self._set_back()
         self._newest = version
+        self.unserved = False
         for namespace, place in self._collection.covered(self.namespace):
             for name, sighting in place.sightings.items():
                 if Key(namespace, name) not in found:
@@ -175,6 +178,7 @@ class Watch(Reflector):
         if isinstance(error, NotFound):
             # The kind is no longer served, and with it went its objects.
             self.complete(set(), "")
+            self.unserved = True
             self.resource_version = ""
         return not refused(error)
 

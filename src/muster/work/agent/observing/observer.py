@@ -95,12 +95,17 @@ class ClusterObserver:
         if followed is None:
             followed = self._resources[ref.resource] = _Followed(Collection(ref.resource, self._tell_soon))
         followed.collection.join(work, ref.namespace, ref.name)
+        place = followed.collection.place(ref.namespace)
         for covering in (ALL, ref.namespace):
             running = followed.running.get(covering)
-            if running is not None:
-                if running.watch.has_synced:
-                    followed.collection.place(ref.namespace).ready.set()
-                running.watch.hurry()
+            if running is None:
+                continue
+            if running.watch.unserved:
+                # Whoever asks for a kind that was not there may know that it has come.
+                place.ready.clear()
+            elif running.watch.has_synced:
+                place.ready.set()
+            running.watch.hurry()
 
     def look(self, ref: ObjectRef) -> Sight:
         sighting = self._find(ref)
