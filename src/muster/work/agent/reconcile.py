@@ -21,7 +21,7 @@ from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ExecutorSer
 from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random
-from muster.runtime.errors import KubeError, NotFound, StatusError
+from muster.runtime.errors import BadRequest, Forbidden, Invalid, KubeError, NotFound, StatusError
 from muster.runtime.resource import Object, Resource
 from muster.work.agent.leaving import Leaving, Remover
 from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory
@@ -133,11 +133,7 @@ class Reconciler:
         if _finished(work):
             return await self._watch_only(work, plan, memory)
         fresh = record is None
-        try:
-            record = await self._records.ensure(work, plan.refs)
-        except StatusError as error:
-            await self._report(work, [_hopeless(one, error) for one in _in_spec_order(plan)], memory)
-            raise
+        record = await self._ensure_record(work, plan, memory)
         if record.metadata.deletion_timestamp:
             return None
         leftovers = self._leftovers(record, plan, memory)
@@ -156,6 +152,14 @@ class Reconciler:
         memory.audited = not held_back and not remaining
         put_off = await self._report(work, [outcomes[one.meta.ordinal] for one in _in_spec_order(plan)], memory)
         return _soonest(put_off, self._again(plan, refusals, remaining, memory))
+
+    async def _ensure_record(self, work: ManifestWork, plan: Plan, memory: Memory) -> AppliedManifestWork:
+        try:
+            return await self._records.ensure(work, plan.refs)
+        except (Forbidden, Invalid, BadRequest) as error:
+            # The name may be too long, or a right be missing: people have to be told.
+            await self._report(work, [_hopeless(one, error) for one in _in_spec_order(plan)], memory)
+            raise
 
     # Understanding.
 

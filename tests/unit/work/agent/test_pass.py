@@ -225,3 +225,12 @@ async def test_a_record_too_large_for_its_annotation_has_everything_in_its_statu
             assert first == ["POST", "PATCH", "POST", "POST", "POST", "PATCH"]
             (record,) = await site.records()
             assert not record["metadata"].get("annotations")
+
+
+async def test_a_work_whose_name_is_too_long_for_a_record_is_told_so(site: Site) -> None:
+    name = "w" * 200
+    async with site.agent():
+        await site.create(name, config_map("a"))
+        await until(lambda: message(site, 0, name), "the failure to be told")
+        assert "AppliedManifestWork" in await message(site, 0, name)
+        assert await site.config_maps() == {}
