@@ -25,6 +25,12 @@ if os.environ.get("MUSTER_E2E") == "kube":
     pytest.skip("a local fleet stands on embedded control planes", allow_module_level=True)
 
 MUSTER = [str(Path(sys.executable).parent / "muster")]
+HELLO = """\
+apiVersion: work.open-cluster-management.io/v1
+kind: ManifestWork
+metadata: {name: hello}
+spec: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: hello, namespace: default}}]}}
+"""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,15 @@ class Fleet:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, f"kubectl {words}\n{done.stdout}\n{done.stderr}"
         return done.stdout.strip()
+
+    def work(self, cluster: str) -> None:
+        """Have a ConfigMap on a cluster, by a work of the hub."""
+        file = self.directory.parent / "hello.yaml"
+        file.write_text(HELLO)
+        self.kubectl("apply", "-n", cluster, "-f", str(file))
+        for condition in ("Applied", "Available"):
+            self.kubectl("wait", "-n", cluster, "manifestwork/hello", f"--for=condition={condition}", "--timeout=30s")
+        assert self.kubectl("get", "configmap", "hello", "-o", "name", context=cluster) == "configmap/hello"
 
     def end(self) -> None:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
@@ -136,10 +151,14 @@ def test_the_directory_is_its_owners_alone(fleet: Fleet) -> None:
 
 
 def test_components_run_as_pods_that_say_how_they_are(fleet: Fleet) -> None:
-    for context in ("hub", "cluster1"):
+    def available(context: str) -> set[str]:
         deployments = json.loads(fleet.kubectl("get", "deployments", "-A", "-o", "json", context=context))["items"]
-        assert deployments
-        assert all(one["status"].get("availableReplicas") == one["spec"]["replicas"] for one in deployments)
+        return {one["metadata"]["name"] for one in deployments if one["status"].get("availableReplicas") == one["spec"]["replicas"]}
+
+    hub = {"cluster-manager", *(f"cluster-manager-{part}" for part in ("registration-controller", "registration-webhook"))}
+    assert available("hub") == hub | {"cluster-manager-work-webhook"}
+    agents = {"klusterlet", "klusterlet-registration-agent", "klusterlet-work-agent"}
+    eventually(lambda: available("cluster1") == agents, "the agent of works, too, which comes when its cluster has joined")
 
 
 def test_logs_of_a_component_of_a_cluster_and_of_all(fleet: Fleet) -> None:
@@ -155,6 +174,11 @@ def test_logs_of_a_component_of_a_cluster_and_of_all(fleet: Fleet) -> None:
     assert "hub/cluster-manager" not in one
     unknown = fleet("logs", "nobody", code=1).err
     assert "hub/cluster-manager-registration-controller" in unknown
+    for component, says in (
+        ("hub/cluster-manager-work-webhook", "ready: webhooks of"),
+        ("cluster1/klusterlet-work-agent", "started: work agent of cluster1"),
+    ):
+        assert says in fleet("logs", component).out
 
 
 def test_logs_can_be_followed(fleet: Fleet) -> None:
@@ -180,6 +204,7 @@ def test_a_cluster_can_be_added_and_removed_again(fleet: Fleet) -> None:
     fleet("cluster", "add", "edge")
     assert names(fleet) == ["cluster1", "cluster2", "edge"]
     assert fleet.kubectl("get", "namespace", "default", "-o", "name", context="edge") == "namespace/default"
+    fleet.work("edge")
     assert "already" in fleet("cluster", "add", "edge", code=1).err
     fleet("cluster", "remove", "edge")
     assert names(fleet) == ["cluster1", "cluster2"]
@@ -211,6 +236,7 @@ def test_the_hub_cannot_be_removed(fleet: Fleet) -> None:
 def test_after_down_everything_goes_on_where_it_ended(fleet: Fleet) -> None:
     fleet.kubectl("create", "configmap", "mine", "--from-literal=a=b", context="cluster1")
     certificate = hub_certificate(fleet)
+    fleet.work("cluster1")
     fleet("down")
     stopped = fleet.status()
     assert not stopped["running"]
@@ -219,6 +245,8 @@ def test_after_down_everything_goes_on_where_it_ended(fleet: Fleet) -> None:
     fleet("up", "-d")
     assert fleet.kubectl("get", "configmap", "mine", "-o", "jsonpath={.data.a}", context="cluster1") == "b"
     assert hub_certificate(fleet) == certificate
+    fleet.kubectl("delete", "manifestwork", "hello", "-n", "cluster1", "--timeout=30s")
+    assert "hello" not in fleet.kubectl("get", "configmap,appliedmanifestwork", "-o", "name", context="cluster1")
     assert names(fleet) == ["cluster1", "cluster2"]
 
 
