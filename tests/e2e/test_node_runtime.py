@@ -153,9 +153,7 @@ def test_logs_are_read_cut_followed_and_kept(shell: Shell) -> None:
 def test_other_images_stay_pending_and_people_can_see_why(shell: Shell) -> None:
     shell.apply(deployment("web", image="nginx:1.27", replicas=1))
     shell.until(lambda: "ImageNotRunnable" in shell.out("get", "pods"), "the status says so")
-    text = shell.until(
-        lambda: (d := shell.out("describe", "pods")) and "this node runs Muster's own image only" in d and d, "told"
-    )
+    text = shell.until(lambda: (d := shell.out("describe", "pods")) and "this node runs Muster's own image only" in d and d, "told")
     assert "Status:           Pending" in text
     assert "0/1" in shell.out("get", "deployment", "web")
     shell.run("set", "image", "deployment/web", f"main={IMAGE}")
