@@ -37,7 +37,7 @@ def client(plane: ControlPlane) -> Iterator[Client]:
     opened.close()
 
 
-def until(holds: Callable[[], Any], seconds: float = 20) -> Any:
+def until(holds: Callable[[], Any], seconds: float = 40) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := holds()):
         assert time.monotonic() < deadline, "it never happened"

@@ -116,7 +116,7 @@ class Keeper:
 
     # What people on the hub see.
 
-    async def wait_refused(self, work: str, *texts: str, timeout: float = 20.0) -> list[str]:
+    async def wait_refused(self, work: str, *texts: str, timeout: float = 40.0) -> list[str]:
         """The messages of the manifests, once the work is refused for its current generation with these texts, in their order."""
 
         async def look() -> list[str]:

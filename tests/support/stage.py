@@ -67,7 +67,7 @@ class Stage:
             await asyncio.wait({self._task})
             self._task = None
 
-    async def until(self, probe: Callable[[], Any], what: str, seconds: float = 15.0) -> Any:
+    async def until(self, probe: Callable[[], Any], what: str, seconds: float = 40.0) -> Any:
         """The first true answer of `probe`; asked on every turn of the loop until then."""
         try:
             async with asyncio.timeout(seconds):

@@ -182,7 +182,7 @@ class Workplace:
     async def record(self, agent: Running, work: str) -> Object | None:
         return await self.find(APPLIED_WORKS, f"{agent.hub_hash}-{work}")
 
-    async def wait(self, look: Callable[[], Any], what: str, timeout: float = 20.0) -> Any:
+    async def wait(self, look: Callable[[], Any], what: str, timeout: float = 40.0) -> Any:
         """What the coroutine of `look` gives, once that is true in the sense of `if`."""
         deadline = time.monotonic() + timeout
         seen = await look()
@@ -195,7 +195,7 @@ class Workplace:
             seen = await look()
         return seen
 
-    async def wait_condition(self, name: str, kind: str, status: str = "True", timeout: float = 20.0, **expected: Any) -> Object:
+    async def wait_condition(self, name: str, kind: str, status: str = "True", timeout: float = 40.0, **expected: Any) -> Object:
         """The work, once it has this condition for its current generation."""
 
         async def look() -> Object | None:
@@ -210,10 +210,10 @@ class Workplace:
         found: Object = await self.wait(look, f"{name} to be {kind}={status}", timeout)
         return found
 
-    async def wait_applied(self, name: str, timeout: float = 20.0) -> Object:
+    async def wait_applied(self, name: str, timeout: float = 40.0) -> Object:
         return await self.wait_condition(name, "Applied", timeout=timeout)
 
-    async def wait_gone(self, name: str, timeout: float = 20.0) -> None:
+    async def wait_gone(self, name: str, timeout: float = 40.0) -> None:
         async def look() -> bool:
             return await self.work(name) is None
 

@@ -23,7 +23,7 @@ def client(server: ApiServer) -> DirectClient:
     return server.client(server.clusters["default"])
 
 
-async def eventually(probe: Callable[[], Any], what: str, seconds: float = 5.0) -> Any:
+async def eventually(probe: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
     """The first true answer of `probe`; asked on every turn of the loop until then."""
     async with asyncio.timeout(seconds):
         while True:

@@ -181,7 +181,7 @@ async def test_answers_arrive_as_they_are_made(server: ApiServer, client: Direct
     await joined(server, client, extension)
     assert await wire.send("GET", "/apis/x.io/v1/ticks") == 200
     received = b""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while b"tick 2" not in received:
             received += await wire.reader.read(1024)
 

@@ -195,7 +195,7 @@ async def test_chunks_of_a_watch_pass_at_once_and_its_end_reaches_the_upstream(s
         gate.put_nowait(event)
         assert await peer.chunk() == event
     peer.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await ended.wait()
 
 
@@ -278,7 +278,7 @@ async def test_either_side_that_goes_ends_a_splice(serve: Serve, front: Front) -
         left.writer.write_eof()
     assert await left.ended()
     leaving.close()
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(20):
         await ended.get()
 
 

@@ -125,7 +125,7 @@ async def test_a_disconnect_cancels_the_stream_and_resolves_closed(serve: Serve)
     peer.send(request("GET", "/"))
     await peer.head()
     peer.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         assert {await events.get(), await events.get()} == {"cancelled", "closed True"}
 
 
@@ -143,7 +143,7 @@ async def test_a_disconnect_cancels_a_waiting_handler(serve: Serve) -> None:
 
     peer = await (await serve(wait)).peer()
     peer.send(request("GET", "/"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await started.wait()
         peer.close()
         await cancelled.wait()

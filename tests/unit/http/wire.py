@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from typing import NamedTuple
 
-WAIT = 10.0
+WAIT = 20.0
 
 
 class Reply(NamedTuple):

@@ -29,7 +29,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-async def eventually(probe: Callable[[], Any], what: str = "", seconds: float = 10.0) -> Any:
+async def eventually(probe: Callable[[], Any], what: str = "", seconds: float = 30.0) -> Any:
     """The first true answer of `probe`; asked on every turn of the loop until then."""
     async with asyncio.timeout(seconds):
         while True:

@@ -45,7 +45,7 @@ async def test_changes_become_keys_and_keys_are_reconciled(client: InProcessClie
         return found[0]["data"]["k"] if found else None
 
     async def until(value: str | None) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while True:
                 if await copy() == value:
                     return

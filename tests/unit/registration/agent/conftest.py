@@ -51,7 +51,7 @@ RULES_REGISTRATION = [
 RULES_BOOTSTRAP = [REQUESTS, rule(GROUP, ["managedclusters"], ["get", "create", "list", "watch"])]
 
 
-async def until(probe: Callable[[], Awaitable[Any] | Any], what: str, seconds: float = 10.0) -> Any:
+async def until(probe: Callable[[], Awaitable[Any] | Any], what: str, seconds: float = 30.0) -> Any:
     """The first true answer of `probe`."""
     try:
         async with asyncio.timeout(seconds):

@@ -51,7 +51,7 @@ async def admin(server: ApiServer) -> InProcessClient:
     return client
 
 
-async def until(probe: Callable[[], Any], seconds: float = 10.0) -> Any:
+async def until(probe: Callable[[], Any], seconds: float = 30.0) -> Any:
     """The first true answer of `probe`, which may be a coroutine; its errors count as "not yet"."""
     async with asyncio.timeout(seconds):
         while True:

@@ -196,7 +196,7 @@ class Play:
 
         await self.until(gone)
 
-    async def until(self, probe: Callable[[], Awaitable[Any]], seconds: float = 10.0) -> Any:
+    async def until(self, probe: Callable[[], Awaitable[Any]], seconds: float = 30.0) -> Any:
         """The first true answer; the clock goes on meanwhile, so that what is to be tried again is."""
         async with asyncio.timeout(seconds):
             while True:

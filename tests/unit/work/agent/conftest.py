@@ -146,7 +146,7 @@ class Site:
         return (await self.spoke.list(APPLIED_WORKS)).items
 
 
-async def until(look: Callable[[], Awaitable[Any]], what: str, seconds: float = 10.0) -> Any:
+async def until(look: Callable[[], Awaitable[Any]], what: str, seconds: float = 30.0) -> Any:
     """What `look` gives, once that is true in the sense of `if`."""
     end = asyncio.get_running_loop().time() + seconds
     while not (seen := await look()):

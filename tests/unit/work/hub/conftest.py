@@ -80,7 +80,7 @@ class Hub:
         label = f"{name}-{executor[1]}-{namespace or 'all'}"
         await self.let(f"executes-{label}", user_subject(name), [execute_as(executor)], namespace)
 
-    async def until(self, probe: Callable[[], Awaitable[Any]], seconds: float = 10.0) -> Any:
+    async def until(self, probe: Callable[[], Awaitable[Any]], seconds: float = 30.0) -> Any:
         async with asyncio.timeout(seconds):
             while True:
                 if found := await probe():
