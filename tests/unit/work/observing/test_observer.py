@@ -15,6 +15,8 @@ from tests.unit.runtime.conftest import config_map, eventually
 from tests.unit.runtime.scripted import ScriptedClient, bookmark, event
 from tests.unit.work.observing.conftest import WIDGETS, Disturbed, Scene, definition, namespaces, observing, permit, until_made
 
+SERVICE_ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+
 
 def ref(name: str, namespace: str = "default", resource: Resource = CONFIG_MAPS) -> ObjectRef:
     return ObjectRef(resource, namespace, name)
@@ -146,6 +148,20 @@ async def test_many_namespaces_share_one_watch_and_nothing_is_lost_on_the_way(ad
         await admin.create(CONFIG_MAPS, config_map("a", "n0"))
         await admin.create(CONFIG_MAPS, config_map("a", names[-1]))
         await eventually(lambda: sorted(scene.told) == sorted(["w", names[-1]]))
+
+
+async def test_many_kinds_in_several_namespaces_have_a_watch_each_over_all(
+    admin: InProcessClient, client: Disturbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MANY", 4)
+    await namespaces(admin, "n1", "n2")
+    refs = [ref("a", name, resource) for name in ("default", "n1", "n2") for resource in (CONFIG_MAPS, SECRETS)]
+    alone = ref("a", "n1", SERVICE_ACCOUNTS)
+    async with observing(client) as scene:
+        scene.observer.follow("w", frozenset([*refs, alone]))
+        await scene.known(*refs, alone)
+        paths = sorted(path for path, _ in client.watches)
+        assert paths == ["/api/v1/configmaps", "/api/v1/namespaces/n1/serviceaccounts", "/api/v1/secrets"]
 
 
 async def test_a_watch_that_nobody_needs_ends_after_a_while(client: Disturbed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,10 @@ from muster.work.agent.seam import UNKNOWN, ObjectRef, Presence, Sight
 log = get_logger("muster.work.observing")
 
 FEW = 8
-"""In so many namespaces objects are watched one by one; above, one watch over all is cheaper."""
+"""In so many namespaces objects of a kind are watched one by one; above, one watch over all is cheaper."""
+MANY = 32
+"""So many watches of single namespaces there may be; above, kinds that are used in several are watched in all. A watch takes a
+connection, and that a quarter of a MiB."""
 GATHERING = 0.05
 """Seconds between the first need of a watch and its start."""
 TELLING = 0.1
@@ -188,8 +191,9 @@ class ClusterObserver:
         """Start the watches that are needed, end those that are not; in how many seconds to look again."""
         now = self._clock.monotonic()
         dues: list[float] = []
+        few = FEW if sum(len(followed.collection.needed) for followed in self._resources.values()) <= MANY else 1
         for resource, followed in list(self._resources.items()):
-            wanted = self._wanted(followed, now)
+            wanted = self._wanted(followed, few, now)
             for namespace in wanted - followed.running.keys():
                 watch = Watch(self._client, followed.collection, namespace, self._clock)
                 followed.running[namespace] = _Running(watch, tasks.create_task(self._keep(followed, watch)), now)
@@ -210,12 +214,12 @@ class ClusterObserver:
         return min(dues, default=None)
 
     @staticmethod
-    def _wanted(followed: _Followed, now: float) -> set[str]:
+    def _wanted(followed: _Followed, few: int, now: float) -> set[str]:
         followed.refused = {namespace: until for namespace, until in followed.refused.items() if until > now}
         needed = followed.collection.needed
         if not needed:
             return set()
-        wide = not followed.collection.resource.namespaced or len(needed) > FEW or ALL in followed.running
+        wide = not followed.collection.resource.namespaced or len(needed) > few or ALL in followed.running
         if wide and ALL not in followed.refused:
             running = followed.running.get(ALL)
             # Until the wide one knows everything, the narrow ones go on.
