@@ -17,7 +17,7 @@ from tests.support.processes import Server
 
 OPERATOR_GROUP = "/apis/operator.open-cluster-management.io/v1"
 KLUSTERLET = f"{OPERATOR_GROUP}/klusterlets/klusterlet"
-AGENT = f"/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments/klusterlet-registration-agent"
+AGENTS = f"/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments"
 OPERATOR = f"/apis/apps/v1/namespaces/{BOOTSTRAP_NAMESPACE}/deployments/klusterlet"
 WORKS = "/apis/work.open-cluster-management.io/v1"
 OURS = ("open-cluster-management", "klusterlet")
@@ -112,9 +112,10 @@ def test_its_operator_and_agent_run_and_it_is_accepted(fleet: World, pods: list[
 
 @shows("join", "--wait")
 def test_joining_again_waits_for_what_is_there_already(fleet: World) -> None:
-    for path in (OPERATOR, AGENT):
-        fleet.play_pods(path, MANAGED)
-    said = fleet.ok(*join_words(fleet), "--wait", context=MANAGED)
+    fleet.play_pods(OPERATOR, MANAGED)
+    for one in fleet.managed.client().get(AGENTS).expect(200)["items"]:
+        fleet.play_pods(f"{AGENTS}/{one['metadata']['name']}", MANAGED)
+    said = fleet.ok(*join_words(fleet), "--wait", "--timeout", "60", context=MANAGED)
     assert "Cluster cluster1 is known to the hub" in said
 
 
