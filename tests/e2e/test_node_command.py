@@ -6,6 +6,7 @@ What runs is the Klusterlet operator as its bundle deploys it, so the node gives
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -108,3 +109,18 @@ async def scenes(rig: Rig, node: Server, ground: ControlPlane) -> None:
         return not await rig.pods()
 
     await rig.until(gone, "the pods are gone", SECONDS)
+
+
+async def test_a_cluster_with_machines_is_refused_in_words(ground: ControlPlane, tmp_path: Path) -> None:
+    status = {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"containerRuntimeVersion": "containerd://2"}}
+    async with observed(ground) as rig:
+        await rig.admin.create(NODES, {"metadata": {"name": "machine"}})
+        await rig.admin.patch(NODES, "machine", {"status": status}, subresource="status")
+        try:
+            command = [str(MUSTER), "node", "--kubeconfig", str(ground.kubeconfig), "--directory", str(tmp_path / "rig")]
+            refused = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+        finally:
+            await rig.admin.delete(NODES, "machine")
+    assert refused.returncode == 1
+    assert "the cluster has nodes that run pods already (machine)" in refused.stderr
+    assert "Traceback" not in refused.stderr

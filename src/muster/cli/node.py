@@ -59,8 +59,16 @@ async def serve(cluster: FoundCluster, name: str, directory: Path, workloads: bo
 
     client = cluster.connect("muster-node")
     try:
-        with explained(lambda error: cluster_problem(error, client.server, "port")):
+        with explained(lambda error: _problem(error, client.server)):
             node = RemoteNode(client, client.server, programs(), directory, name=name, workloads=workloads, client_ca=client_ca)
             await node.run(ready)
     finally:
         await client.close()
+
+
+def _problem(error: Exception, server: str) -> click.ClickException | None:
+    from muster.fleet.node.remote import HasKubelets
+
+    if isinstance(error, HasKubelets):
+        return click.ClickException(f"{server}: {error}; choose another --kubeconfig or --context")
+    return cluster_problem(error, server, "port")

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from muster.fleet.attached import Attached, Controller
 from muster.fleet.followed import Followed
+from muster.fleet.kinds import NODES
 from muster.fleet.node.addresses import LoopbackAddresses
 from muster.fleet.node.clusternode import ClusterNode, Work
 from muster.fleet.node.door import Door
@@ -27,16 +28,32 @@ from muster.fleet.node.pod import Shelter
 from muster.fleet.node.programs import IMAGES, Programs
 from muster.fleet.node.runtime import GRACE, KUBELET
 from muster.fleet.node.services import ServiceRelay
-from muster.fleet.workloads import Deployments, ReplicaSets
+from muster.fleet.node.states import SCHEME
+from muster.fleet.workloads import Deployments, ReplicaSets, podstate
 from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.errors import KubeError
 from muster.runtime.events import EventRecorder
-from muster.runtime.resource import key_of
+from muster.runtime.resource import Object, key_of
 from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.fleet.node")
 LAST_LOOK_SECONDS = 5.0
+
+
+class HasKubelets(Exception):
+    """The cluster has machines: a node of ours would take pods that are theirs to run."""
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        super().__init__(f"the cluster has nodes that run pods already ({', '.join(nodes)}); this one is for clusters without")
+        self.nodes = tuple(nodes)
+
+
+def kubelets(nodes: Iterable[Object]) -> list[str]:
+    """The nodes that are ready and not of our kind."""
+    ready = [node for node in nodes if podstate.is_ready(node)]
+    runtimes = {node["metadata"]["name"]: node["status"].get("nodeInfo") or {} for node in ready}
+    return sorted(name for name, said in runtimes.items() if not said.get("containerRuntimeVersion", "").startswith(SCHEME))
 
 
 class RemoteNode:
@@ -86,7 +103,8 @@ class RemoteNode:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self, ready: Callable[[ClusterNode], None] = lambda node: None) -> None:
-        """Until cancelled; `ready` is called when the cluster's state is known and the node begins its work."""
+        """Until cancelled; `ready` is called when the cluster's state is known and the node begins its work. Raises an
+        ExceptionGroup with `HasKubelets` where it has no business."""
         async with asyncio.TaskGroup() as tasks, AsyncExitStack() as stack:
             self._tasks = tasks
             # It is there before the informers are, because what these bring first are its pods.
@@ -95,6 +113,8 @@ class RemoteNode:
             following = self._spawn(self._followed.run(), "informers")
             stack.callback(following.cancel)
             await self._followed.synced()
+            if machines := kubelets(self._followed.scan(NODES)):
+                raise HasKubelets(machines)
             node.forget_strangers()
             if self._client_ca is not None:
                 door = Door(self._client, node, self._client_ca, self._clock)
