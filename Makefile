@@ -12,6 +12,9 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 4
 XDIST ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# There every worker has a real control plane of its own to start and to keep up.
+test-kube: WORKERS = 3
+test-interop: WORKERS = 2
 
 .PHONY: help setup lock up down test suites test-kube test-interop bench lint format peers clean
 
@@ -56,10 +59,10 @@ peers: ## build the real kube-apiserver, etcd and the other Go peers (cached out
 
 test-kube: setup peers ## the same end-to-end tests on a real kube-apiserver, and the differential suite
 	MUSTER_E2E=kube $(PYTEST) $(XDIST) tests/e2e
-	MUSTER_E2E=kube $(PYTEST) tests/differential
+	MUSTER_E2E=kube $(PYTEST) -n $(WORKERS) --dist load tests/differential
 
 test-interop: setup peers ## upstream's Go programs against ours
-	$(PYTEST) tests/interop
+	$(PYTEST) $(XDIST) tests/interop
 
 bench: setup peers ## ours and the peers side by side; results to docs/benchmarks.md
 	$(BIN)/python -m bench --write

@@ -22,6 +22,8 @@ from tests.support.https_server import HttpsServer
 from tests.support.planes import USERS, Cluster
 
 Record = dict[str, Any]
+PATIENCE = 60.0
+"""Seconds in which a server, on however busy a machine, does what it will do."""
 HEADERS = ("content-type", "warning", "retry-after", "cache-control", "location", "vary", "allow")
 _VARIABLE = re.compile(r"\$\{([\w.]+)\}")
 _SHORT = re.compile(r"^(?:(?P<group>[\w.${}-]+/\w+):)?(?P<rest>.*)$")
@@ -84,7 +86,7 @@ class Run:
         self._stack.close()
 
     def _until_found(self, path: str, token: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while self.client.get(path, user=token).status != 200:
             if time.monotonic() > deadline:
                 raise CaseFailed(f"{path} never appeared")
@@ -105,7 +107,7 @@ class Run:
 
     def _request(self, step: Request) -> None:
         reply = self._send(step)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while not self._settled(step, _decoded(reply)):
             if time.monotonic() > deadline:
                 raise CaseFailed(f"{step.title()}: never {step.until or step.present}: {reply.text[:2000]}")
@@ -229,7 +231,7 @@ class Run:
 
     def _arrived(self, step: Arrived) -> None:
         server = self._servers[step.server]
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while len(server.received) < step.count and time.monotonic() < deadline:
             time.sleep(0.01)
         requests = [
