@@ -105,6 +105,8 @@ def test_the_quickstart_is_right(place: Path) -> None:
     said = play("docs/quickstart.md", place)
     assert re.search(r"edge +true +True +shops", said["clusteradm get clusters --clusterset shops -o table"])
     assert "nothing wrong" in said["clusteradm doctor cluster1"]
+    assert "who: you" in said["kubectl --context cluster1 get configmap hello -o yaml"]
+    assert re.search(r"hello +cluster1 +1 +True +True", said["clusteradm get works -o table"])
     assert re.search(r"cluster2 +true +true +true", said["muster status"]), "after it went on"
     assert not list(place.glob(".muster"))
 
