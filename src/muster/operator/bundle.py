@@ -6,6 +6,7 @@ kustomize; with `--check` it only says whether what is there is up to date.
 
 from __future__ import annotations
 
+import argparse
 import base64
 import sys
 from collections.abc import Mapping
@@ -137,23 +138,22 @@ def files() -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    check = "--check" in arguments
-    directories = [argument for argument in arguments if argument != "--check"]
-    if len(directories) != 1:
-        print("usage: python -m muster.operator.bundle [--check] DIRECTORY", file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser("python -m muster.operator.bundle", description="Write the operators' manifests.")
+    parser.add_argument("--check", action="store_true", help="only say whether they are up to date")
+    parser.add_argument("directory", type=Path)
+    given = parser.parse_args(arguments)
     stale = []
     for name, content in files().items():
-        path = Path(directories[0], name)
+        path = given.directory / name
         if path.exists() and path.read_text() == content:
             continue
         stale.append(str(path))
-        if not check:
+        if not given.check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
-    if stale and check:
-        print(f"not up to date: {', '.join(stale)}; run python -m muster.operator.bundle {directories[0]}", file=sys.stderr)
-    return 1 if stale and check else 0
+    if stale and given.check:
+        print(f"not up to date: {', '.join(stale)}; run python -m muster.operator.bundle {given.directory}", file=sys.stderr)
+    return 1 if stale and given.check else 0
 
 
 if __name__ == "__main__":
