@@ -101,7 +101,7 @@ async def test_a_hub_works_and_goes_away_with_its_clusters(hub: WholeHub) -> Non
     with pytest.raises(BadRequest):
         await hub.cluster("Not.A.Name".lower())
     with pytest.raises(BadRequest, match="name must be set in manifest"):
-        await hub.admin.create(MANIFEST_WORKS, work_document("c1", {"apiVersion": "v1", "kind": "ConfigMap"}))
+        await hub.admin.create(MANIFEST_WORKS, work_document("default", {"apiVersion": "v1", "kind": "ConfigMap"}))
     await hub.admin.delete(CLUSTER_MANAGERS, CM)
     await hub.until_gone(CLUSTER_MANAGERS, CM, seconds=SECONDS)
     assert await hub.find(NAMESPACES, HUB_NAMESPACE) is None
