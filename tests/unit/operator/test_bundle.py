@@ -41,8 +41,11 @@ def test_a_stale_file_is_named_and_written_anew(tmp_path: Path, capsys: pytest.C
     assert stale.read_text() == files()["cluster-manager/operator.yaml"]
 
 
-def test_without_a_directory_it_says_how_it_is_used() -> None:
-    assert main([]) == 2
+def test_without_a_directory_it_says_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--check"])
+    assert end.value.code == 2
+    assert "usage: python -m muster.operator.bundle" in capsys.readouterr().err
 
 
 @BOTH
