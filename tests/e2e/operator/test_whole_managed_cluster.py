@@ -73,8 +73,8 @@ class Managed(Observed):
         await self.says("HubConnectionDegraded", "False", "HubConnectionFunctional")
         await self.says("Available", "True", "KlusterletAvailable")
 
-    async def applies_works(self, cluster: str, there: KubeClient | None = None) -> None:
-        """A work of the hub comes to the managed cluster, is reported on, and goes again."""
+    async def work(self, cluster: str, there: KubeClient | None = None) -> Observed:
+        """Have a work of the hub applied to the managed cluster, and reported on; gives where it is."""
         where = Observed(there or self.admin)
         manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hello", "namespace": "default"}}
         document = {
@@ -91,15 +91,24 @@ class Managed(Observed):
             return condition(found, "Applied") == condition(found, "Available") == "True"
 
         await self.hub.until(reported, "the work is reported as applied and available", SECONDS)
+        return where
+
+    async def applies_works(self, cluster: str, there: KubeClient | None = None) -> None:
+        """They come, are reported on, and go again."""
+        where = await self.work(cluster, there)
         await self.hub.admin.delete(MANIFEST_WORKS, "hello", cluster)
         await self.hub.until_gone(MANIFEST_WORKS, "hello", cluster, seconds=SECONDS)
-        assert await where.find(CONFIG_MAPS, "hello", "default") is None
-        assert not (await where.admin.list(APPLIED_WORKS)).items
+        await nothing_left(where)
 
     async def agents(self) -> list[Object]:
         """The pods that register the cluster."""
         pods = (await self.admin.list(PODS, AGENT_NAMESPACE)).items
         return [pod for pod in pods if pod["metadata"]["name"].startswith(f"{K}-registration-agent-")]
+
+
+async def nothing_left(where: Observed) -> None:
+    assert await where.find(CONFIG_MAPS, "hello", "default") is None
+    assert not (await where.admin.list(APPLIED_WORKS)).items
 
 
 @pytest.fixture
@@ -143,6 +152,16 @@ async def test_an_agent_that_goes_leaves_nothing_but_its_cluster_on_the_hub(mana
     assert await managed.find(NAMESPACES, AGENT_NAMESPACE) is None
     assert {one["metadata"]["namespace"] for one in (await managed.admin.list(PODS)).items} == {OPERATOR_NAMESPACE}
     assert await managed.hub.find(MANAGED_CLUSTERS, "c1") is not None
+
+
+@embedded_only
+async def test_with_the_hub_go_its_works_from_clusters_whose_agents_are_there(managed: Managed) -> None:
+    await managed.join(AGENT_NAMESPACE, clusterName="c1")
+    await managed.works(await managed.accepted())
+    where = await managed.work("c1")
+    await managed.hub.admin.delete(CLUSTER_MANAGERS, "cluster-manager")
+    await managed.hub.until_gone(CLUSTER_MANAGERS, "cluster-manager", seconds=SECONDS)
+    await nothing_left(where)
 
 
 @embedded_only
