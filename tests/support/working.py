@@ -26,7 +26,7 @@ from muster.runtime.kubeconfig import Identity, load_kubeconfig
 from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, Object, Resource
 from muster.runtime.verbs import JSON, KubeClient, Query
 from muster.work.agent.agent import WorkAgent
-from muster.work.agent.install import AGGREGATE, install
+from muster.work.agent.install import AGGREGATE, PREFIX, install
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from muster.work.names import DEFAULT_SERVICE_ACCOUNT
@@ -93,6 +93,8 @@ class Workplace:
         self.admin: KubeClient = HttpClient(self.config)
         self.token = ""
         """Of the agent's own account, once somebody has asked for a client."""
+        self._granted: dict[str, list[Object]] = {}
+        """By role."""
 
     async def prepare(self) -> None:
         if self.cluster.url not in _prepared:
@@ -113,7 +115,20 @@ class Workplace:
         for name in (self.name, self.namespace, self.agent_namespace):
             with contextlib.suppress(NotFound, Conflict):
                 await self.admin.delete(NAMESPACES, name)
+        await self._revoke()
         await self.admin.close()
+
+    async def _revoke(self) -> None:
+        """All workplaces of a cluster have one role of the agent: what a test grants is not to help the next one."""
+        for role in self._granted:
+            await self.admin.delete(CLUSTER_ROLES, role)
+        granted = [rule for rules in self._granted.values() for rule in rules]
+        if granted:
+            await self.wait(lambda: self._forgotten(granted), "the agent to have lost what it was granted")
+
+    async def _forgotten(self, rules: list[Object]) -> bool:
+        left = (await self.admin.get(CLUSTER_ROLES, f"{PREFIX}:aggregate")).get("rules") or []
+        return not any(rule in left for rule in rules)
 
     async def client(self, url: str = "") -> Counting:
         """With the agent's own rights on the managed cluster; by way of `url`, if given."""
@@ -128,6 +143,7 @@ class Workplace:
     async def grant(self, name: str, *rules: Object) -> None:
         """To the agent, as administrators do it."""
         metadata = {"name": f"{self.name}:{name}", "labels": {AGGREGATE: "true"}}
+        self._granted[metadata["name"]] = list(rules)
         await self.admin.apply(CLUSTER_ROLES, {"metadata": metadata, "rules": list(rules)}, manager="tests")
 
     @contextlib.asynccontextmanager
