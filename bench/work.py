@@ -6,7 +6,7 @@
 The works are there before the agent starts. Time runs from its start until the hub shows every work Applied, and Available;
 requests are counted in the server's audit log over the same time, by account. Then the agent is left alone for a minute. In the
 run without limits and executor something happens after that: the agent is started again, objects are deleted and edited. The second
-form measures one agent once; with `--executor --after` also how long it takes to notice that the executor was given or denied a right.
+form measures one agent once; with `--executor --after` also how long it takes to notice that the executor's rights changed.
 """
 
 from __future__ import annotations
