@@ -4,9 +4,9 @@
     python -m bench.work muster|upstream [--executor] [--unlimited] [--works N] [--after]
 
 The works are there before the agent starts. Time runs from its start until the hub shows every work Applied, and Available;
-requests are counted in the server's audit log over the same time, by account. Then the agent is left alone for a minute. In the
-run without limits and executor something happens after that: the agent is started again, objects are deleted and edited. The second
-form measures one agent once; with `--executor --after` also how long it takes to notice that the executor's rights changed.
+requests are counted in the server's audit log over the same time, by account. Then the agent is left alone for a minute. The second
+form measures one agent once; with `--after` also what a restart costs, and how long the agent takes to notice objects that were
+deleted or edited, or with `--executor` that its rights changed. Upstream takes minutes for that.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _cases(short: bool) -> list[tuple[Case, Callable[[Case, Measured, Measured],
         return [(small, _plain), (Case(4, 2, executor=True, unlimited=True, settle=1, idle=2), _executed)]
     return [
         (Case(1000, 10, idle=0, settle=0), _as_they_come),
-        (Case(1000, 10, unlimited=True, after=True), _plain),
+        (Case(1000, 10, unlimited=True), _plain),
         (Case(200, 10, executor=True, idle=0, settle=0), _as_they_come),
         (Case(1000, 10, executor=True, unlimited=True), _executed),
     ]
@@ -155,22 +155,14 @@ def _costs(case: Case, ours: Measured, theirs: Measured) -> list[Row]:
     ]
 
 
-def _noticed(case: Case, ours: Measured, theirs: Measured) -> list[Row]:
-    if not case.after:
-        return []
-    title = f"requests per manifest in the {RESTART:.0f} s after a restart"
-    restarted = _per_manifest(case, title, ours.restart, theirs.restart)
-    return [restarted, *(_row(title, "s", seconds, theirs.noticed[title], limit=5) for title, seconds in ours.noticed.items())]
-
-
 def _plain(case: Case, ours: Measured, theirs: Measured) -> list[Row]:
-    return [*_times(case, ours, theirs), *_costs(case, ours, theirs), *_noticed(case, ours, theirs)]
+    return [*_times(case, ours, theirs), *_costs(case, ours, theirs)]
 
 
 def _executed(case: Case, ours: Measured, theirs: Measured) -> list[Row]:
     reviews = "create subjectaccessreviews"
     asked = _row("access reviews per manifest", "", ours.own[reviews] / case.total, theirs.own[reviews] / case.total)
-    return [*_times(case, ours, theirs), asked, *_costs(case, ours, theirs), *_noticed(case, ours, theirs)]
+    return [*_times(case, ours, theirs), asked, *_costs(case, ours, theirs)]
 
 
 def _summary(measured: Measured) -> str:
