@@ -6,8 +6,10 @@ Upstream's webhook server has two ports that no flag changes (8000, 8080); where
 
 from __future__ import annotations
 
+import base64
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +17,19 @@ from typing import Any
 import orjson
 import pytest
 
+from muster.runtime.errors import StatusError
+from muster.runtime.resource import CONFIG_MAPS, VALIDATING_WEBHOOKS
+from muster.work.hub.install import WORK_VALIDATOR
 from tests.interop.ocm import AGENT_NAMESPACE, Fleet, install, work
 from tests.support import peers
 from tests.support.administrator import HUB_NAMESPACE, RBAC, read_secret, service_account_token
 from tests.support.client import Client
 from tests.support.pki import Authority
-from tests.support.planes import ControlPlane, chosen, write_kubeconfig
+from tests.support.planes import Cluster, ControlPlane, chosen, write_kubeconfig
 from tests.support.processes import Server, free_ports
 from tests.support.work_hub import WORK_GROUP, WorkHub, works
+from tests.support.working import Workplace
+from tests.support.working import config_map as work_config_map
 
 Document = dict[str, Any]
 PATH = "/validate-work-open-cluster-management-io-v1-manifestwork"
@@ -32,7 +39,7 @@ GATE = "NilExecutorValidating=true"
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    ground = chosen(tmp_path_factory.mktemp("work-webhook"))
+    ground = chosen(tmp_path_factory.mktemp("work-webhook"), "upstreams")
     ground.start()
     yield ground
     ground.stop(kill=True)
@@ -79,12 +86,11 @@ class Pair:
         return dict(client.post(PATH, review, content_type="application/json").expect(200)["response"])
 
 
-@pytest.fixture(scope="module", params=["", GATE])
-def pair(request: pytest.FixtureRequest, installed: WorkHub, ground: ControlPlane) -> Iterator[Pair]:
+@contextmanager
+def upstream_webhook(cluster: Cluster, directory: Path, *flags: str) -> Iterator[tuple[str, Path]]:
+    """Upstream's server for a hub: where it is, and whom to trust there."""
     if busy := [port for port in FIXED_PORTS if taken(port)]:
         pytest.skip(f"upstream's webhook server needs port {busy[0]}, which is taken")
-    flags = [f"--feature-gates={request.param}"] if request.param else []
-    directory = ground.directory / f"upstream-{bool(request.param)}"
     directory.mkdir()
     authority = Authority(directory, "ca")
     issued = authority.issue("webhook", hosts=("127.0.0.1",))
@@ -92,16 +98,26 @@ def pair(request: pytest.FixtureRequest, installed: WorkHub, ground: ControlPlan
     (directory / "tls.key").write_bytes(issued.key.read_bytes())
     (port,) = free_ports(1)
     command: list[str | Path] = [peers.need("work"), "webhook-server", f"--port={port}", f"--certdir={directory}"]
-    kubeconfig = f"--kubeconfig={installed.cluster.kubeconfig}"
+    kubeconfig = f"--kubeconfig={cluster.kubeconfig}"
     server = Server("upstream's webhook", [*command, kubeconfig, *flags], directory / "webhook.log", {"KUBECONFIG": ""})
     server.start()
-    installed.start(*flags)
-    upstream = Client(f"https://127.0.0.1:{port}", ca=authority.pair.cert)
-    server.wait_until(lambda: answers(upstream), 60)
-    ours = Client(f"https://127.0.0.1:{installed.webhook_port}", ca=our_ca(installed, directory))
-    yield Pair(ours, upstream)
-    server.stop(timeout=5)
-    installed.stop()
+    url = f"https://127.0.0.1:{port}"
+    try:
+        server.wait_until(lambda: answers(Client(url, ca=authority.pair.cert)), 60)
+        yield url, authority.pair.cert
+    finally:
+        server.stop(timeout=5)
+
+
+@pytest.fixture(scope="module", params=["", GATE])
+def pair(request: pytest.FixtureRequest, installed: WorkHub, ground: ControlPlane) -> Iterator[Pair]:
+    flags = [f"--feature-gates={request.param}"] if request.param else []
+    directory = ground.directory / f"upstream-{bool(request.param)}"
+    with upstream_webhook(installed.cluster, directory, *flags) as (url, ca):
+        installed.start(*flags)
+        ours = Client(f"https://127.0.0.1:{installed.webhook_port}", ca=our_ca(installed, directory))
+        yield Pair(ours, Client(url, ca=ca))
+        installed.stop()
 
 
 def answers(client: Client) -> bool:
@@ -116,6 +132,50 @@ def our_ca(hub: WorkHub, directory: Path) -> Path:
     path = directory / "ours.crt"
     path.write_bytes(read_secret(hub.admin, HUB_NAMESPACE, "work-webhook-serving-cert")["ca.crt"])
     return path
+
+
+@pytest.mark.timeout(180)
+async def test_our_work_agent_lives_with_upstreams_webhook(ground: ControlPlane) -> None:
+    """A work comes, changes and goes. Comes first in this file: later tests keep upstream's ports."""
+    cluster = ground.extra("upstreams")
+    with upstream_webhook(cluster, ground.directory / "upstream-alone") as (url, ca):
+        place = Workplace(cluster)
+        await place.prepare()
+        rule = {"apiGroups": [WORK_GROUP], "apiVersions": ["*"], "resources": ["manifestworks"], "operations": ["CREATE", "UPDATE"]}
+        hook = {
+            "name": WORK_VALIDATOR,
+            "rules": [rule],
+            "clientConfig": {"url": f"{url}{PATH}", "caBundle": base64.b64encode(ca.read_bytes()).decode()},
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+        }
+        await place.admin.create(VALIDATING_WEBHOOKS, {"metadata": {"name": WORK_VALIDATOR}, "webhooks": [hook]})
+        await place.wait(lambda: refuses(place), "upstream's webhook to be asked")
+        async with place.agent():
+            await place.create("judged", work_config_map("judged", place.namespace, a="1"))
+            await place.wait_applied("judged")
+            assert await place.data("judged") == {"a": "1"}
+            await place.change("judged", work_config_map("judged", place.namespace, a="2"))
+            await place.wait(lambda: has(place, {"a": "2"}), "the change on the managed cluster")
+            await place.delete("judged")
+            await place.wait_gone("judged")
+        assert await place.find(CONFIG_MAPS, "judged", place.namespace) is None
+        await place.admin.delete(VALIDATING_WEBHOOKS, WORK_VALIDATOR)
+        await place.close()
+
+
+async def refuses(place: Workplace) -> bool:
+    """Whether a work without manifests is refused in upstream's words."""
+    try:
+        await place.create("empty")
+    except StatusError as error:
+        return "manifests should not be empty" in str(error)
+    await place.delete("empty")
+    return False
+
+
+async def has(place: Workplace, data: dict[str, str]) -> bool:
+    return await place.data("judged") == data
 
 
 def config_map(name: str = "cm1", **content: Any) -> Document:
