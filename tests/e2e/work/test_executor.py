@@ -199,6 +199,17 @@ async def test_delete_is_needed_for_what_goes_with_the_work_only(place: Workplac
         assert [await place.data(name) for name in ("f", "s1", "s2")] == [None, None, None]
 
 
+async def test_each_verb_that_is_missing_refuses_and_is_named(place: Workplace, keeper: Keeper) -> None:
+    for verb in FULL:
+        await keeper.grant(f"all-but-{verb}", rule([one for one in FULL if one != verb]), to=keeper.account(f"no-{verb}"))
+    async with place.agent():
+        for verb in FULL:
+            await place.create(verb, config_map(f"for-{verb}", place.namespace), executor=keeper.executor(f"no-{verb}"))
+        for verb in FULL:
+            await keeper.wait_refused(verb, f"error: {keeper.user(f'no-{verb}')} may not {verb} it")
+            assert await place.data(f"for-{verb}") is None
+
+
 async def test_what_was_applied_is_removed_though_permission_is_gone(place: Workplace, keeper: Keeper) -> None:
     await keeper.grant("app", rule())
     async with place.agent() as agent:
