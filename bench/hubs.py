@@ -14,11 +14,10 @@ from pathlib import Path
 
 from tests.interop import ocm
 from tests.support import peers
-from tests.support.planes import KubeOptions, KubePlane
 from tests.support.processes import Server, free_ports
 
-from bench.audit import AuditLog, Request
-from bench.sides import cpu_seconds, resident
+from bench.audit import Request
+from bench.measured import MeasuredProcess
 
 BOOTSTRAP_USER = f"system:serviceaccount:{ocm.BOOTSTRAP_NAMESPACE}:agent-registration-bootstrap"
 HUB_USER = f"system:serviceaccount:{ocm.HUB_NAMESPACE}:registration-controller-sa"
@@ -33,16 +32,8 @@ def party(request: Request) -> str:
     return "agents" if request.user == BOOTSTRAP_USER or request.user.startswith(AGENT_PREFIX) else ""
 
 
-class Hub(abc.ABC):
+class Hub(MeasuredProcess):
     """A real API server and one hub process on it."""
-
-    name: str
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.plane = KubePlane(directory / "plane", KubeOptions(audit_log=True))
-        self.audit = AuditLog(directory / "plane" / "audit.log")
-        self._server: Server | None = None
 
     def start(self) -> None:
         self.plane.start()
@@ -64,28 +55,7 @@ class Hub(abc.ABC):
         self._server.start()
 
     @abc.abstractmethod
-    def install(self) -> None:
-        """Definitions, the hub's service account and what it may do, the identity that agents bootstrap with."""
-
-    @abc.abstractmethod
     def command(self, kubeconfig: Path) -> list[str | Path]: ...
-
-    @property
-    def server(self) -> Server:
-        assert self._server is not None, "the hub is not started"
-        return self._server
-
-    def memory(self) -> float:
-        """MiB"""
-        return resident(self.server.pid) / 2**20
-
-    def cpu(self) -> float:
-        return cpu_seconds(self.server.pid)
-
-    def discard(self) -> None:
-        if self._server is not None:
-            self._server.stop(timeout=5)
-        self.plane.discard()
 
 
 class Ours(Hub):

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from tests.interop import ocm
 from tests.support import peers
-from tests.support.planes import KubeOptions, KubePlane
 from tests.support.processes import Server, free_ports
 
-from bench.audit import AuditLog, Request
+from bench.audit import Request
 from bench.hubs import MUSTER
-from bench.sides import cpu_seconds, resident
+from bench.measured import MeasuredProcess
 
 CLUSTER = "cluster1"
 WORK = "/apis/work.open-cluster-management.io/v1"
@@ -42,17 +41,12 @@ def party(request: Request) -> str:
     return {HUB_USER: "hub", OWN_USER: "own"}.get(request.user, "")
 
 
-class Worker(abc.ABC):
+class Worker(MeasuredProcess):
     """A real API server, and one agent's process once it is started."""
 
-    name: str
-
     def __init__(self, directory: Path, unlimited: bool) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self.unlimited = unlimited
-        self.plane = KubePlane(directory / "plane", KubeOptions(audit_log=True))
-        self.audit = AuditLog(directory / "plane" / "audit.log")
-        self._server: Server | None = None
 
     def prepare(self) -> None:
         """Everything but the agent."""
@@ -94,28 +88,7 @@ class Worker(abc.ABC):
         self._server.start()
 
     @abc.abstractmethod
-    def install(self) -> None:
-        """The agent's account on the managed cluster, and what it may do."""
-
-    @abc.abstractmethod
     def command(self) -> list[str | Path]: ...
-
-    @property
-    def server(self) -> Server:
-        assert self._server is not None, "the agent is not started"
-        return self._server
-
-    def memory(self) -> float:
-        """MiB"""
-        return resident(self.server.pid) / 2**20
-
-    def cpu(self) -> float:
-        return cpu_seconds(self.server.pid)
-
-    def discard(self) -> None:
-        if self._server is not None:
-            self._server.stop(timeout=5)
-        self.plane.discard()
 
 
 class Ours(Worker):

@@ -119,6 +119,11 @@ class JournalingClient(KubeClient):
     def server(self) -> str:
         return self._inner.server
 
+    def as_user(self, name: str) -> JournalingClient:
+        other = JournalingClient(self._inner.as_user(name), self.journal, dry_run=self.dry_run)
+        other._made = self._made
+        return other
+
     async def exchange(
         self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
     ) -> bytes:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from muster.registration.agent.options import AgentOptions
     from muster.registration.drivers.seam import DriverOptions
     from muster.runtime.kubeconfig import ClientConfig
-    from muster.runtime.verbs import KubeClient
 
 LEASE = "registration-agent-lock"
 EXPIRATION = "client-cert-expiration-seconds"
@@ -283,14 +282,8 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-
-        def client(cluster: FoundCluster) -> KubeClient:
-            made = cluster.connect("muster-registration-agent", metrics)
-            stack.push_async_callback(made.close)
-            return made
-
-        management = client(settings.management)
-        spoke = client(settings.spoke) if settings.spoke else management
+        management = settings.management.connect_in(stack, "muster-registration-agent", metrics)
+        spoke = settings.spoke.connect_in(stack, "muster-registration-agent", metrics) if settings.spoke else management
         if settings.install:
             from muster.registration.agent.install import install
 

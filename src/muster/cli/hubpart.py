@@ -178,8 +178,7 @@ async def serve_part(frame: Frame, part: HubPart[W], here: Surroundings) -> None
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        client = frame.cluster.connect(part.agent, metrics)
-        stack.push_async_callback(client.close)
+        client = frame.cluster.connect_in(stack, part.agent, metrics)
         controllers = part.controllers(client, metrics) if frame.controllers else None
         webhooks = part.webhooks(client, frame.webhooks) if frame.webhooks else None
         if frame.install:

@@ -105,8 +105,7 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        client = settings.cluster.connect("muster-operator", metrics)
-        stack.push_async_callback(client.close)
+        client = settings.cluster.connect_in(stack, "muster-operator", metrics)
         image = settings.image or await own_image(client, here.environ if settings.cluster.in_pod else {})
         launch = Launch(image, settings.namespace, settings.sync_labels)
         operator: Operator = import_module(KINDS[settings.kind]).launch(client, launch, metrics)

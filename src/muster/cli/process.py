@@ -14,7 +14,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,12 @@ class FoundCluster:
         if self.direct is not None:
             return self.direct()
         return HttpClient(self.config, agent=agent, metrics=metrics, at_once=at_once)
+
+    def connect_in(self, stack: AsyncExitStack, agent: str, metrics: Metrics, at_once: int = 0) -> KubeClient:
+        """Connected until the stack ends."""
+        client = self.connect(agent, metrics, at_once)
+        stack.push_async_callback(client.close)
+        return client
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ from muster.cli.process import (
 from muster.cli.values import Duration, Gates
 
 if TYPE_CHECKING:
-    from muster.runtime.verbs import KubeClient
     from muster.work.agent.options import WorkAgentOptions
 
 LEASE = "work-agent-lock"
@@ -238,14 +237,8 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-
-        def client(cluster: FoundCluster) -> KubeClient:
-            made = cluster.connect(AGENT, metrics, AT_ONCE)
-            stack.push_async_callback(made.close)
-            return made
-
-        management = client(settings.management)
-        spoke = client(settings.spoke) if settings.spoke else management
+        management = settings.management.connect_in(stack, AGENT, metrics, AT_ONCE)
+        spoke = settings.spoke.connect_in(stack, AGENT, metrics, AT_ONCE) if settings.spoke else management
         if settings.install:
             from muster.work.agent.install import install
 
@@ -253,7 +246,8 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
         if settings.install_only or settings.hub is None:
             here.say(f"installed on {spoke.server}")
             return
-        agent = WorkAgent(client(settings.hub), spoke, settings.options, metrics=metrics)
+        hub = settings.hub.connect_in(stack, AGENT, metrics, AT_ONCE)
+        agent = WorkAgent(hub, spoke, settings.options, metrics=metrics)
         health = HealthServer(metrics)
         leading = Leading(management, agent, here, LEASE if settings.elect else "", settings.namespace)
         health.ready("works", lambda: agent.unready() if leading.begun else None)

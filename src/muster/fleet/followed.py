@@ -96,6 +96,9 @@ class _Noting(KubeClient):
     def server(self) -> str:
         return self._client.server
 
+    def as_user(self, name: str) -> _Noting:
+        return _Noting(self._client.as_user(name), self._latest)
+
     async def exchange(
         self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
     ) -> bytes:

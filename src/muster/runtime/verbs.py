@@ -94,10 +94,10 @@ class KubeClient(abc.ABC):
     @abc.abstractmethod
     async def close(self) -> None: ...
 
+    @abc.abstractmethod
     def as_user(self, name: str) -> KubeClient:
         """The same server, acting as somebody else, with the groups the server gives them (a service account's own). Needs the
         permission to impersonate them. It stands on this client's connections, and ends with it."""
-        raise NotImplementedError(f"{type(self).__name__} cannot act as somebody else")
 
     async def get(self, resource: Resource, name: str, namespace: str = "", *, subresource: str = "") -> Object:
         return _object(await self.exchange("GET", resource.path(namespace, name, subresource), {}, idempotent=True))

@@ -12,7 +12,7 @@ import pytest
 from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
 from muster.work.hub.replica_sets.controller import DECISIONS, PLACEMENTS
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
-from tests.support.planes import ControlPlane, chosen
+from tests.support.planes import ControlPlane
 from tests.support.processes import complaints
 from tests.support.work_hub import WorkHub
 from tests.support.working import Workplace, condition, config_map
@@ -20,15 +20,6 @@ from tests.support.working import Workplace, condition, config_map
 GATES = "--feature-gates=ManifestWorkReplicaSet=true,CleanUpCompletedManifestWork=true"
 APP = "replicated"
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Of its own: the hub would meddle with the works of other tests."""
-    ground = chosen(tmp_path_factory.mktemp("replica-sets"))
-    ground.start()
-    yield ground
-    ground.stop(kill=True)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from muster.api.crds import HUB, definitions
 from muster.cli.clusteradm import main as clusteradm
 from tests.support.administrator import HUB_NAMESPACE, MANAGED_CLUSTERS, service_account_token
 from tests.support.client import Client, Reply
-from tests.support.planes import USERS, ControlPlane, chosen, write_kubeconfig
+from tests.support.planes import USERS, ControlPlane, write_kubeconfig
 from tests.support.processes import complaints
 from tests.support.work_hub import ACCOUNT, CONFIGURATIONS, WORK_GROUP, WORK_VALIDATOR, WorkHub, works
 
@@ -27,15 +27,6 @@ AUTHENTICATION = "authentication.open-cluster-management.io"
 ADDON = "open-cluster-management-agent-addon"
 NIL_ROLE = "open-cluster-management:cluster-manager-work-executor-admin:webhook"
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Of its own: the webhooks would meddle with the works of other tests."""
-    ground = chosen(tmp_path_factory.mktemp("work-webhook"))
-    ground.start()
-    yield ground
-    ground.stop(kill=True)
 
 
 @pytest.fixture(scope="module")

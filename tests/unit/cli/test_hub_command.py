@@ -24,22 +24,6 @@ from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import BadRequest
 from muster.runtime.resource import LEASES
 
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-users: [{name: u, user: {token: t}}]
-"""
-
-
-@pytest.fixture
-def kubeconfig(tmp_path: Path) -> Path:
-    path = tmp_path / "kubeconfig"
-    path.write_text(KUBECONFIG)
-    return path
-
 
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch, kubeconfig: Path) -> Any:

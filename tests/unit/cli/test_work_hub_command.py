@@ -23,22 +23,6 @@ from muster.runtime.resource import LEASES
 from muster.work.hub.options import ExecutorAuthorization, WorkHubOptions
 from muster.work.kinds import MANIFEST_WORKS
 
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-users: [{name: u, user: {token: t}}]
-"""
-
-
-@pytest.fixture
-def kubeconfig(tmp_path: Path) -> Path:
-    path = tmp_path / "kubeconfig"
-    path.write_text(KUBECONFIG)
-    return path
-
 
 def settings(kubeconfig: Path, *arguments: str) -> work_hub.Settings:
     context = work_hub.command.make_context("work-hub", ["--kubeconfig", str(kubeconfig), *arguments])

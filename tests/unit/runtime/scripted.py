@@ -22,6 +22,9 @@ class ScriptedClient(KubeClient):
     def server(self) -> str:
         return "scripted"
 
+    def as_user(self, name: str) -> KubeClient:
+        return self
+
     async def exchange(
         self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
     ) -> bytes:

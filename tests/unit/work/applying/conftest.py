@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 import pytest
 
-from muster.apiserver.server import ApiServer, ServerConfig
+from muster.apiserver.server import ApiServer
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import NotFound
 from muster.runtime.resource import Object
@@ -44,19 +43,6 @@ class Recorder(InProcessClient):
         """What was asked since the last time."""
         asked, self.asked, self.bodies = self.asked, [], []
         return asked
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    running = ApiServer(ServerConfig(store="memory", clusters=("default",)))
-    await running.start()
-    yield running
-    await running.stop(grace=0.1)
-
-
-@pytest.fixture
-def admin(server: ApiServer) -> InProcessClient:
-    return InProcessClient(server.client(server.clusters["default"]))
 
 
 @pytest.fixture

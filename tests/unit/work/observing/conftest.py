@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from muster.apiserver.auth.identity import User
-from muster.apiserver.server import ApiServer, ServerConfig
+from muster.apiserver.server import ApiServer
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import KubeError, StatusError
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object, Resource
@@ -77,19 +77,6 @@ class Disturbed(InProcessClient):
             line.cancel()
             await asyncio.gather(line, return_exceptions=True)
             await lines.aclose()
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    running = ApiServer(ServerConfig(store="memory", clusters=("default",)))
-    await running.start()
-    yield running
-    await running.stop(grace=0.1)
-
-
-@pytest.fixture
-def admin(server: ApiServer) -> InProcessClient:
-    return InProcessClient(server.client(server.clusters["default"]))
 
 
 @pytest.fixture
