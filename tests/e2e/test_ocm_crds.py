@@ -21,7 +21,7 @@ from muster.apiserver.crd.rules import rule_tree
 from muster.kube.schemas.validation import SchemaValidator
 from tests.support.client import Client
 from tests.support.https_server import Answer, HttpsServer
-from tests.support.planes import ControlPlane
+from tests.support.planes import chosen
 from tests.unit.api.objects import Maker
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -32,20 +32,19 @@ each_definition = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.nam
 
 
 @pytest.fixture(scope="module")
-def hub(plane: ControlPlane) -> Iterator[Client]:
-    """A client of a cluster that has all definitions, for as long as the tests here run."""
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A client of a cluster that has all definitions and is nobody else's: others would miss them, or bring their own."""
+    plane = chosen(tmp_path_factory.mktemp("definitions"))
+    plane.start()
     client = plane.client()
-    client.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}).expect(201, 409)
-    try:
-        for document in definitions():
-            client.post(CRDS, document).expect(201)
-        for kind in ALL:
-            wait_until_established(client, kind.name)
-        yield client
-    finally:
-        for kind in ALL:
-            client.delete(f"{CRDS}/{kind.name}").expect(200, 404)
-        client.close()
+    client.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}).expect(201)
+    for document in definitions():
+        client.post(CRDS, document).expect(201)
+    for kind in ALL:
+        wait_until_established(client, kind.name)
+    yield client
+    client.close()
+    plane.stop(kill=True)
 
 
 def wait_until_established(client: Client, name: str) -> None:
