@@ -110,6 +110,15 @@ class Controller(Generic[K]):
     def enqueue(self, key: K) -> None:
         self.queue.add(key)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether keys wait for a worker."""
+        return len(self.queue) > 0
+
+    def enqueue_when_idle(self, key: K) -> None:
+        """Once no other key waits for a worker."""
+        self.queue.add_when_idle(key)
+
     def stop(self) -> None:
         self._stop.set()
 

@@ -1,8 +1,8 @@
 """The queue between "something changed" and "make it so": each key at most once, failures later and later, groups in turn.
 
-A key is in one of four places: waiting for its turn (`_groups`), waiting for its time (`_timers`), being worked on
-(`_processing`), or being worked on and wanted again (`_dirty` as well), in which case it queues again when its work is done. So
-no key is ever worked on twice at the same time and no change is lost.
+A key is in one of five places: waiting for its turn (`_groups`), waiting for its time (`_timers`), waiting for a moment when nobody
+else has a turn (`_idle`), being worked on (`_processing`), or being worked on and wanted again (`_dirty` as well), in which case
+it queues again when its work is done. So no key is ever worked on twice at the same time and no change is lost.
 
 Keys belong to groups (say, the namespace, which is the cluster): groups take turns, and `max_per_group` bounds how many workers
 one group may hold, so a cluster with ten thousand changes delays a cluster with one by one turn and not by ten thousand. There
@@ -52,6 +52,7 @@ class WorkQueue(Generic[K]):
         self._processing: dict[K, float] = {}
         self._held: dict[Hashable, int] = {}
         self._timers: dict[K, tuple[float, Timer]] = {}
+        self._idle: dict[K, None] = {}
         self._failures: dict[K, int] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._drained = asyncio.Event()
@@ -98,9 +99,18 @@ class WorkQueue(Generic[K]):
         if self._closed or key in self._dirty:
             return
         self._adds.inc()
+        self._idle.pop(key, None)
         self._dirty[key] = self._clock.monotonic()
         if key not in self._processing:
             self._enqueue(key)
+
+    def add_when_idle(self, key: K) -> None:
+        """Once nothing else can be worked on; an ordinary turn that comes before will do."""
+        if self._closed or key in self._dirty:
+            return
+        self._adds.inc()
+        self._idle[key] = None
+        self._wake()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Once this time has passed; of two times asked for, the earlier counts."""
@@ -159,8 +169,8 @@ class WorkQueue(Generic[K]):
             del self._held[group]
         if key in self._dirty:
             self._enqueue(key)
-        elif self._groups.get(group):
-            # A worker may have passed this group by because it held its share.
+        elif self._groups.get(group) or self._idle:
+            # A worker may have passed this group by because it held its share, or this key because it was being worked on.
             self._wake()
         if self._closed and not self._processing:
             self._drained.set()
@@ -172,6 +182,7 @@ class WorkQueue(Generic[K]):
             timer.cancel()
         self._timers.clear()
         self._groups.clear()
+        self._idle.clear()
         self._dirty.clear()
         for waiter in self._waiters:
             if not waiter.done():
@@ -197,19 +208,31 @@ class WorkQueue(Generic[K]):
                 return
 
     def _take(self) -> K | None:
-        limit = self._max_per_group
-        group = next((group for group in self._groups if limit is None or self._held.get(group, 0) < limit), _NOBODY)
+        group = next(filter(self._has_share, self._groups), _NOBODY)
         if group is _NOBODY:
-            return None
+            return self._take_idle()
         keys = self._groups[group]
         key = keys.popleft()
         if keys:
             self._groups.move_to_end(group)
         else:
             del self._groups[group]
-        now = self._clock.monotonic()
-        self._waited.observe(now - self._dirty.pop(key))
-        self._processing[key] = now
+        self._waited.observe(self._clock.monotonic() - self._dirty.pop(key))
+        return self._begin(key)
+
+    def _take_idle(self) -> K | None:
+        for key in self._idle:
+            if key not in self._processing and self._has_share(self._group(key)):
+                del self._idle[key]
+                return self._begin(key)
+        return None
+
+    def _has_share(self, group: Hashable) -> bool:
+        return self._max_per_group is None or self._held.get(group, 0) < self._max_per_group
+
+    def _begin(self, key: K) -> K:
+        group = self._group(key)
+        self._processing[key] = self._clock.monotonic()
         self._held[group] = self._held.get(group, 0) + 1
         return key
 

@@ -122,15 +122,48 @@ async def test_a_cancelled_worker_takes_no_key_with_it() -> None:
     assert await asyncio.wait_for(second, 1) == "a"
 
 
-@given(st.lists(st.tuples(st.sampled_from(["add", "get", "done"]), st.integers(0, 5)), max_size=60))
+async def test_a_key_for_idle_moments_waits_for_all_others() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_when_idle("later")
+    for key in ("a", "b"):
+        queue.add(key)
+    assert [await queue.get() for _ in range(3)] == ["a", "b", "later"]
+
+
+async def test_an_ordinary_turn_does_for_an_idle_moment() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_when_idle("a")
+    queue.add("a")
+    queue.add_when_idle("a")
+    queue.done(await queue.get())
+    waiting = asyncio.create_task(queue.get())
+    await settle()
+    assert not waiting.done()
+    queue.add_when_idle("b")
+    assert await asyncio.wait_for(waiting, 1) == "b"
+
+
+async def test_a_key_for_idle_moments_that_is_worked_on_comes_again_afterwards() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    key = await queue.get()
+    queue.add_when_idle("a")
+    waiting = asyncio.create_task(queue.get())
+    await settle()
+    assert not waiting.done()
+    queue.done(key)
+    assert await asyncio.wait_for(waiting, 1) == "a"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "idle", "get", "done"]), st.integers(0, 5)), max_size=60))
 def test_no_key_is_lost_or_worked_on_twice_at_once(steps: list[tuple[str, int]]) -> None:
     async def play() -> None:
         queue: WorkQueue[int] = WorkQueue(group=lambda key: key % 2, max_per_group=2)
         wanted: set[int] = set()
         busy: set[int] = set()
         for step, key in steps:
-            if step == "add":
-                queue.add(key)
+            if step in ("add", "idle"):
+                (queue.add if step == "add" else queue.add_when_idle)(key)
                 wanted.add(key)
             elif step == "done" and key in busy:
                 busy.discard(key)

@@ -57,7 +57,17 @@ class WorkAgent:
         remover = Remover(spoke, self._observer, self._mapper.locate, writers=options.writers)
         applier = ClusterApplier(spoke, clock=clock, random=random)
         self._reconciler = Reconciler(
-            source, self._records, self._mapper, self._observer, applier, self._gate, remover, options, clock=clock, random=random
+            source,
+            self._records,
+            self._mapper,
+            self._observer,
+            applier,
+            self._gate,
+            remover,
+            options,
+            when_idle=self._when_idle,
+            clock=clock,
+            random=random,
         )
         finalizing = Finalizing(
             source,
@@ -120,6 +130,12 @@ class WorkAgent:
             async with asyncio.TaskGroup() as controllers:
                 controllers.create_task(self._works.run())
                 controllers.create_task(self._ends.run())
+
+    def _when_idle(self, work: str) -> bool:
+        if not self._works.crowded:
+            return False
+        self._works.enqueue_when_idle(work)
+        return True
 
     def _work_changed(self, name: str) -> None:
         self._works.enqueue(name)

@@ -52,6 +52,8 @@ class Memory:
     troubles: dict[ObjectRef, Trouble] = field(default_factory=dict)
     audited: bool = False
     """Whether the record's status names all that may have been written."""
+    unrecorded: float | None = None
+    """Since when the record lacks what the passes have found."""
     setbacks: int = 0
     """How often in a row it could not be found out what the executor may."""
     reported: float = float("-inf")

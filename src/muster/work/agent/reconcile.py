@@ -6,14 +6,15 @@ step that finds everything as it should be sends nothing, so a pass over a work 
 that fails delays nobody else and is tried again later by itself.
 
 Safe to stop anywhere: what is about to be written is on record before it is written (see `records`), and a pass starts from what
-there is, never from what the last one meant to do.
+there is, never from what the last one meant to do. That is why the last word of the record, with the uids, is in no hurry: while
+other works wait for their turn it is put off, for at most `RECORDED_WITHIN`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random as chance
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final, Protocol
 
 from muster.api.meta import Condition, condition_of
@@ -28,7 +29,7 @@ from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory
 from muster.work.agent.observing import UnservedKind
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.agent.planning import READ_ONLY, Plan, identity, kinds, make_plan
-from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of
+from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of, tracks
 from muster.work.agent.reporting import Failure, Outcome, Reporter, failed, refused, unfit
 from muster.work.agent.seam import (
     Applier,
@@ -54,6 +55,8 @@ DENIED_RETRY: Final = 120.0
 """Seconds after which a refused work is checked again, though a change of rights should have told."""
 UNSERVED_RETRY: Final = 300.0
 LAST_REMOVAL: Final = 60.0
+RECORDED_WITHIN: Final = 60.0
+"""Seconds that the uids of what was applied may be missing from the record, however much there is to do."""
 REPORTING: Final = 1.0
 """Seconds between two reports of a work that is as well as it was."""
 
@@ -78,9 +81,11 @@ class Reconciler:
         remover: Remover,
         options: WorkAgentOptions,
         *,
+        when_idle: Callable[[str], bool],
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
+        """`when_idle` has a work looked at again once no other waits for its turn; False: none does."""
         self._source = source
         self._records = records
         self._kinds = kinds
@@ -89,6 +94,7 @@ class Reconciler:
         self._gate = gate
         self._remover = remover
         self._options = options
+        self._when_idle = when_idle
         self._clock = clock
         self._backoff = Backoff(FIRST_RETRY, LAST_RETRY, jitter=0.2, random=random)
         self._reporter = Reporter(options.raw_json, options.max_json_raw_length)
@@ -148,10 +154,10 @@ class Reconciler:
         # A work of nothing but misfits has no manifest to withhold, and yet is not applied as a whole.
         held_back = self._options.executor.strict and work.spec.executor is not None and bool(refusals or plan.misfits)
         remaining = leftovers if held_back else await self._prune(name, plan, leftovers, owner_of(record), memory)
-        record = await self._records.track(record, self._tracked(record, plan, outcomes, remaining))
-        memory.audited = not held_back and not remaining
-        put_off = await self._report(work, [outcomes[one.meta.ordinal] for one in _in_spec_order(plan)], memory)
-        return _soonest(put_off, self._again(plan, refusals, remaining, memory))
+        unrecorded = await self._record(name, record, self._tracked(record, plan, outcomes, remaining), memory)
+        memory.audited = not held_back and not remaining and unrecorded is None
+        unreported = await self._report(work, [outcomes[one.meta.ordinal] for one in _in_spec_order(plan)], memory)
+        return _soonest(unrecorded, unreported, self._again(plan, refusals, remaining, memory))
 
     async def _ensure_record(self, work: ManifestWork, plan: Plan, memory: Memory) -> AppliedManifestWork:
         try:
@@ -317,6 +323,18 @@ class Reconciler:
                 tracked[one] = former[one]
         return list(tracked.values())
 
+    async def _record(self, name: str, record: AppliedManifestWork, entries: list[AppliedResource], memory: Memory) -> float | None:
+        """Write the record, unless there is more urgent work: gives the seconds after which it is written all the same."""
+        now = self._clock.monotonic()
+        since = now if memory.unrecorded is None else memory.unrecorded
+        left = since + RECORDED_WITHIN - now
+        if left > 0 and not tracks(record, entries) and self._when_idle(name):
+            memory.unrecorded = since
+            return left
+        await self._records.track(record, entries)
+        memory.unrecorded = None
+        return None
+
     def _uid(self, ref: ObjectRef, live: Object | bytes | None) -> str:
         if isinstance(live, dict):
             return str(live["metadata"].get("uid", ""))
@@ -361,8 +379,8 @@ class Reconciler:
         return min(delays, default=None)
 
 
-def _soonest(one: float | None, other: float | None) -> float | None:
-    return min((each for each in (one, other) if each is not None), default=None)
+def _soonest(*delays: float | None) -> float | None:
+    return min((delay for delay in delays if delay is not None), default=None)
 
 
 def _in_spec_order(plan: Plan) -> list[Manifest | Misfit]:

@@ -80,6 +80,11 @@ def known(record: AppliedManifestWork) -> dict[Identity, AppliedResource]:
     return {entry_identity(entry): entry for entry in entries}
 
 
+def tracks(record: AppliedManifestWork, entries: Iterable[AppliedResource]) -> bool:
+    """Whether exactly these are its applied resources."""
+    return record.status.applied_resources == in_order(entries)
+
+
 def owner_of(record: AppliedManifestWork) -> Owner:
     return Owner(record.metadata.name, record.metadata.uid)
 

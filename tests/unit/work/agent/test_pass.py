@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from muster.api.work.v1 import ManifestWork
+from muster.runtime.controller import Controller
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import Unreachable
 from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
@@ -51,6 +52,60 @@ async def test_the_first_apply_costs_two_requests_here_and_two_more_than_manifes
         hub = [method for method, path in life.asked if "/manifestworks/" in path]
         assert hub == ["PATCH", "PATCH"]
         assert [method for method, path in life.writes if "/manifestworks/" not in path] == ["POST"] * 6 + ["PATCH"]
+
+
+async def test_while_works_wait_they_come_before_the_last_word_of_records(site: Site) -> None:
+    names = [f"w{number}" for number in range(8)]
+    for name in names:
+        await site.create(name, config_map(f"{name}-a"), config_map(f"{name}-b"))
+    async with site.agent(workers=1) as life:
+        await applied(site, names[-1])
+        await quiet(life)
+        told = [(method, path.rsplit("/", 2)[-2:]) for method, path in life.writes]
+        statuses = [number for number, one in enumerate(told) if one[1][1] == "status"]
+        # Those of the works but for the last, then that work's record and status, and the other records.
+        kinds = ["hub" if told[number][1][0] in names else "record" for number in statuses]
+        assert kinds == ["hub"] * 7 + ["record", "hub"] + ["record"] * 7
+        live = await site.config_maps()
+        for record in await site.records():
+            entries = {one["name"]: one["uid"] for one in record["status"]["appliedResources"]}
+            own = [f"{record['spec']['manifestWorkName']}-{letter}" for letter in "ab"]
+            assert entries == {name: live[name]["metadata"]["uid"] for name in own}
+
+
+async def test_a_work_that_changes_before_its_record_is_written_leaves_nothing_behind(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Controller, "crowded", True)
+    monkeypatch.setattr(Controller, "enqueue_when_idle", lambda self, key: None)
+    async with site.agent():
+        await site.create("w", config_map("stays"), config_map("goes"))
+        await applied(site)
+        assert all("status" not in record for record in await site.records())
+        await site.change("w", config_map("stays"), config_map("new"))
+        await applied(site)
+        assert set(await site.config_maps()) == {"stays", "new"}
+        await site.hub.delete(MANIFEST_WORKS, "w", CLUSTER)
+        await until(lambda: _gone(site), "the work to be gone")
+    assert await site.config_maps() == {}
+    assert await site.records() == []
+
+
+async def _gone(site: Site) -> bool:
+    return await site.work("w") is None
+
+
+async def test_a_record_is_written_in_time_however_much_there_is_to_do(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Controller, "crowded", True)
+    monkeypatch.setattr(Controller, "enqueue_when_idle", lambda self, key: None)
+    monkeypatch.setattr("muster.work.agent.reconcile.RECORDED_WITHIN", 0.5)
+    async with site.agent():
+        await site.create("w", config_map("a"))
+
+        async def recorded() -> bool:
+            return [len(one.get("status", {}).get("appliedResources", ())) for one in await site.records()] == [1]
+
+        await until(recorded, "the record to be written")
 
 
 async def test_our_own_writes_cause_no_further_request(site: Site) -> None:
