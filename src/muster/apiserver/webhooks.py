@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 import orjson
 
 from muster.http.upstream import (
-    UpstreamConnection,
     UpstreamError,
     UpstreamKey,
     UpstreamPool,
@@ -124,21 +123,8 @@ class WebhookTarget:
             f"POST {path}?timeout={seconds}s HTTP/1.1\r\nHost: {server_name or host}:{port}\r\nUser-Agent: muster-apiserver\r\n"
             f"Accept: application/json, */*\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
         ).encode("latin-1")
-        for fresh in (False, True):
-            connection = await self._pool.connect(key, seconds, fresh=fresh)
-            try:
-                answer = await _ask(connection, head + payload)
-            except UpstreamUnavailable:
-                connection.abort()
-                if connection.used and not connection.received and not fresh:
-                    continue  # an idle connection that the other side had closed: nothing was asked yet
-                raise
-            except BaseException:
-                connection.abort()
-                raise
-            self._pool.release(key, connection)
-            return answer
-        raise AssertionError("the second attempt is always fresh and ends above")
+        answer, content = await self._pool.ask(key, head + payload, timeout=seconds, repeat=True, longest=MAX_ANSWER)
+        return answer.status, answer.field("content-type") or "", content
 
     def _asked(self, seconds: int) -> str:
         """What was tried, as Go's HTTP client prints it."""
@@ -159,20 +145,6 @@ def trusting(bundle: bytes) -> ssl.SSLContext:
 
 def _path(service: Mapping[str, Any]) -> str:
     return "/" + (service.get("path") or "").lstrip("/")
-
-
-async def _ask(connection: UpstreamConnection, message: bytes) -> tuple[int, str, bytes]:
-    connection.exchange(message, bodiless=False)
-    head = await connection.answer()
-    pieces: list[bytes] = []
-    size = 0
-    while piece := await connection.body():
-        size += len(piece)
-        if size > MAX_ANSWER:
-            raise ValueError("the answer is too long")
-        pieces.append(piece)
-    kind = next((value for name, value in head.fields if name.lower() == "content-type"), "")
-    return head.status, kind, b"".join(pieces)
 
 
 def go_words(problem: UpstreamError) -> str:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httptools
@@ -29,6 +31,8 @@ class UpstreamError(Exception):
         super().__init__(f"{upstream}: {reason}")
         self.upstream = upstream
         self.reason = reason
+        self.sent = True
+        """False when there was no connection to send anything on."""
 
 
 class UpstreamUnavailable(UpstreamError):
@@ -54,6 +58,10 @@ class AnswerHead:
         self.status = status
         self.fields = fields
         self.length = length
+
+    def field(self, name: str) -> str | None:
+        """The value of the first field of this name, which is given in lower case."""
+        return next((value for one, value in self.fields if one.lower() == name), None)
 
 
 class UpstreamConnection(asyncio.BufferedProtocol):
@@ -108,6 +116,16 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         """The next bytes of the body, or of the other protocol after a switch; empty at the end."""
         return await self._inbox.take()
 
+    async def whole_body(self, longest: int | None = None) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await self.body():
+            pieces.append(piece)
+            size += len(piece)
+            if longest is not None and size > longest:
+                raise UpstreamBroken(self.upstream, "the answer is too long")
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
     def body_at_hand(self) -> bytes:
         return self._inbox.taken()
 
@@ -140,6 +158,13 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     @property
     def alive(self) -> bool:
         return not self.lost and not self._transport.is_closing()
+
+    async def start_tls(self, inner: UpstreamConnection, context: ssl.SSLContext, server_hostname: str) -> None:
+        """Hand the connection over to `inner`, which goes on in it by TLS: the other side is a tunnel to a third one."""
+        transport = await self.loop.start_tls(self._transport, inner, context, server_hostname=server_hostname)
+        if transport is None:
+            raise ConnectionResetError("the connection was closed")
+        inner.connection_made(transport)
 
     # Transport callbacks
 
@@ -265,6 +290,24 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._inbox.feed_eof()
 
 
+@contextmanager
+def explained(upstream: str, whose: str = "") -> Iterator[None]:
+    """What goes wrong in connecting, as UpstreamError, but for the time that it takes; `whose` begins the reason."""
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except ssl.SSLError as error:
+        reason = getattr(error, "verify_message", "") or error.reason or "TLS failed"
+        raise UpstreamUntrusted(upstream, f"{whose}TLS: {reason}") from error
+    except ssl.CertificateError as error:
+        raise UpstreamUntrusted(upstream, f"{whose}TLS: {error}") from error
+    except ConnectionRefusedError as error:
+        raise UpstreamUnavailable(upstream, f"{whose}connection refused") from error
+    except OSError as error:
+        raise UpstreamUnavailable(upstream, f"{whose}{error.strerror or error}") from error
+
+
 UpstreamKey = tuple[str, int, ssl.SSLContext | None, str | None]
 
 
@@ -291,28 +334,54 @@ class UpstreamPool:
             if connection.alive and connection.complete and connection.reusable:
                 return connection
             connection.abort()
-        host, port, tls, server_hostname = key
-        upstream = f"{host}:{port}"
-        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(timeout):
-                _, connection = await loop.create_connection(
-                    lambda: UpstreamConnection(loop, upstream, self._read_buffer),
-                    host,
-                    port,
-                    ssl=tls,
-                    server_hostname=(server_hostname or host) if tls is not None else None,
-                )
+            return await self._new(key, timeout)
+        except UpstreamError as error:
+            error.sent = False
+            raise
+
+    async def _new(self, key: UpstreamKey, timeout: float) -> UpstreamConnection:
+        upstream = f"{key[0]}:{key[1]}"
+        try:
+            with explained(upstream):
+                async with asyncio.timeout(timeout):
+                    return await self.open(key)
         except TimeoutError:
             raise UpstreamTimeout(upstream, f"no connection within {timeout:g} s") from None
-        except ssl.SSLError as error:
-            reason = getattr(error, "verify_message", "") or error.reason or "TLS failed"
-            raise UpstreamUntrusted(upstream, f"TLS: {reason}") from error
-        except ssl.CertificateError as error:
-            raise UpstreamUntrusted(upstream, f"TLS: {error}") from error
-        except OSError as error:
-            raise UpstreamUnavailable(upstream, error.strerror or str(error)) from error
+
+    async def ask(
+        self, key: UpstreamKey, message: bytes, *, timeout: float, repeat: bool, longest: int | None = None
+    ) -> tuple[AnswerHead, bytes]:
+        """One whole exchange: what is answered to `message`, with a body of `longest` bytes at most. `timeout` is for connecting.
+        With `repeat`, a kept connection that the other side closed without a word is replaced. Raises UpstreamError."""
+        fresh = False
+        while True:
+            connection = await self.connect(key, timeout, fresh=fresh)
+            try:
+                connection.exchange(message, bodiless=False)
+                return await connection.answer(), await connection.whole_body(longest)
+            except UpstreamUnavailable:
+                if fresh or not repeat or not connection.used or connection.received:
+                    raise
+                fresh = True
+            finally:
+                self.release(key, connection)
+
+    async def open(self, key: UpstreamKey) -> UpstreamConnection:
+        """A new connection; what goes wrong is raised as it comes."""
+        host, port, tls, server_hostname = key
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(
+            lambda: self.protocol(f"{host}:{port}"),
+            host,
+            port,
+            ssl=tls,
+            server_hostname=(server_hostname or host) if tls is not None else None,
+        )
         return connection
+
+    def protocol(self, upstream: str) -> UpstreamConnection:
+        return UpstreamConnection(asyncio.get_running_loop(), upstream, self._read_buffer)
 
     def release(self, key: UpstreamKey, connection: UpstreamConnection) -> None:
         """Keep the connection if its exchange ended in a way that allows another, else close it."""

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-LATER = ("structlog", "rich", "jwt", "aiohttp", "asyncpg", "jsonschema")
+LATER = ("structlog", "rich", "jwt", "asyncpg", "jsonschema")
 
 
 def test_a_start_loads_no_library_that_only_later_requests_need() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 from click.testing import CliRunner, Result
 
 from muster.apiserver.server import ApiServer, ServerConfig
@@ -23,6 +22,7 @@ from muster.registration.names import HUB_LOCK
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import BadRequest
 from muster.runtime.resource import LEASES
+from tests.support.fetching import fetch
 
 
 @pytest.fixture
@@ -200,10 +200,9 @@ async def test_it_installs_serves_and_on_sigterm_gives_up_its_lease_and_ends_wel
             assert line.startswith("ready: hub of https://127.0.0.1:"), line
             port = re.search(r"port (\d+)", line)
             assert port is not None
-            async with ClientSession() as session:
-                for page in ("healthz", "readyz", "metrics"):
-                    async with session.get(f"http://127.0.0.1:{port[1]}/{page}") as answer:
-                        assert answer.status == 200, await answer.text()
+            for page in ("healthz", "readyz", "metrics"):
+                code, text = await fetch(f"http://127.0.0.1:{port[1]}/{page}")
+                assert code == 200, text
             bad = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind, "metadata": {"name": "a.b"}}
             with pytest.raises(BadRequest):
                 await site.admin.create(MANAGED_CLUSTERS, bad)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 from click.testing import CliRunner
 
 from muster.apiserver.server import ApiServer, ServerConfig
@@ -22,6 +21,7 @@ from muster.runtime.errors import BadRequest
 from muster.runtime.resource import LEASES
 from muster.work.hub.options import ExecutorAuthorization, WorkHubOptions
 from muster.work.kinds import MANIFEST_WORKS
+from tests.support.fetching import fetch
 
 
 def settings(kubeconfig: Path, *arguments: str) -> work_hub.Settings:
@@ -95,10 +95,9 @@ async def test_it_installs_judges_works_and_on_sigterm_gives_up_its_lease_and_en
             assert line.startswith("ready: work hub of https://127.0.0.1:"), line
             port = re.search(r"port (\d+)", line)
             assert port is not None
-            async with ClientSession() as session:
-                for page in ("healthz", "readyz", "metrics"):
-                    async with session.get(f"http://127.0.0.1:{port[1]}/{page}") as answer:
-                        assert answer.status == 200, await answer.text()
+            for page in ("healthz", "readyz", "metrics"):
+                code, text = await fetch(f"http://127.0.0.1:{port[1]}/{page}")
+                assert code == 200, text
             work: dict[str, Any] = {"apiVersion": MANIFEST_WORKS.api_version, "kind": MANIFEST_WORKS.kind}
             with pytest.raises(BadRequest, match="manifests should not be empty"):
                 await admin.create(MANIFEST_WORKS, {**work, "metadata": {"name": "w", "namespace": "default"}})

@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-import aiohttp
 import pytest
 
 from muster.runtime.health import HealthServer
 from muster.runtime.metrics import Metrics
 from muster.runtime.workqueue import WorkQueue
+from tests.support.fetching import fetch
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ async def health(metrics: Metrics) -> AsyncIterator[HealthServer]:
 
 
 async def get(server: HealthServer, path: str) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{server.port}{path}") as response:
-        return response.status, await response.text()
+    status, text = await fetch(f"http://127.0.0.1:{server.port}{path}")
+    return status, text.decode()
 
 
 async def test_a_process_may_be_alive_and_not_ready(health: HealthServer) -> None:

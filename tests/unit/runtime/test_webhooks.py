@@ -9,12 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import orjson
 import pytest
 from cryptography import x509
 
-from muster.http import server_context
+from muster.http import UpstreamUntrusted, server_context
 from muster.runtime.certs import ServingCertificate, ServingPair, follow_files, inject_ca_bundle, make_pair
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import Forbidden, KubeError
@@ -30,6 +29,7 @@ from muster.runtime.resource import (
 )
 from muster.runtime.webhookserver import AdmissionRequest, Denied, Verdict, WebhookServer, allow, mutate
 from tests.support.fake_clock import FakeClock, settle
+from tests.support.fetching import fetch
 from tests.support.pki import Authority
 from tests.unit.runtime.conftest import config_map
 
@@ -108,11 +108,8 @@ async def test_the_api_server_asks_and_obeys(client: InProcessClient, webhooks: 
 
 async def post(server: WebhookServer, ca: bytes, path: str, body: bytes, method: str = "POST") -> tuple[int, Any]:
     trust = ssl.create_default_context(cadata=ca.decode())
-    async with aiohttp.ClientSession() as session:
-        url = f"https://127.0.0.1:{server.port}{path}"
-        async with session.request(method, url, data=body, ssl=trust) as response:
-            raw = await response.read()
-            return response.status, orjson.loads(raw) if raw.startswith(b"{") else raw.decode()
+    status, raw = await fetch(f"https://127.0.0.1:{server.port}{path}", method, body, trust)
+    return status, orjson.loads(raw) if raw.startswith(b"{") else raw.decode()
 
 
 async def test_warnings_reach_the_caller_and_reviews_keep_their_uid(webhooks: WebhookServer, pair: ServingPair) -> None:
@@ -218,7 +215,7 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
     await clock.advance(601)
     assert len(served) == 2
     assert (await post(webhooks, served[1].ca, "/healthz", b"", "GET"))[0] == 200
-    with pytest.raises(aiohttp.ClientConnectorCertificateError):
+    with pytest.raises(UpstreamUntrusted):
         await post(webhooks, served[0].ca, "/healthz", b"", "GET")
     task.cancel()
 

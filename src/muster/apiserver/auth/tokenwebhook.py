@@ -5,18 +5,25 @@ authenticates nobody.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
 
 from muster.apiserver.auth.identity import User
+from muster.http import UpstreamError, UpstreamPool
+from muster.http.upstream import UpstreamKey
 from muster.kube.yaml import YAMLError, load
 from muster.logs import get_logger
 
 log = get_logger(__name__)
 _TIMEOUT_SECONDS = 10.0
+_LONGEST = 1024 * 1024
 
 
 class WebhookConfigError(ValueError):
@@ -52,31 +59,43 @@ def load_webhook_config(path: Path) -> WebhookTarget:
 
 class TokenWebhook:
     def __init__(self, target: WebhookTarget) -> None:
-        self._target = target
-        self._session: Any = None
+        parts = urlsplit(target.url)
+        self._url = target.url
+        self._path = parts.path or "/"
+        if parts.query:
+            self._path += f"?{parts.query}"
+        self._place = parts.netloc
+        self._key: UpstreamKey = (parts.hostname or "", parts.port or (443 if target.tls else 80), target.tls, None)
+        self._pool: UpstreamPool | None = None
 
     async def __call__(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]] | None:
-        import aiohttp
-
-        if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
-            self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=32))
-        review = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token, "audiences": list(audiences)},
-        }
+        if self._pool is None:
+            self._pool = UpstreamPool()
+        body = orjson.dumps(
+            {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenReview",
+                "spec": {"token": token, "audiences": list(audiences)},
+            }
+        )
+        head = (
+            f"POST {self._path} HTTP/1.1\r\nHost: {self._place}\r\nUser-Agent: muster-apiserver\r\nAccept: application/json\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
         try:
-            async with self._session.post(self._target.url, json=review, ssl=self._target.tls or False) as answer:
-                status = (await answer.json(content_type=None)).get("status") or {}
-        except (aiohttp.ClientError, TimeoutError, ValueError, AttributeError) as problem:
-            log.warning("token webhook failed", url=self._target.url, problem=repr(problem))
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                _, answer = await self._pool.ask(
+                    self._key, head.encode() + body, timeout=_TIMEOUT_SECONDS, repeat=True, longest=_LONGEST
+                )
+            status = orjson.loads(answer).get("status") or {}
+        except (UpstreamError, TimeoutError, ValueError, AttributeError) as problem:
+            log.warning("token webhook failed", url=self._url, problem=repr(problem))
             return None
         return _identity(status, audiences)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        if self._pool is not None:
+            self._pool.close()
 
 
 def _identity(status: dict[str, Any], audiences: Sequence[str]) -> tuple[User, list[str]] | None:

@@ -1,0 +1,23 @@
+"""One request to any HTTP server, whatever it answers."""
+
+from __future__ import annotations
+
+import ssl
+from urllib.parse import urlsplit
+
+from muster.http import UpstreamPool
+
+
+async def fetch(url: str, method: str = "GET", body: bytes = b"", trust: ssl.SSLContext | None = None) -> tuple[int, bytes]:
+    """The status and body of the answer."""
+    parts = urlsplit(url)
+    assert parts.hostname
+    assert parts.port
+    target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    head = f"{method} {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    pool = UpstreamPool()
+    try:
+        answer, content = await pool.ask((parts.hostname, parts.port, trust, None), head.encode() + body, timeout=10, repeat=False)
+    finally:
+        pool.close()
+    return answer.status, content

@@ -1,0 +1,253 @@
+"""Bytes on the wire: what a request looks like, answers in any pieces, kept connections that end, proxies."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.runtime.client import HttpClient
+from muster.runtime.clock import SYSTEM
+from muster.runtime.errors import KubeError, NoCredential, Unreachable
+from muster.runtime.kubeconfig import ClientConfig, Identity
+from muster.runtime.transport import Asking, Reply, Transport
+from tests.support.https_server import Answer, HttpsServer
+from tests.support.pki import Authority
+from tests.support.proxy import Proxy
+
+Say = Callable[[asyncio.StreamWriter, int], Awaitable[bool]]
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+class Scripted:
+    """A server whose answers are bytes: `say` writes the n-th one, and tells whether the connection goes on."""
+
+    def __init__(self, say: Say) -> None:
+        self.heads: list[str] = []
+        self.connections = 0
+        self._say = say
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                length = next((int(line[15:]) for line in head.split("\r\n") if line.startswith("Content-Length:")), 0)
+                await reader.readexactly(length)
+                self.heads.append(head)
+                if not await self._say(writer, len(self.heads)):
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(say: Say) -> AsyncIterator[tuple[Scripted, str]]:
+    script = Scripted(say)
+    server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
+    try:
+        yield script, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+@asynccontextmanager
+async def transport(config: ClientConfig) -> AsyncIterator[Transport]:
+    opened = Transport(config, "test", SYSTEM, max_idle=4)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+async def ok(writer: asyncio.StreamWriter, number: int) -> bool:
+    writer.write(OK)
+    return True
+
+
+async def get(transport: Transport, path: str = "/version", *, timeout: float = 5, **query: str) -> Reply:
+    return await transport.ask(Asking("GET", path, query), (), timeout, idempotent=True)
+
+
+async def test_a_request_has_what_the_api_needs_and_its_path_is_quoted() -> None:
+    identity = Identity(token="sesame")
+    async with serving(ok) as (script, url), transport(ClientConfig(f"{url}/base/", identity=identity)) as way:
+        await get(way, "/apis/x/ä b?c#d%2F", labelSelector="a=b,c in (d)")
+        post = Asking("POST", "/api", {}, b'{"a":1}', "application/json")
+        await way.ask(post, [("Impersonate-User", "jürgen")], 5, idempotent=False)
+    first, second = (head.split("\r\n") for head in script.heads)
+    assert first[0] == "GET /base/apis/x/%C3%A4%20b%3Fc%23d%2F?labelSelector=a%3Db%2Cc+in+%28d%29 HTTP/1.1"
+    assert set(first[1:-2]) == {
+        f"Host: {url[7:]}",
+        "Accept: application/json",
+        "User-Agent: test",
+        "Accept-Encoding: identity",
+        "Authorization: Bearer sesame",
+    }
+    assert {"Impersonate-User: jürgen", "Content-Type: application/json", "Content-Length: 7"} <= set(second)
+    assert script.connections == 1
+
+
+@pytest.mark.parametrize("name", ["eve\r\nAuthorization: Bearer stolen", "eve\nx: y", "a\0b"])
+async def test_nobody_slips_a_header_in(name: str) -> None:
+    async with serving(ok) as (script, url), transport(ClientConfig(url)) as way:
+        with pytest.raises(NoCredential, match="Impersonate-User"):
+            await way.ask(Asking("GET", "/", {}), [("Impersonate-User", name)], 5, idempotent=True)
+    assert script.heads == []
+
+
+async def test_a_kept_connection_that_has_ended_is_replaced_where_asking_twice_does_no_harm() -> None:
+    async def once_each(writer: asyncio.StreamWriter, number: int) -> bool:
+        # Every second request finds a connection that its server gives up without an answer.
+        if number % 2:
+            writer.write(OK)
+        return number % 2 == 1
+
+    async with serving(once_each) as (script, url), transport(ClientConfig(url)) as way:
+        await get(way)
+        assert (await get(way)).content == b"{}"
+        assert script.connections == 2
+        with pytest.raises(Unreachable) as broken:
+            await way.ask(Asking("POST", "/", {}, b"{}"), (), 5, idempotent=False)
+        assert broken.value.sent
+        assert way.requests == 3
+
+
+async def test_a_connection_that_the_server_says_it_ends_is_not_used_again() -> None:
+    async def closing(writer: asyncio.StreamWriter, number: int) -> bool:
+        writer.write(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        return False
+
+    async with serving(closing) as (script, url), transport(ClientConfig(url)) as way:
+        for _ in range(3):
+            assert (await way.ask(Asking("POST", "/", {}, b"{}"), (), 5, idempotent=False)).status == 200
+        assert script.connections == 3
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.binary(max_size=300), st.lists(st.integers(1, 60), max_size=12), st.booleans())
+def test_an_answer_may_come_in_any_pieces(body: bytes, cuts: list[int], chunked: bool) -> None:
+    if chunked:
+        halves = (body[:100], body[100:])
+        framed = b"".join(f"{len(part):x}\r\n".encode() + part + b"\r\n" for part in halves if part) + b"0\r\n\r\n"
+        answer = b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n" + framed
+    else:
+        answer = f"HTTP/1.1 201 Created\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+    async def in_pieces(writer: asyncio.StreamWriter, number: int) -> bool:
+        edges = [0, *(edge for edge in itertools.accumulate(cuts) if edge < len(answer)), len(answer)]
+        for begin, end in itertools.pairwise(edges):
+            writer.write(answer[begin:end])
+            await writer.drain()
+            await asyncio.sleep(0)
+        return True
+
+    async def play() -> None:
+        async with serving(in_pieces) as (script, url), transport(ClientConfig(url)) as way:
+            for _ in range(2):
+                reply = await get(way)
+                assert (reply.status, reply.content) == (201, body)
+            assert script.connections == 1
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", b"HTTP/1.1 200 OK\r\nContent-Le", b"SSH-2.0-x\r\n\r\n", b""]
+)
+async def test_an_answer_that_is_cut_or_none_is_no_answer(answer: bytes) -> None:
+    async def cut(writer: asyncio.StreamWriter, number: int) -> bool:
+        writer.write(answer)
+        return False
+
+    async with serving(cut) as (_, url), transport(ClientConfig(url)) as way:
+        with pytest.raises(Unreachable):
+            await get(way)
+
+
+async def silent(writer: asyncio.StreamWriter, number: int) -> bool:
+    return True
+
+
+async def test_a_server_that_says_nothing_is_left_and_its_connection_with_it() -> None:
+    async with serving(silent) as (script, url), transport(ClientConfig(url)) as way:
+        for _ in range(2):
+            with pytest.raises(Unreachable, match=r"no answer within 0\.05 s"):
+                await get(way, timeout=0.05)
+        assert script.connections == 2
+
+
+@pytest.mark.parametrize(("idle", "total"), [(0.05, None), (30.0, 0.05)])
+async def test_a_watch_that_falls_silent_is_left(idle: float, total: float | None) -> None:
+    async def begins(writer: asyncio.StreamWriter, number: int) -> bool:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n")
+        return True
+
+    async with (
+        serving(begins) as (_, url),
+        transport(ClientConfig(url)) as way,
+        way.stream(Asking("GET", "/", {}), (), total=total, idle=idle) as stream,
+    ):
+        pieces = stream.pieces()
+        assert await anext(pieces) == b"{}\n"
+        with pytest.raises(Unreachable, match="nothing more came in time"):
+            await anext(pieces)
+
+
+async def test_a_closed_client_sends_nothing() -> None:
+    async with serving(ok) as (script, url), transport(ClientConfig(url)) as way:
+        await way.close()
+        with pytest.raises(KubeError, match="closed"):
+            await get(way)
+    assert script.heads == []
+
+
+async def test_a_proxy_is_given_whole_addresses_and_its_own_password() -> None:
+    async with serving(ok) as (script, url):
+        proxy = url.replace("http://", "http://user:p%40ss@")
+        async with transport(ClientConfig("http://hub.example:8080/base", proxy_url=proxy)) as way:
+            await get(way)
+    lines = script.heads[0].split("\r\n")
+    assert lines[0] == "GET http://hub.example:8080/base/version HTTP/1.1"
+    assert "Host: hub.example:8080" in lines
+    assert f"Proxy-Authorization: Basic {base64.b64encode(b'user:p@ss').decode()}" in lines
+
+
+async def test_a_proxy_that_refuses_is_named() -> None:
+    async def refuse(writer: asyncio.StreamWriter, number: int) -> bool:
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        return False
+
+    async with serving(refuse) as (script, url):
+        async with transport(ClientConfig("https://hub.example:6443", proxy_url=url)) as way:
+            with pytest.raises(Unreachable, match=f"{url[7:]} does not lead there: it answered 407") as refused:
+                await get(way)
+        assert not refused.value.sent
+    assert script.heads[0].startswith("CONNECT hub.example:6443 HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("secured", [False, True])
+def test_tls_goes_through_a_proxy_on_either_loop(tmp_path: Any, run: Any, secured: bool) -> None:
+    authority = Authority(tmp_path, "proxies")
+    pair = authority.issue("proxy", hosts=("127.0.0.1",)) if secured else None
+
+    async def play() -> None:
+        client = HttpClient(ClientConfig(server.url, server.ca + authority.pair.cert.read_bytes(), proxy_url=proxy.url))
+        answers = [await client.raw("GET", "/version") for _ in range(3)]
+        await client.close()
+        assert answers == [b"{}"] * 3
+
+    with HttpsServer(lambda request: Answer({})) as server, Proxy(pair=pair) as proxy:
+        run(play())
+        assert len(proxy.asked) == 1
