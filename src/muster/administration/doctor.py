@@ -7,7 +7,7 @@ says so and stops nobody. Steps are in the order in which things come about, so 
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,11 +17,12 @@ from muster.administration.waiting import deployment_problem, hub_problem
 from muster.api import MalformedObject, condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, CLOCK_SYNCED, JOINED, ManagedCluster
 from muster.api.operator.v1 import ClusterManager, Klusterlet
+from muster.api.work.v1 import ManifestWork
 from muster.kube.duration import human_duration, parse_time
 from muster.operator.klusterlet.plan import agent_namespace_of
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
 from muster.registration.drivers.csr.requests import issued_certificate, validity_of, verdict_of
-from muster.registration.hub.install import HOOKS
+from muster.registration.hub import install as registration
 from muster.registration.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -43,10 +44,18 @@ from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.errors import Forbidden, KubeError, NotFound
 from muster.runtime.resource import LEASES, SECRETS
 from muster.runtime.verbs import KubeClient
+from muster.runtime.webhookconfig import Hook
+from muster.work.hub import install as work
+from muster.work.kinds import MANIFEST_WORKS
+from muster.work.names import APPLIED
 
 OK: Final = "ok"
 NOTE: Final = "note"
 PROBLEM: Final = "problem"
+JUDGED: Final = "admission webhook"
+"""Begins what a webhook says that does not agree: it has answered."""
+UNATTENDED_SECONDS: Final = 60.0
+FEW: Final = 5
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,7 @@ class Patient:
 
 Findings = AsyncIterator[Finding]
 Step = Callable[[Patient], Findings]
+Probe = Callable[[Patient], Awaitable[None]]
 
 
 async def diagnose(patient: Patient) -> list[Finding]:
@@ -106,31 +116,58 @@ async def _controllers(patient: Patient) -> Findings:
 
 
 async def _webhooks(patient: Patient) -> Findings:
-    """Asked by a write that changes nothing and is not carried out: that is what every write to a cluster meets."""
-    subject = "webhooks"
+    without = "without them nobody checks who accepts clusters: run init"
+    async for finding in _judges(patient, "webhooks", registration.HOOKS, without, _touch):
+        yield finding
+
+
+async def _work_webhooks(patient: Patient) -> Findings:
+    without = "without them nobody checks in whose name works are applied: run init"
+    async for finding in _judges(patient, "webhooks of works", work.HOOKS, without, _try_work):
+        yield finding
+
+
+async def _judges(patient: Patient, subject: str, hooks: Iterable[Hook], without: str, probe: Probe) -> Findings:
+    """Asked by a write that is not carried out: that is what every write meets."""
     missing = []
-    for hook in HOOKS:
+    for hook in hooks:
         try:
             await patient.hub.get(hook.resource, hook.name)
         except NotFound:
             missing.append(hook.name)
     if missing:
-        yield Finding(
-            NOTE, subject, f"not configured: {', '.join(missing)}", "without them nobody checks who accepts clusters: run init"
-        )
+        yield Finding(NOTE, subject, f"not configured: {', '.join(missing)}", without)
         return
     try:
-        await patient.hub.patch(MANAGED_CLUSTERS, patient.name, {"metadata": {}}, dry_run=True)
+        await probe(patient)
     except NotFound:
         return
-    except Forbidden:
-        raise
     except KubeError as error:
-        yield Finding(
-            PROBLEM, subject, f"a write to the cluster is not answered: {error}", "see get hub-info: does the webhook run?"
-        )
-        return
+        if JUDGED not in str(error):
+            if isinstance(error, Forbidden):
+                raise
+            text = f"a write to the cluster is not answered: {error}"
+            yield Finding(PROBLEM, subject, text, "see get hub-info: does the webhook run?")
+            return
     yield Finding(OK, subject, "they answer")
+
+
+async def _touch(patient: Patient) -> None:
+    await patient.hub.patch(MANAGED_CLUSTERS, patient.name, {"metadata": {}}, dry_run=True)
+
+
+async def _try_work(patient: Patient) -> None:
+    nothing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "doctor", "namespace": "default"}}
+    await patient.hub.create(
+        MANIFEST_WORKS,
+        {
+            "apiVersion": MANIFEST_WORKS.api_version,
+            "kind": MANIFEST_WORKS.kind,
+            "metadata": {"generateName": "doctor-", "namespace": patient.name},
+            "spec": {"workload": {"manifests": [nothing]}},
+        },
+        dry_run=True,
+    )
 
 
 async def _existence(patient: Patient) -> Findings:
@@ -334,14 +371,54 @@ async def _credential(patient: Patient, managed: KubeClient, namespace: str) -> 
     return Finding(OK, subject, f"its certificate is good until {until:%Y-%m-%dT%H:%M:%SZ}")
 
 
+async def _works(patient: Patient) -> Findings:
+    """Those that the agent has not taken up, and those that it cannot apply."""
+    subject = "works"
+    try:
+        documents = (await patient.hub.list(MANIFEST_WORKS, patient.name)).items
+    except NotFound:
+        return
+    unattended, failed = [], []
+    for document in documents:
+        name = document["metadata"]["name"]
+        try:
+            one = ManifestWork.decode(document)
+        except MalformedObject as error:
+            failed.append(f"{name} (cannot be read: {error})")
+            continue
+        applied = condition_of(one.status.conditions, APPLIED)
+        if applied is None or applied.observed_generation != one.metadata.generation:
+            age = patient.clock.now() - parse_time(one.metadata.creation_timestamp)
+            if age.total_seconds() > UNATTENDED_SECONDS:
+                unattended.append(name)
+        elif applied.status != "True":
+            failed.append(name)
+    if unattended:
+        text = f"{len(unattended)} of {len(documents)} not taken up by the work agent: {_few(unattended)}"
+        yield Finding(PROBLEM, subject, text, "does it run there? Its log tells")
+    if failed:
+        text = f"{len(failed)} of {len(documents)} cannot be applied: {_few(failed)}"
+        yield Finding(NOTE, subject, text, f"see get works --clusters {patient.name} -o wide")
+    if documents and not unattended and not failed:
+        yield Finding(OK, subject, f"{len(documents)} applied")
+
+
+def _few(names: list[str]) -> str:
+    """So many that a line holds them."""
+    shown = ", ".join(sorted(names)[:FEW])
+    return f"{shown} and {len(names) - FEW} more" if len(names) > FEW else shown
+
+
 STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("hub", _controllers),
     ("ManagedCluster", _existence),
     ("webhooks", _webhooks),
+    ("webhooks of works", _work_webhooks),
     ("certificate requests", _requests),
     ("acceptance", _acceptance),
     ("permissions", _permissions),
     ("lease", _lease),
     ("availability", _availability),
+    ("works", _works),
     ("agent", _agent),
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.executor_options import asking_options
 from muster.cli.hub_address import hub_address, until_elsewhere
 from muster.cli.leading import Leading
 from muster.cli.process import (
@@ -95,20 +96,7 @@ AT_ONCE = 32
     show_default=True,
     help="What one refusal withholds: the whole work, or its manifest.",
 )
-@click.option(
-    "--executor-reviews",
-    type=click.Choice(["auto", "always"]),
-    default="auto",
-    show_default=True,
-    help="always: have the cluster review each object, for authorizers that decide by name.",
-)
-@click.option(
-    "--executor-verbs",
-    type=click.Choice(["needed", "all"]),
-    default="needed",
-    show_default=True,
-    help="all: demand every verb whatever the update strategy.",
-)
+@asking_options
 @click.option("--kube-api-qps", type=float, hidden=True, help="Accepted: the agent sends too little to need a limit.")
 @click.option("--kube-api-burst", type=int, hidden=True)
 @click.option("--hub-kube-api-qps", type=float, hidden=True)

@@ -252,3 +252,27 @@ def test_a_list_goes_on_with_the_rows_that_change(
             stocked.hub.admin.delete(undo).expect(200)
             watching.until(lambda words: words[0].endswith("seen") and words[1] == "(deleted)")
         assert "Traceback" not in watching.interrupt()
+
+
+@pytest.mark.timeout(60)
+def test_who_sees_two_clusters_lists_and_watches_their_works_alone(stocked: World) -> None:
+    names = ("near", "nearer")
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "sees-works"}
+    rules = [{"apiGroups": ["work.open-cluster-management.io"], "resources": ["manifestworks"], "verbs": ["list", "watch"]}]
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}
+    for name in names:
+        stocked.cluster(name)
+        place = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}"
+        stocked.hub.admin.post(f"{place}/roles", {"metadata": {"name": "sees-works"}, "rules": rules}).expect(201)
+        binding = {"metadata": {"name": "sees-works"}, "roleRef": reference, "subjects": [subject]}
+        stocked.hub.admin.post(f"{place}/rolebindings", binding).expect(201)
+    stocked.hub.admin.post(f"{WORKS}/namespaces/near/manifestworks", work("first")).expect(201)
+    alice = f"alice@{HUB}"
+    both = ("get", "works", "--clusters", ",".join(names))
+    assert "first" in stocked.ok(*both, "-o", "table", context=alice)
+    assert '"alice" cannot list' in stocked.fails("get", "works", context=alice)
+    with Watching(stocked, *both, "--watch", "--context", alice) as watching:
+        watching.until(lambda words: words[0] == "first")
+        stocked.hub.admin.post(f"{WORKS}/namespaces/nearer/manifestworks", work("second")).expect(201)
+        watching.until(lambda words: words[:2] == ["second", "nearer"])
+        assert "Traceback" not in watching.interrupt()

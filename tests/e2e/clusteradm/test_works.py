@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +114,14 @@ EXECUTOR = "system:serviceaccount:apps:deployer"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-def allow(client: Client, name: str, resource: str) -> None:
-    """Let the executor have objects of a resource applied."""
-    rule = {"apiGroups": [""], "resources": [resource], "verbs": ["create", "update", "patch", "get", "delete"]}
+ALL = ("create", "update", "patch", "get", "delete")
+
+
+def allow(client: Client, name: str, resource: str, account: str = "deployer", verbs: Sequence[str] = ALL) -> None:
+    """Let an executor have objects of a resource applied."""
+    rule = {"apiGroups": [""], "resources": [resource], "verbs": list(verbs)}
     client.post(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": [rule]}).expect(201)
-    subject = {"kind": "ServiceAccount", "namespace": "apps", "name": "deployer"}
+    subject = {"kind": "ServiceAccount", "namespace": "apps", "name": account}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
     binding = {"metadata": {"name": name}, "subjects": [subject], "roleRef": reference}
     client.post(f"{RBAC}/clusterrolebindings", binding).expect(201)
@@ -137,6 +141,27 @@ def test_who_asks_beforehand_is_told_what_hub_and_cluster_would_say(shop: World,
     allow(shop.managed.client(), "can-i-secrets", "secrets")
     assert json.loads(shop.ok(*line))["answer"] == "yes"
     assert shop.objects(HUB) == before
+
+
+@shows("work can-i", "--executor-verbs", "--executor-reviews")
+def test_an_agent_that_demands_more_is_asked_for_with_its_options(shop: World, tmp_path: Path) -> None:
+    only_read = {"resource": "configmaps", "name": "a", "namespace": "default"}
+    body = {
+        "apiVersion": "work.open-cluster-management.io/v1",
+        "kind": "ManifestWork",
+        "metadata": {"name": "reading"},
+        "spec": {
+            "workload": {"manifests": [config_map("a")]},
+            "manifestConfigs": [{"resourceIdentifier": only_read, "updateStrategy": {"type": "ReadOnly"}}],
+        },
+    }
+    line = ["work", "can-i", "shop", "-f", write(tmp_path, body), "--executor", "apps/reader"]
+    line += ["--managed-context", MANAGED, "--output", "json"]
+    allow(shop.managed.client(), "can-i-read", "configmaps", account="reader", verbs=["get"])
+    for reviews in ("auto", "always"):
+        assert json.loads(shop.ok(*line, "--executor-reviews", reviews))["checks"][-1]["verbs"] == ["get"]
+    refused = json.loads(shop.fails(*line, "--executor-verbs", "all"))
+    assert "apps:reader may not create, update, patch it" in refused["checks"][-1]["reason"]
 
 
 @shows("work can-i", "--managed-kubeconfig", "--recursive")

@@ -125,14 +125,15 @@ async def _taken(client: KubeClient, cluster: str, work: ManifestWork) -> Check:
 # The managed cluster ---------------------------------------------------------------------------------------------------------
 
 
-async def ask_cluster(client: KubeClient, work: ManifestWork) -> list[Check]:
-    """What the agent of the cluster would find, for each manifest. Raises what the client raises when it cannot be asked."""
+async def ask_cluster(client: KubeClient, work: ManifestWork, *, every_verb: bool, review_all: bool) -> list[Check]:
+    """What the agent of the cluster would find, for each manifest, if these are its options. Raises what the client raises when it
+    cannot be asked."""
     plan = await _planned(client, work.spec)
     executor = executor_of(work.spec)
     misfits = [Check(MANAGED, _named(one), (), Answer.NO, one.problem) for one in plan.misfits if executor or not one.unserved]
     if executor is None:
         return misfits
-    gate = ExecutorGate(client, ExecutorOptions(strict=False))
+    gate = ExecutorGate(client, ExecutorOptions(strict=False, every_verb=every_verb, review_all=review_all))
     follower = asyncio.create_task(gate.run())
     try:
         refusals = await gate.check(executor, plan.manifests, ())
@@ -143,7 +144,8 @@ async def ask_cluster(client: KubeClient, work: ManifestWork) -> list[Check]:
     for manifest in plan.manifests:
         refusal = refusals.get(manifest.ordinal)
         answer = Answer.YES if refusal is None else Answer.UNKNOWN if refusal.failure else Answer.NO
-        checks.append(Check(MANAGED, str(manifest.ref), verbs(manifest, every=False), answer, refusal.message if refusal else ""))
+        demanded = verbs(manifest, every=every_verb)
+        checks.append(Check(MANAGED, str(manifest.ref), demanded, answer, refusal.message if refusal else ""))
     return [*checks, *misfits]
 
 

@@ -155,7 +155,8 @@ async def _follow(session: Session, kind: str, question: Question, output: str, 
     try:
         async with asyncio.TaskGroup() as watches:
             for resource in listings.WATCHED[kind]:
-                watches.create_task(_watch(session, resource, stirred))
+                for place in question.places if resource.namespaced else ("",):
+                    watches.create_task(_watch(session, resource, place, stirred))
             while True:
                 await stirred.wait()
                 stirred.clear()
@@ -170,12 +171,12 @@ async def _follow(session: Session, kind: str, question: Question, output: str, 
         raise group.exceptions[0] from None
 
 
-async def _watch(session: Session, resource: Resource, stirred: asyncio.Event) -> None:
+async def _watch(session: Session, resource: Resource, place: str, stirred: asyncio.Event) -> None:
     from muster.runtime.errors import Expired
 
     while True:
         try:
-            async for event in session.client.watch(resource):
+            async for event in session.client.watch(resource, place):
                 if event.type != "BOOKMARK":
                     stirred.set()
         except Expired:

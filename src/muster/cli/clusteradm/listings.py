@@ -46,6 +46,11 @@ class Question:
     cluster_set: str = ""
     selector: str = ""
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The namespaces to look into: who is asked about one needs no rights in the others. An empty one stands for all."""
+        return tuple(dict.fromkeys(self.clusters)) or (self.namespace,)
+
 
 Collect = Callable[[KubeClient, Question], Awaitable[Listing]]
 
@@ -115,13 +120,8 @@ def _cluster(cluster: ManagedCluster, document: Object) -> Item:
 
 
 async def works(client: KubeClient, question: Question) -> Listing:
-    # With a single cluster, who may see only its works can list them.
-    found = await client.list(MANIFEST_WORKS, question.clusters[0] if len(question.clusters) == 1 else "")
-    chosen = [
-        one
-        for one in _by_name(found.items)
-        if _chosen(one, question) and (not question.clusters or one["metadata"]["namespace"] in question.clusters)
-    ]
+    found = [one for place in question.places for one in (await client.list(MANIFEST_WORKS, place)).items]
+    chosen = [one for one in _by_name(found) if _chosen(one, question)]
     items = [
         work_item(work, document, named=bool(question.names))
         if work is not None

@@ -17,6 +17,9 @@ from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE
 from muster.registration.names import LEASE, cluster_role, registration_binding
 from muster.runtime.clock import SYSTEM
 from muster.runtime.resource import DEFINITIONS, LEASES, NAMESPACES, SECRETS
+from muster.work.hub import install as work_install
+from muster.work.kinds import MANIFEST_WORKS
+from tests.support.https_server import Answer, HttpsServer, Received
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, FRESH, PLAIN, Fleet, condition
 
 NAME = "cluster1"
@@ -126,6 +129,55 @@ async def test_webhooks_that_do_not_answer(fleet: Fleet) -> None:
         await fleet.admin().apply(hook.resource, hook.document(endpoint), manager="test")
     text, _ = (await findings(fleet))["webhooks"]
     assert "a write to the cluster is not answered" in text
+
+
+async def test_webhooks_of_works_that_do_not_answer(fleet: Fleet) -> None:
+    await healthy(fleet)
+    assert "not configured: " in (await findings(fleet, verdict="note"))["webhooks of works"][0]
+    for hook in work_install.HOOKS:
+        endpoint = WebhookEndpoint(fleet.server.ca_pem, url="https://127.0.0.1:1")
+        await fleet.admin().apply(hook.resource, hook.document(endpoint), manager="test")
+    assert "a write to the cluster is not answered" in (await findings(fleet))["webhooks of works"][0]
+
+
+@pytest.mark.parametrize(("code", "verdict"), [(403, "ok"), (500, "problem")])
+async def test_a_webhook_that_refuses_has_answered(fleet: Fleet, code: int, verdict: str) -> None:
+    def refuse(request: Received) -> Answer:
+        if code == 500:
+            return Answer("broken", 500)
+        response = {"uid": request.json["request"]["uid"], "allowed": False, "status": {"code": code, "message": "no"}}
+        return Answer({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+
+    await healthy(fleet)
+    with HttpsServer(refuse) as server:
+        for hook in work_install.HOOKS:
+            await fleet.admin().apply(hook.resource, hook.document(WebhookEndpoint(server.ca, url=server.url)), manager="test")
+        assert "webhooks of works" in await findings(fleet, verdict=verdict)
+
+
+async def test_works_that_nobody_takes_up_and_works_that_fail(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    await healthy(fleet)
+    for name in ("a", "b", "c"):
+        await fleet.admin().create(
+            MANIFEST_WORKS,
+            {
+                "apiVersion": MANIFEST_WORKS.api_version,
+                "kind": MANIFEST_WORKS.kind,
+                "metadata": {"name": name, "namespace": NAME},
+                "spec": {"workload": {"manifests": []}},
+            },
+        )
+    assert "works" not in await findings(fleet)
+    monkeypatch.setattr("muster.administration.doctor.UNATTENDED_SECONDS", -1.0)
+    assert (await findings(fleet))["works"][0] == "3 of 3 not taken up by the work agent: a, b, c"
+    for name, status in (("a", "True"), ("b", "False"), ("c", "True")):
+        said = {**condition("Applied", status, "Because"), "observedGeneration": 1}
+        await fleet.admin().patch(MANIFEST_WORKS, name, {"status": {"conditions": [said]}}, NAME, subresource="status")
+    assert "works" not in await findings(fleet)
+    text, remedy = (await findings(fleet, verdict="note"))["works"]
+    assert (text, remedy) == ("1 of 3 cannot be applied: b", f"see get works --clusters {NAME} -o wide")
+    await fleet.admin().delete(MANIFEST_WORKS, "b", NAME)
+    assert (await findings(fleet, verdict="ok"))["works"][0] == "2 applied"
 
 
 async def test_an_operator_that_does_not_run(fleet: Fleet) -> None:

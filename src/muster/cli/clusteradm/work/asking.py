@@ -8,6 +8,7 @@ import click
 
 from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Globals, Session, administer, connected
+from muster.cli.executor_options import asking_options
 from muster.cli.output import document, format_option, table
 from muster.cli.values import Names
 
@@ -31,12 +32,13 @@ class CannotTell(click.ClickException):
 @click.option("--executor", default="", metavar="NAMESPACE/NAME", help="Service account of the cluster to apply as.")
 @click.option("--managed-kubeconfig", type=click.Path(dir_okay=False), help="Of the managed cluster, to ask it too.")
 @click.option("--managed-context", default="", help="Of the managed cluster, to ask it too.")
+@asking_options
 @format_option("table", "json", "yaml", default="table")
 @connected
 def command(cluster: str, output: str, **given: Any) -> None:
     """Say whether a work for CLUSTER would be taken by the hub, and whether its executor may all that it needs.
 
-    Ends with 0 for yes, 1 for no, 3 when it cannot tell.
+    Give the --executor-… options that the cluster's agent has. Ends with 0 for yes, 1 for no, 3 when it cannot tell.
     """
     if not given["files"]:
         raise click.UsageError("--filename: name at least one file")
@@ -83,7 +85,12 @@ async def _ask(
     if managed is not None:
         client = managed.connect("clusteradm")
         try:
-            checks += await ask_cluster(client, work)
+            checks += await ask_cluster(
+                client,
+                work,
+                every_verb=given["executor_verbs"] == "all",
+                review_all=given["executor_reviews"] == "always",
+            )
         except KubeError as error:
             checks.append(unasked(MANAGED, client.server, error))
         finally:

@@ -1,0 +1,26 @@
+"""How an agent asks what executors may: flags that the agent and whoever foretells its answers have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+
+def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    reviews = click.option(
+        "--executor-reviews",
+        type=click.Choice(["auto", "always"]),
+        default="auto",
+        show_default=True,
+        help="always: have the cluster review each object, for authorizers that decide by name.",
+    )
+    verbs = click.option(
+        "--executor-verbs",
+        type=click.Choice(["needed", "all"]),
+        default="needed",
+        show_default=True,
+        help="all: demand every verb whatever the update strategy.",
+    )
+    return reviews(verbs(command))
