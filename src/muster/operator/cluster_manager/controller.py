@@ -8,7 +8,6 @@ several that are not hosted, the oldest has it and the others say so.
 
 from __future__ import annotations
 
-import asyncio
 import random as chance
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -28,9 +27,8 @@ from muster.operator.cluster_manager.installation import KINDS, Installed, Site,
 from muster.operator.cluster_manager.plan import Plan, invalid_gates, is_hosted
 from muster.operator.cluster_manager.removal import PATIENCE, Removal
 from muster.operator.cluster_manager.status import HUB_FAILED
-from muster.operator.deployments import CONTROL_PLANE_LABEL, replicas_for
 from muster.operator.elsewhere import connect_by_kubeconfig, read_way
-from muster.operator.ground import Ground, Grounds
+from muster.operator.ground import Ground
 from muster.operator.launch import Launch
 from muster.operator.names import (
     CLUSTER_MANAGER_FIELDS,
@@ -44,14 +42,14 @@ from muster.operator.names import (
     PULL_SECRET,
     image,
 )
+from muster.operator.operating import Operating, Subject, seniority
 from muster.operator.reporting import StepFailed, Waiting, deleting, gates, not_applied, with_status
 from muster.operator.spec import BadSpec
-from muster.registration.kinds import NODES
 from muster.registration.names import HUB_NAMESPACE
 from muster.registration.writes import patch_read
 from muster.runtime.cache import Snapshot
 from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.controller import Controller, Stop
+from muster.runtime.controller import Stop
 from muster.runtime.errors import KubeError, Unreachable
 from muster.runtime.kubeconfig import ClientConfig, KubeconfigError
 from muster.runtime.metrics import Metrics
@@ -60,7 +58,6 @@ from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.operator.cluster_manager")
 
-LONGEST_NAP: Final = 86_400.0
 WHILE_LEAVING: Final = 2.0
 """Seconds between two looks at a hub that is being removed; what is watched is looked at earlier."""
 
@@ -77,7 +74,19 @@ class OperatorOptions:
     connect: Callable[[bytes], KubeClient] = connect_by_kubeconfig
 
 
-class ClusterManagerOperator:
+SUBJECT: Final = Subject(
+    "cluster-manager",
+    CLUSTER_MANAGERS,
+    ClusterManager,
+    CLUSTER_MANAGER_FINALIZER,
+    CLUSTER_MANAGER_LABEL,
+    CLUSTER_MANAGER_FIELDS,
+    KINDS,
+    (EXTERNAL_HUB_SECRET, *WEBHOOK_SECRETS, PULL_SECRET, *HUB_ACCOUNT_SECRETS),
+)
+
+
+class ClusterManagerOperator(Operating[ClusterManager, Plan]):
     def __init__(
         self,
         client: KubeClient,
@@ -87,72 +96,23 @@ class ClusterManagerOperator:
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
-        self._client = client
+        super().__init__(client, SUBJECT, metrics=metrics, clock=clock, random=random)
         self._options = options
-        self._clock = clock
-        self._random = random
-        self._controller: Controller[str] = Controller(
-            "cluster-manager", self.reconcile, workers=4, metrics=metrics, clock=clock, random=random
-        )
-        secrets = (EXTERNAL_HUB_SECRET, *WEBHOOK_SECRETS, PULL_SECRET, *HUB_ACCOUNT_SECRETS)
-        self._here = self._ground(client, secrets)
-        self._grounds = Grounds(lambda name, far: self._ground(far))
-        self._managers = self._here.informers.of(CLUSTER_MANAGERS, decode=ClusterManager.decode)
-        self._nodes = self._here.informers.of(NODES, label_selector=CONTROL_PLANE_LABEL)
-        self._controller.watch(self._managers, self._concerned)
-        self._controller.depend(self._nodes)
-
-    def _ground(self, client: KubeClient, secrets: tuple[str, ...] = ()) -> Ground:
-        return Ground(
-            client,
-            CLUSTER_MANAGER_LABEL,
-            CLUSTER_MANAGER_FIELDS,
-            KINDS,
-            self._controller.enqueue,
-            secrets=secrets,
-            secret_owner=self._whose,
-            clock=self._clock,
-            random=self._random,
-        )
 
     def _concerned(self, manager: ClusterManager) -> list[str]:
         """Itself, and others that wait for the hub it has."""
-        others = [] if is_hosted(manager) else [other.metadata.name for other in self._managers.cache if not is_hosted(other)]
+        others = [] if is_hosted(manager) else [other.metadata.name for other in self._objects.cache if not is_hosted(other)]
         return list(dict.fromkeys((manager.metadata.name, *others)))
 
     def _whose(self, secret: Snapshot) -> str:
         """Secrets of a hosted hub are in the namespace of its ClusterManager's name."""
         if secret.namespace not in (HUB_NAMESPACE, self._options.namespace):
             return secret.namespace
-        return next((manager.metadata.name for manager in self._managers.cache if not is_hosted(manager)), "")
-
-    @property
-    def ready(self) -> bool:
-        return self._here.synced
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._here.run())
-            tasks.create_task(self._grounds.run())
-            tasks.create_task(self._controller.run())
-
-    async def reconcile(self, name: str) -> float | None:
-        manager = self._managers.cache.get(Key("", name))
-        if manager is None:
-            await self._grounds.leave(name)
-            return None
-        plan = self._plan(manager)
-        if manager.metadata.deletion_timestamp:
-            return await self._remove(plan)
-        if CLUSTER_MANAGER_FINALIZER not in manager.metadata.finalizers:
-            await self._hold(manager)
-            return None
-        return await self._install(plan)
+        return next((manager.metadata.name for manager in self._objects.cache if not is_hosted(manager)), "")
 
     def _plan(self, manager: ClusterManager) -> Plan:
-        replicas = replicas_for(len(list(self._nodes.cache)))
         labels = manager.metadata.labels if self._options.sync_labels else {}
-        return Plan(manager, self._options.image, 1 if is_hosted(manager) else replicas, labels, self._begun(manager))
+        return Plan(manager, self._options.image, 1 if is_hosted(manager) else self._replicas(), labels, self._begun(manager))
 
     def _begun(self, manager: ClusterManager) -> bool | None:
         """By the namespaces that are labelled with its name: whether this is known to be a hosted hub."""
@@ -162,11 +122,6 @@ class ClusterManagerOperator:
             if found is not None and found["metadata"]["labels"].get(CLUSTER_MANAGER_LABEL) == name:
                 return hosted
         return None
-
-    async def _hold(self, manager: ClusterManager) -> None:
-        finalizers = (*manager.metadata.finalizers, CLUSTER_MANAGER_FINALIZER)
-        metadata = msgspec.structs.replace(manager.metadata, finalizers=finalizers)
-        await patch_read(self._client, manager, msgspec.structs.replace(manager, metadata=metadata))
 
     async def _install(self, plan: Plan) -> float | None:
         try:
@@ -182,9 +137,7 @@ class ClusterManagerOperator:
             await self._say_failed(plan, failure)
             raise
         await self._say_installed(plan, made)
-        if made.again is None:
-            return None
-        return min(max((made.again - self._clock.now()).total_seconds(), 1.0), LONGEST_NAP)
+        return self._nap(made.again)
 
     async def _site(self, plan: Plan) -> Site:
         """Raises Waiting when there is no hub to work on, BadSpec, and StepFailed."""
@@ -204,9 +157,9 @@ class ClusterManagerOperator:
         return Site(plan, self._here, hub, config, self._options.namespace, self._clock)
 
     def _rival(self, manager: ClusterManager) -> str:
-        mine = _seniority(manager)
-        older = [other for other in self._managers.cache if not is_hosted(other) and _seniority(other) < mine]
-        return min(older, key=_seniority).metadata.name if older else ""
+        mine = seniority(manager)
+        older = [other for other in self._objects.cache if not is_hosted(other) and seniority(other) < mine]
+        return min(older, key=seniority).metadata.name if older else ""
 
     async def _way(self, plan: Plan) -> tuple[bytes, ClientConfig] | None:
         """The way to a hosted hub; None when there is none. Raises Waiting for one that cannot be understood."""
@@ -279,7 +232,3 @@ class ClusterManagerOperator:
 def launch(client: KubeClient, launch: Launch, metrics: Metrics) -> ClusterManagerOperator:
     options = OperatorOptions(launch.image, launch.namespace, launch.sync_labels)
     return ClusterManagerOperator(client, options, metrics=metrics)
-
-
-def _seniority(manager: ClusterManager) -> tuple[str, str]:
-    return manager.metadata.creation_timestamp, manager.metadata.name

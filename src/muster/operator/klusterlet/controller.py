@@ -11,23 +11,19 @@ nobody.
 
 from __future__ import annotations
 
-import asyncio
 import random as chance
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
-
-import msgspec
 
 from muster.api import Condition
 from muster.api.operator.v1 import Klusterlet
 from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.operator.applying import generations, related
-from muster.operator.deployments import CONTROL_PLANE_LABEL, replicas_for
 from muster.operator.elsewhere import connect_by_kubeconfig, read_way
-from muster.operator.ground import Ground, Grounds
+from muster.operator.ground import Ground
 from muster.operator.klusterlet import status as said
 from muster.operator.klusterlet.connection import Open, open_secret
 from muster.operator.klusterlet.connections import Connections
@@ -50,14 +46,13 @@ from muster.operator.names import (
     PULL_SECRET,
     image,
 )
+from muster.operator.operating import Operating, Runs, Subject, seniority
 from muster.operator.reporting import StepFailed, Waiting, gates, not_applied, with_status
 from muster.operator.spec import BadSpec
-from muster.registration.kinds import NODES
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
 from muster.registration.writes import patch_read
 from muster.runtime.cache import Snapshot
 from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.controller import Controller
 from muster.runtime.kubeconfig import ClientConfig, KubeconfigError
 from muster.runtime.metrics import Metrics
 from muster.runtime.resource import NAMESPACES, Key
@@ -65,7 +60,6 @@ from muster.runtime.verbs import KubeClient
 
 log = get_logger("muster.operator.klusterlet")
 
-LONGEST_NAP: Final = 86_400.0
 WHILE_TAKEN: Final = 30.0
 FINALIZERS: Final = (KLUSTERLET_FINALIZER, KLUSTERLET_HOSTED_FINALIZER)
 
@@ -85,7 +79,19 @@ class OperatorOptions:
     """To a hub."""
 
 
-class KlusterletOperator:
+SUBJECT: Final = Subject(
+    "klusterlet",
+    KLUSTERLETS,
+    Klusterlet,
+    KLUSTERLET_FINALIZER,
+    KLUSTERLET_LABEL,
+    KLUSTERLET_FIELDS,
+    KINDS,
+    (BOOTSTRAP_SECRET, HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET, *MANAGED_SECRETS),
+)
+
+
+class KlusterletOperator(Operating[Klusterlet, Plan]):
     def __init__(
         self,
         client: KubeClient,
@@ -95,84 +101,35 @@ class KlusterletOperator:
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
-        self._client = client
+        super().__init__(client, SUBJECT, metrics=metrics, clock=clock, random=random)
         self._options = options
-        self._clock = clock
-        self._random = random
-        self._controller: Controller[str] = Controller(
-            "klusterlet", self.reconcile, workers=4, metrics=metrics, clock=clock, random=random
-        )
-        secrets = (BOOTSTRAP_SECRET, HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET, *MANAGED_SECRETS)
-        self._here = self._ground(client, secrets)
-        self._grounds = Grounds(lambda name, far: self._ground(far))
-        self._klusterlets = self._here.informers.of(KLUSTERLETS, decode=Klusterlet.decode)
-        self._nodes = self._here.informers.of(NODES, label_selector=CONTROL_PLANE_LABEL)
         self._namespaces = self._here.informers.of(NAMESPACES, label_selector=KLUSTERLET_LABEL)
-        self._controller.watch(self._klusterlets, self._concerned)
-        self._controller.depend(self._nodes)
         self._controller.depend(self._namespaces)
         self._nodes.on_change(lambda old, new: self._wake(SHARED) if old is None or new is None else None)
         self._connections = Connections(self._here.informers, options.open, metrics=metrics, clock=clock, random=random)
 
-    def _ground(self, client: KubeClient, secrets: tuple[str, ...] = ()) -> Ground:
-        return Ground(
-            client,
-            KLUSTERLET_LABEL,
-            KLUSTERLET_FIELDS,
-            KINDS,
-            self._wake,
-            secrets=secrets,
-            secret_owner=self._whose,
-            clock=self._clock,
-            random=self._random,
-        )
+    def _parts(self) -> Iterable[Runs]:
+        return *super()._parts(), self._connections
 
     def _wake(self, name: str) -> None:
-        for one in [other.metadata.name for other in self._klusterlets.cache] if name == SHARED else [name]:
+        for one in [other.metadata.name for other in self._objects.cache] if name == SHARED else [name]:
             self._controller.enqueue(one)
 
     def _concerned(self, klusterlet: Klusterlet) -> list[str]:
         """Itself, and others that wait for the namespace it has."""
         namespace = agent_namespace_of(klusterlet)
-        others = [other.metadata.name for other in self._klusterlets.cache if agent_namespace_of(other) == namespace]
+        others = [other.metadata.name for other in self._objects.cache if agent_namespace_of(other) == namespace]
         return list(dict.fromkeys((klusterlet.metadata.name, *others)))
 
     def _whose(self, secret: Snapshot) -> str:
         if secret.namespace == self._options.namespace:
             return SHARED
-        owners = (one.metadata.name for one in self._klusterlets.cache if agent_namespace_of(one) == secret.namespace)
+        owners = (one.metadata.name for one in self._objects.cache if agent_namespace_of(one) == secret.namespace)
         return next(owners, "")
 
-    @property
-    def ready(self) -> bool:
-        return self._here.synced
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for work in (self._here, self._grounds, self._controller, self._connections):
-                tasks.create_task(work.run())
-
-    async def reconcile(self, name: str) -> float | None:
-        klusterlet = self._klusterlets.cache.get(Key("", name))
-        if klusterlet is None:
-            await self._grounds.leave(name)
-            return None
-        plan = self._plan(klusterlet)
-        if klusterlet.metadata.deletion_timestamp:
-            return await self._remove(plan)
-        if KLUSTERLET_FINALIZER not in klusterlet.metadata.finalizers:
-            await self._hold(klusterlet, KLUSTERLET_FINALIZER)
-            return None
-        return await self._install(plan)
-
     def _plan(self, klusterlet: Klusterlet) -> Plan:
-        replicas = replicas_for(len(list(self._nodes.cache)))
         labels = klusterlet.metadata.labels if self._options.sync_labels else {}
-        return Plan(klusterlet, self._options.image, 1 if is_hosted(klusterlet) else replicas, labels)
-
-    async def _hold(self, klusterlet: Klusterlet, finalizer: str) -> None:
-        metadata = msgspec.structs.replace(klusterlet.metadata, finalizers=(*klusterlet.metadata.finalizers, finalizer))
-        await patch_read(self._client, klusterlet, msgspec.structs.replace(klusterlet, metadata=metadata))
+        return Plan(klusterlet, self._options.image, 1 if is_hosted(klusterlet) else self._replicas(), labels)
 
     async def _install(self, plan: Plan) -> float | None:
         ready: list[Condition] = []
@@ -195,17 +152,15 @@ class KlusterletOperator:
             await self._say_failed(plan, failure, ready)
             raise
         await self._say_installed(plan, made, ready)
-        if made.again is None:
-            return None
-        return min(max((made.again - self._clock.now()).total_seconds(), 1.0), LONGEST_NAP)
+        return self._nap(made.again)
 
     def _refuse_taken(self, plan: Plan) -> None:
         """Raises Waiting when another Klusterlet has the agents' namespace, or has asked for it earlier."""
         namespace = plan.agent_namespace
-        claims = {one.metadata.name: one for one in self._klusterlets.cache if agent_namespace_of(one) == namespace}
+        claims = {one.metadata.name: one for one in self._objects.cache if agent_namespace_of(one) == namespace}
         found = self._namespaces.cache.get(Key("", namespace))
         owner = found.labels.get(KLUSTERLET_LABEL, "") if found is not None else ""
-        holder = claims.get(owner) or min(claims.values(), key=_seniority, default=plan.klusterlet)
+        holder = claims.get(owner) or min(claims.values(), key=seniority, default=plan.klusterlet)
         if holder.metadata.name != plan.name:
             name = holder.metadata.name
             text = f"namespace {namespace} belongs to Klusterlet {name}; choose another spec.namespace, or delete one of them"
@@ -267,14 +222,10 @@ class KlusterletOperator:
         """Whether no other Klusterlet stays on the managed cluster, as far as that can be known here."""
         if plan.hosted:
             return True
-        others = (one for one in self._klusterlets.cache if one.metadata.name != plan.name and not is_hosted(one))
+        others = (one for one in self._objects.cache if one.metadata.name != plan.name and not is_hosted(one))
         return not any(not one.metadata.deletion_timestamp for one in others)
 
 
 def launch(client: KubeClient, launch: Launch, metrics: Metrics) -> KlusterletOperator:
     options = OperatorOptions(launch.image, launch.namespace, launch.sync_labels)
     return KlusterletOperator(client, options, metrics=metrics)
-
-
-def _seniority(klusterlet: Klusterlet) -> tuple[str, str]:
-    return klusterlet.metadata.creation_timestamp, klusterlet.metadata.name
