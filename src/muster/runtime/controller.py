@@ -115,9 +115,9 @@ class Controller(Generic[K]):
         """Whether keys wait for a worker."""
         return len(self.queue) > 0
 
-    def enqueue_when_idle(self, key: K) -> None:
-        """Once no other key waits for a worker."""
-        self.queue.add_when_idle(key)
+    def enqueue_when_idle(self, key: K, within: float) -> None:
+        """Once no other key waits for a worker, and after so many seconds at the latest."""
+        self.queue.add_when_idle(key, within)
 
     def stop(self) -> None:
         self._stop.set()

@@ -52,7 +52,7 @@ class WorkQueue(Generic[K]):
         self._processing: dict[K, float] = {}
         self._held: dict[Hashable, int] = {}
         self._timers: dict[K, tuple[float, Timer]] = {}
-        self._idle: dict[K, None] = {}
+        self._idle: dict[K, Timer] = {}
         self._failures: dict[K, int] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._drained = asyncio.Event()
@@ -99,17 +99,18 @@ class WorkQueue(Generic[K]):
         if self._closed or key in self._dirty:
             return
         self._adds.inc()
-        self._idle.pop(key, None)
+        self._not_idle(key)
         self._dirty[key] = self._clock.monotonic()
         if key not in self._processing:
             self._enqueue(key)
 
-    def add_when_idle(self, key: K) -> None:
-        """Once nothing else can be worked on; an ordinary turn that comes before will do."""
-        if self._closed or key in self._dirty:
+    def add_when_idle(self, key: K, within: float) -> None:
+        """Once nothing else can be worked on, and like any other key after `within` seconds; an ordinary turn that comes before
+        will do."""
+        if self._closed or key in self._dirty or key in self._idle:
             return
         self._adds.inc()
-        self._idle[key] = None
+        self._idle[key] = self._clock.call_later(within, lambda: self.add(key))
         self._wake()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -182,6 +183,8 @@ class WorkQueue(Generic[K]):
             timer.cancel()
         self._timers.clear()
         self._groups.clear()
+        for timer in self._idle.values():
+            timer.cancel()
         self._idle.clear()
         self._dirty.clear()
         for waiter in self._waiters:
@@ -223,9 +226,14 @@ class WorkQueue(Generic[K]):
     def _take_idle(self) -> K | None:
         for key in self._idle:
             if key not in self._processing and self._has_share(self._group(key)):
-                del self._idle[key]
+                self._not_idle(key)
                 return self._begin(key)
         return None
+
+    def _not_idle(self, key: K) -> None:
+        timer = self._idle.pop(key, None)
+        if timer is not None:
+            timer.cancel()
 
     def _has_share(self, group: Hashable) -> bool:
         return self._max_per_group is None or self._held.get(group, 0) < self._max_per_group

@@ -124,7 +124,7 @@ async def test_a_cancelled_worker_takes_no_key_with_it() -> None:
 
 async def test_a_key_for_idle_moments_waits_for_all_others() -> None:
     queue: WorkQueue[str] = WorkQueue()
-    queue.add_when_idle("later")
+    queue.add_when_idle("later", 60)
     for key in ("a", "b"):
         queue.add(key)
     assert [await queue.get() for _ in range(3)] == ["a", "b", "later"]
@@ -132,14 +132,14 @@ async def test_a_key_for_idle_moments_waits_for_all_others() -> None:
 
 async def test_an_ordinary_turn_does_for_an_idle_moment() -> None:
     queue: WorkQueue[str] = WorkQueue()
-    queue.add_when_idle("a")
+    queue.add_when_idle("a", 60)
     queue.add("a")
-    queue.add_when_idle("a")
+    queue.add_when_idle("a", 60)
     queue.done(await queue.get())
     waiting = asyncio.create_task(queue.get())
     await settle()
     assert not waiting.done()
-    queue.add_when_idle("b")
+    queue.add_when_idle("b", 60)
     assert await asyncio.wait_for(waiting, 1) == "b"
 
 
@@ -147,12 +147,28 @@ async def test_a_key_for_idle_moments_that_is_worked_on_comes_again_afterwards()
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     key = await queue.get()
-    queue.add_when_idle("a")
+    queue.add_when_idle("a", 60)
     waiting = asyncio.create_task(queue.get())
     await settle()
     assert not waiting.done()
     queue.done(key)
     assert await asyncio.wait_for(waiting, 1) == "a"
+
+
+async def test_a_key_for_idle_moments_has_its_turn_in_time_and_only_one(clock: FakeClock) -> None:
+    queue: WorkQueue[str] = WorkQueue(clock=clock)
+    queue.add("first")
+    queue.add_when_idle("later", 5)
+    await clock.advance(5)
+    queue.add("last")
+    for expected in ("first", "later", "last"):
+        key = await queue.get()
+        assert key == expected
+        queue.done(key)
+    queue.add_when_idle("again", 5)
+    queue.done(await queue.get())
+    assert not clock.pending
+    assert len(queue) == 0
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "idle", "get", "done"]), st.integers(0, 5)), max_size=60))
@@ -163,7 +179,10 @@ def test_no_key_is_lost_or_worked_on_twice_at_once(steps: list[tuple[str, int]])
         busy: set[int] = set()
         for step, key in steps:
             if step in ("add", "idle"):
-                (queue.add if step == "add" else queue.add_when_idle)(key)
+                if step == "add":
+                    queue.add(key)
+                else:
+                    queue.add_when_idle(key, 60)
                 wanted.add(key)
             elif step == "done" and key in busy:
                 busy.discard(key)

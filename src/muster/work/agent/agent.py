@@ -131,10 +131,10 @@ class WorkAgent:
                 controllers.create_task(self._works.run())
                 controllers.create_task(self._ends.run())
 
-    def _when_idle(self, work: str) -> bool:
+    def _when_idle(self, work: str, within: float) -> bool:
         if not self._works.crowded:
             return False
-        self._works.enqueue_when_idle(work)
+        self._works.enqueue_when_idle(work, within)
         return True
 
     def _work_changed(self, name: str) -> None:

@@ -81,11 +81,12 @@ class Reconciler:
         remover: Remover,
         options: WorkAgentOptions,
         *,
-        when_idle: Callable[[str], bool],
+        when_idle: Callable[[str, float], bool],
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
-        """`when_idle` has a work looked at again once no other waits for its turn; False: none does."""
+        """`when_idle` has a work looked at again once no other waits for its turn, after so many seconds at the latest; False: none
+        waits."""
         self._source = source
         self._records = records
         self._kinds = kinds
@@ -154,10 +155,10 @@ class Reconciler:
         # A work of nothing but misfits has no manifest to withhold, and yet is not applied as a whole.
         held_back = self._options.executor.strict and work.spec.executor is not None and bool(refusals or plan.misfits)
         remaining = leftovers if held_back else await self._prune(name, plan, leftovers, owner_of(record), memory)
-        unrecorded = await self._record(name, record, self._tracked(record, plan, outcomes, remaining), memory)
-        memory.audited = not held_back and not remaining and unrecorded is None
-        unreported = await self._report(work, [outcomes[one.meta.ordinal] for one in _in_spec_order(plan)], memory)
-        return _soonest(unrecorded, unreported, self._again(plan, refusals, remaining, memory))
+        recorded = await self._record(name, record, self._tracked(record, plan, outcomes, remaining), memory)
+        memory.audited = not held_back and not remaining and recorded
+        put_off = await self._report(work, [outcomes[one.meta.ordinal] for one in _in_spec_order(plan)], memory)
+        return _soonest(put_off, self._again(plan, refusals, remaining, memory))
 
     async def _ensure_record(self, work: ManifestWork, plan: Plan, memory: Memory) -> AppliedManifestWork:
         try:
@@ -323,17 +324,17 @@ class Reconciler:
                 tracked[one] = former[one]
         return list(tracked.values())
 
-    async def _record(self, name: str, record: AppliedManifestWork, entries: list[AppliedResource], memory: Memory) -> float | None:
-        """Write the record, unless there is more urgent work: gives the seconds after which it is written all the same."""
+    async def _record(self, name: str, record: AppliedManifestWork, entries: list[AppliedResource], memory: Memory) -> bool:
+        """Write the record, unless there is more urgent work."""
         now = self._clock.monotonic()
         since = now if memory.unrecorded is None else memory.unrecorded
         left = since + RECORDED_WITHIN - now
-        if left > 0 and not tracks(record, entries) and self._when_idle(name):
+        if left > 0 and not tracks(record, entries) and self._when_idle(name, left):
             memory.unrecorded = since
-            return left
+            return False
         await self._records.track(record, entries)
         memory.unrecorded = None
-        return None
+        return True
 
     def _uid(self, ref: ObjectRef, live: Object | bytes | None) -> str:
         if isinstance(live, dict):
@@ -379,8 +380,8 @@ class Reconciler:
         return min(delays, default=None)
 
 
-def _soonest(*delays: float | None) -> float | None:
-    return min((delay for delay in delays if delay is not None), default=None)
+def _soonest(one: float | None, other: float | None) -> float | None:
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _in_spec_order(plan: Plan) -> list[Manifest | Misfit]:

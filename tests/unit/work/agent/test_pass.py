@@ -13,6 +13,7 @@ from muster.runtime.controller import Controller
 from muster.runtime.direct import InProcessClient
 from muster.runtime.errors import Unreachable
 from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
+from muster.runtime.workqueue import WorkQueue
 from muster.work.agent.records import Records
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from tests.unit.work.agent.conftest import CLUSTER, Life, Site, config_map, namespace, until
@@ -77,7 +78,7 @@ async def test_a_work_that_changes_before_its_record_is_written_leaves_nothing_b
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Controller, "crowded", True)
-    monkeypatch.setattr(Controller, "enqueue_when_idle", lambda self, key: None)
+    monkeypatch.setattr(Controller, "enqueue_when_idle", lambda self, key, within: None)
     async with site.agent():
         await site.create("w", config_map("stays"), config_map("goes"))
         await applied(site)
@@ -97,7 +98,7 @@ async def _gone(site: Site) -> bool:
 
 async def test_a_record_is_written_in_time_however_much_there_is_to_do(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Controller, "crowded", True)
-    monkeypatch.setattr(Controller, "enqueue_when_idle", lambda self, key: None)
+    monkeypatch.setattr(WorkQueue, "_take_idle", lambda self: None)
     monkeypatch.setattr("muster.work.agent.reconcile.RECORDED_WITHIN", 0.5)
     async with site.agent():
         await site.create("w", config_map("a"))
