@@ -33,7 +33,7 @@ SECONDS: Mapping[str, int] = {
     "e2e/registration/test_restarts.py": 20,
     "e2e/test_kubectl_reads.py": 20,
     "unit/cli/clusteradm/test_join.py": 20,
-    "unit/operator/test_cluster_manager.py": 20,
+    "unit/operator/test_cluster_manager.py": 12,
     "unit/operator/test_klusterlet.py": 18,
     "unit/http/test_limits_and_malformed_requests.py": 17,
     "unit/http/test_streams_and_takeovers.py": 16,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +15,9 @@ from muster.operator.names import OPERATOR_NAMESPACE
 from muster.runtime.direct import InProcessClient
 from muster.runtime.verbs import JSON, Query
 from tests.support.operating import Observed, running
+
+if TYPE_CHECKING:
+    from tests.unit.operator.hubs import Hub
 
 __all__ = ["CountingClient", "Place", "running"]
 
@@ -72,3 +77,12 @@ async def here() -> AsyncIterator[Place]:
 @pytest.fixture
 def far(here: Place) -> Place:
     return Place(here.server, FAR)
+
+
+@pytest.fixture
+async def hub(here: Place) -> AsyncIterator[Hub]:
+    # It stands on what this module has.
+    from tests.unit.operator.hubs import operated
+
+    async with operated(here, patience=timedelta(seconds=1)) as hub:
+        yield hub
