@@ -134,14 +134,14 @@ def _listable(client: Client) -> list[str]:
 
 
 def _write_contexts(path: Path, clusters: dict[str, Cluster]) -> None:
-    """`hub` and `managed` of the administrator, `mallory@…` of somebody without rights, `alice@…` of somebody whom tests give
-    some, `nobody@…` of somebody unknown, and `away`, where no server is."""
+    """`hub` and `managed` of the administrator, `mallory@…` of somebody without rights, `alice@…` and `bob@…` of people whom
+    tests give some, `nobody@…` of somebody unknown, and `away`, where no server is."""
     (dead,) = free_ports(1)
     places = {name: {"server": one.url, "certificate-authority": str(one.ca)} for name, one in clusters.items()}
     places[AWAY] = {"server": f"https://127.0.0.1:{dead}", "certificate-authority": str(clusters[HUB].ca)}
-    users = {name: USERS[name].token for name in ("admin", "alice", "mallory")} | {"nobody": "not-a-token"}
+    users = {name: USERS[name].token for name in ("admin", "alice", "bob", "mallory")} | {"nobody": "not-a-token"}
     contexts = {name: (name, "admin") for name in places}
-    contexts |= {f"{user}@{name}": (name, user) for user in ("alice", "mallory", "nobody") for name in clusters}
+    contexts |= {f"{user}@{name}": (name, user) for user in ("alice", "bob", "mallory", "nobody") for name in clusters}
     document = {
         "apiVersion": "v1",
         "kind": "Config",

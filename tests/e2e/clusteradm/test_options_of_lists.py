@@ -259,7 +259,7 @@ def test_who_sees_two_clusters_lists_and_watches_their_works_alone(stocked: Worl
     names = ("near", "nearer")
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "sees-works"}
     rules = [{"apiGroups": ["work.open-cluster-management.io"], "resources": ["manifestworks"], "verbs": ["list", "watch"]}]
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}
     for name in names:
         stocked.cluster(name)
         place = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}"
@@ -267,11 +267,11 @@ def test_who_sees_two_clusters_lists_and_watches_their_works_alone(stocked: Worl
         binding = {"metadata": {"name": "sees-works"}, "roleRef": reference, "subjects": [subject]}
         stocked.hub.admin.post(f"{place}/rolebindings", binding).expect(201)
     stocked.hub.admin.post(f"{WORKS}/namespaces/near/manifestworks", work("first")).expect(201)
-    alice = f"alice@{HUB}"
+    bob = f"bob@{HUB}"
     both = ("get", "works", "--clusters", ",".join(names))
-    assert "first" in stocked.ok(*both, "-o", "table", context=alice)
-    assert '"alice" cannot list' in stocked.fails("get", "works", context=alice)
-    with Watching(stocked, *both, "--watch", "--context", alice) as watching:
+    assert "first" in stocked.ok(*both, "-o", "table", context=bob)
+    assert '"bob" cannot list' in stocked.fails("get", "works", context=bob)
+    with Watching(stocked, *both, "--watch", "--context", bob) as watching:
         watching.until(lambda words: words[0] == "first")
         stocked.hub.admin.post(f"{WORKS}/namespaces/nearer/manifestworks", work("second")).expect(201)
         watching.until(lambda words: words[:2] == ["second", "nearer"])
