@@ -165,7 +165,9 @@ def test_our_clusteradm_lets_a_cluster_into_upstreams_hub(
         "lease",
         "availability",
     }
-    assert {subject for subject, verdict in found.items() if verdict == "note"} == {"hub", "webhooks"}, "which are not ours here"
+    assert {subject for subject, verdict in found.items() if verdict == "note"} == {"hub", "webhooks", "webhooks of works"}, (
+        "which are not ours"
+    )
 
     before = hub.requests(name)
     assert "nothing was changed" in hub.ok("accept", "--clusters", name)
