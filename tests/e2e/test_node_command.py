@@ -22,7 +22,7 @@ from muster.runtime.kubeconfig import load_kubeconfig
 from muster.runtime.resource import Object
 from tests.support.kubectl import kubectl
 from tests.support.operating import Observed
-from tests.support.planes import ControlPlane, KubePlane, chosen
+from tests.support.planes import ControlPlane, KubePlane, lent
 from tests.support.processes import Server, complaints
 from tests.support.registration import MUSTER
 from tests.support.stage import condition
@@ -34,10 +34,7 @@ NAME = KLUSTERLET_OPERATOR.name
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = chosen(tmp_path_factory.mktemp("rig"))
-    plane.start()
-    yield plane
-    plane.stop(kill=True)
+    yield from lent(tmp_path_factory.mktemp("rig"))
 
 
 class Rig(Observed):

@@ -6,6 +6,7 @@ import ssl
 from urllib.parse import urlsplit
 
 from muster.http import UpstreamPool
+from muster.http.upstream import message
 
 
 async def fetch(url: str, method: str = "GET", body: bytes = b"", trust: ssl.SSLContext | None = None) -> tuple[int, bytes]:
@@ -14,10 +15,10 @@ async def fetch(url: str, method: str = "GET", body: bytes = b"", trust: ssl.SSL
     assert parts.hostname
     assert parts.port
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    head = f"{method} {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    asked = message(method, target, [("Host", parts.netloc), ("Connection", "close")], body)
     pool = UpstreamPool()
     try:
-        answer, content = await pool.ask((parts.hostname, parts.port, trust, None), head.encode() + body, timeout=10, repeat=False)
+        answer, content = await pool.ask((parts.hostname, parts.port, trust, None), asked, timeout=10, repeat=False)
     finally:
         pool.close()
     return answer.status, content

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -358,6 +358,14 @@ def chosen(directory: Path, *clusters: str) -> ControlPlane:
     if os.environ.get("MUSTER_E2E") == "kube":
         return KubePlane(directory, KubeOptions(fsync=False))
     return EmbeddedPlane(directory, clusters)
+
+
+def lent(directory: Path, *clusters: str) -> Iterator[ControlPlane]:
+    """The chosen plane, for as long as whoever has it goes on."""
+    plane = chosen(directory, *clusters)
+    plane.start()
+    yield plane
+    plane.stop(kill=True)
 
 
 def make(kind: str, directory: Path | None = None) -> ControlPlane:

@@ -24,6 +24,7 @@ from muster.http.upstream import (
     UpstreamPool,
     UpstreamTimeout,
     UpstreamUnavailable,
+    message,
 )
 from muster.kube.fielderrors import quote
 
@@ -119,11 +120,14 @@ class WebhookTarget:
         if self._pool is None:
             self._pool = UpstreamPool(max_idle=ENOUGH)
         key: UpstreamKey = (host, port, self._context(), server_name)
-        head = (
-            f"POST {path}?timeout={seconds}s HTTP/1.1\r\nHost: {server_name or host}:{port}\r\nUser-Agent: muster-apiserver\r\n"
-            f"Accept: application/json, */*\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
-        ).encode("latin-1")
-        answer, content = await self._pool.ask(key, head + payload, timeout=seconds, repeat=True, longest=MAX_ANSWER)
+        fields = [
+            ("Host", f"{server_name or host}:{port}"),
+            ("User-Agent", "muster-apiserver"),
+            ("Accept", "application/json, */*"),
+            ("Content-Type", "application/json"),
+        ]
+        asked = message("POST", f"{path}?timeout={seconds}s", fields, payload)
+        answer, content = await self._pool.ask(key, asked, timeout=seconds, repeat=True, longest=MAX_ANSWER)
         return answer.status, answer.field("content-type") or "", content
 
     def _asked(self, seconds: int) -> str:

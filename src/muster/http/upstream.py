@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,6 +62,13 @@ class AnswerHead:
     def field(self, name: str) -> str | None:
         """The value of the first field of this name, which is given in lower case."""
         return next((value for one, value in self.fields if one.lower() == name), None)
+
+
+def message(method: str, target: str, fields: Iterable[tuple[str, str]], body: bytes | None = None) -> bytes:
+    """A request in bytes; the length of its body is told."""
+    lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
+    length = f"Content-Length: {len(body)}\r\n" if body is not None else ""
+    return f"{method} {target} HTTP/1.1\r\n{lines}{length}\r\n".encode("latin-1") + (body or b"")
 
 
 class UpstreamConnection(asyncio.BufferedProtocol):
@@ -300,8 +307,6 @@ def explained(upstream: str, whose: str = "") -> Iterator[None]:
     except ssl.SSLError as error:
         reason = getattr(error, "verify_message", "") or error.reason or "TLS failed"
         raise UpstreamUntrusted(upstream, f"{whose}TLS: {reason}") from error
-    except ssl.CertificateError as error:
-        raise UpstreamUntrusted(upstream, f"{whose}TLS: {error}") from error
     except ConnectionRefusedError as error:
         raise UpstreamUnavailable(upstream, f"{whose}connection refused") from error
     except OSError as error:

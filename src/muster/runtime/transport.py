@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from muster.http import UpstreamError, UpstreamPool, UpstreamUntrusted
+from muster.http import UpstreamError, UpstreamPool
 from muster.http.tunnel import ProxiedPool
 from muster.http.upstream import AnswerHead, UpstreamConnection, UpstreamKey
 from muster.runtime.clock import Clock
@@ -157,7 +158,8 @@ class Transport:
             self._pool.release(key, connection)
 
     def _problem(self, error: UpstreamError) -> Unreachable:
-        if isinstance(error, UpstreamUntrusted):
+        # TLS may also fail for a server that is just going: only a certificate says something of trust.
+        if isinstance(error.__cause__, ssl.SSLCertVerificationError):
             return Untrusted(self._server, error.reason)
         return Unreachable(self._server, error.reason, sent=error.sent)
 

@@ -20,7 +20,7 @@ from muster.runtime.errors import KubeError
 from muster.runtime.kubeconfig import ClientConfig, Identity, dump_kubeconfig, load_kubeconfig
 from muster.runtime.verbs import KubeClient
 from tests.support.operating import Observed, running
-from tests.support.planes import Cluster, ControlPlane, chosen
+from tests.support.planes import Cluster, ControlPlane, lent
 from tests.support.registration import MUSTER
 
 PATIENT = 60.0
@@ -71,10 +71,7 @@ class World(Observed):
 
 @pytest.fixture(scope="session")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = chosen(tmp_path_factory.mktemp("operators"), "far")
-    plane.start()
-    yield plane
-    plane.stop(kill=True)
+    yield from lent(tmp_path_factory.mktemp("operators"), "far")
 
 
 def administrator(cluster: Cluster) -> HttpClient:

@@ -17,7 +17,7 @@ import pytest
 from tests.plugins import install
 from tests.support.administrator import AVAILABLE, TRUSTED
 from tests.support.link import Link
-from tests.support.planes import USERS, ControlPlane, chosen
+from tests.support.planes import USERS, ControlPlane, lent
 from tests.support.processes import complaints, python_path, tail
 from tests.support.registration import Agent, Hub, Spoke
 
@@ -66,10 +66,7 @@ class Fleet:
 
 @pytest.fixture(scope="session")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    ground = chosen(tmp_path_factory.mktemp("registration"), "hub2", "spoke")
-    ground.start()
-    yield ground
-    ground.stop(kill=True)
+    yield from lent(tmp_path_factory.mktemp("registration"), "hub2", "spoke")
 
 
 @pytest.fixture(scope="session")

@@ -7,17 +7,14 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.support.executing import Keeper
-from tests.support.planes import ControlPlane, chosen
+from tests.support.planes import ControlPlane, lent
 from tests.support.working import Workplace
 
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A plane of the module's own, where a hub's side of works would meddle with the works of other tests."""
-    ground = chosen(tmp_path_factory.mktemp("work-hub"))
-    ground.start()
-    yield ground
-    ground.stop(kill=True)
+    yield from lent(tmp_path_factory.mktemp("work-hub"))
 
 
 @pytest.fixture

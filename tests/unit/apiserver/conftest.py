@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from muster.apiserver.client import DirectClient
-from muster.apiserver.server import ApiServer, ServerConfig
+from muster.apiserver.server import ApiServer
+from tests.support.in_process import serving
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    running = ApiServer(ServerConfig(store="memory", clusters=("default", "other")))
-    await running.start()
-    yield running
-    await running.stop(grace=0.1)
+    async with serving("default", "other") as running:
+        yield running
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.http import HttpServer, RawConnection, Request, Response, StreamResponse, StreamWriter, Takeover, server_context
+from tests.support.in_process import serving
 from tests.support.pki import Authority
 from tests.unit.apiserver.conftest import eventually
 
@@ -73,10 +74,8 @@ class Extension:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    running = ApiServer(ServerConfig(store="memory", clusters=("default",), static_tokens={"alice-token": ALICE}))
-    await running.start()
-    yield running
-    await running.stop(grace=0.1)
+    async with serving("default", static_tokens={"alice-token": ALICE}) as running:
+        yield running
 
 
 @pytest.fixture

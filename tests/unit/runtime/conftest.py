@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver.server import ApiServer, ServerConfig
+from muster.apiserver.server import ApiServer
 from muster.runtime.direct import InProcessClient
 from tests.support.fake_clock import FakeClock
+from tests.support.in_process import serving
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    running = ApiServer(ServerConfig(store="memory", clusters=("default",)))
-    await running.start()
-    yield running
-    await running.stop(grace=0.1)
+    async with serving("default") as running:
+        yield running
 
 
 @pytest.fixture

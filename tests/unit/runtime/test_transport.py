@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from muster.runtime.client import HttpClient
 from muster.runtime.clock import SYSTEM
-from muster.runtime.errors import KubeError, NoCredential, Unreachable
+from muster.runtime.errors import KubeError, NoCredential, Unreachable, Untrusted
 from muster.runtime.kubeconfig import ClientConfig, Identity
 from muster.runtime.transport import Asking, Reply, Transport
 from tests.support.https_server import Answer, HttpsServer
@@ -202,6 +202,19 @@ async def test_a_watch_that_falls_silent_is_left(idle: float, total: float | Non
         assert await anext(pieces) == b"{}\n"
         with pytest.raises(Unreachable, match="nothing more came in time"):
             await anext(pieces)
+
+
+async def test_a_server_that_speaks_no_tls_is_not_taken_for_an_impostor() -> None:
+    async def bluntly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(bluntly, "127.0.0.1", 0)
+    async with server, transport(ClientConfig(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")) as way:
+        with pytest.raises(Unreachable, match="TLS") as failure:
+            await get(way)
+        assert not isinstance(failure.value, Untrusted)
+        assert not failure.value.sent
 
 
 async def test_a_closed_client_sends_nothing() -> None:

@@ -6,16 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from muster.apiserver.server import ApiServer, ServerConfig
+from muster.apiserver.server import ApiServer
 from muster.runtime.direct import InProcessClient
+from tests.support.in_process import serving
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    running = ApiServer(ServerConfig(store="memory", clusters=("default",)))
-    await running.start()
-    yield running
-    await running.stop(grace=0.1)
+    async with serving("default") as running:
+        yield running
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.webhooks import go_words, trusting
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.tls import load_chain
-from muster.http.upstream import UpstreamKey
+from muster.http.upstream import UpstreamKey, message
 from muster.kube.certificates import KeyPair
 from muster.logs import get_logger
 
@@ -141,12 +141,11 @@ class Remote:
         host, port = place
         key: UpstreamKey = (host, port, tls, self.server_name)
         fields = [("Host", f"{host}:{port}"), ("Accept", accept), ("User-Agent", "muster-apiserver"), *identity_fields(_PROBER)]
-        head = f"GET {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields) + "\r\n"
         try:
             async with asyncio.timeout(_PROBE_SECONDS):
                 connection = await pool.connect(key, _PROBE_SECONDS, fresh=True)
                 try:
-                    connection.exchange(head.encode("latin-1"), bodiless=False)
+                    connection.exchange(message("GET", path, fields), bodiless=False)
                     answer = await connection.answer()
                     body = bytearray()
                     while (piece := await connection.body()) and len(body) < _MAX_DISCOVERY:

@@ -17,7 +17,7 @@ import orjson
 
 from muster.apiserver.auth.identity import User
 from muster.http import UpstreamError, UpstreamPool
-from muster.http.upstream import UpstreamKey
+from muster.http.upstream import UpstreamKey, message
 from muster.kube.yaml import YAMLError, load
 from muster.logs import get_logger
 
@@ -64,7 +64,12 @@ class TokenWebhook:
         self._path = parts.path or "/"
         if parts.query:
             self._path += f"?{parts.query}"
-        self._place = parts.netloc
+        self._fields = [
+            ("Host", parts.netloc),
+            ("User-Agent", "muster-apiserver"),
+            ("Accept", "application/json"),
+            ("Content-Type", "application/json"),
+        ]
         self._key: UpstreamKey = (parts.hostname or "", parts.port or (443 if target.tls else 80), target.tls, None)
         self._pool: UpstreamPool | None = None
 
@@ -78,15 +83,10 @@ class TokenWebhook:
                 "spec": {"token": token, "audiences": list(audiences)},
             }
         )
-        head = (
-            f"POST {self._path} HTTP/1.1\r\nHost: {self._place}\r\nUser-Agent: muster-apiserver\r\nAccept: application/json\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                _, answer = await self._pool.ask(
-                    self._key, head.encode() + body, timeout=_TIMEOUT_SECONDS, repeat=True, longest=_LONGEST
-                )
+                asked = message("POST", self._path, self._fields, body)
+                _, answer = await self._pool.ask(self._key, asked, timeout=_TIMEOUT_SECONDS, repeat=True, longest=_LONGEST)
             status = orjson.loads(answer).get("status") or {}
         except (UpstreamError, TimeoutError, ValueError, AttributeError) as problem:
             log.warning("token webhook failed", url=self._url, problem=repr(problem))

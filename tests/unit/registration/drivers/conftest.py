@@ -12,7 +12,7 @@ import pytest
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.crds import definitions
 from muster.apiserver.auth.identity import User
-from muster.apiserver.server import ApiServer, ServerConfig
+from muster.apiserver.server import ApiServer
 from muster.registration.drivers import find
 from muster.registration.drivers.seam import HubContext, HubDriver, Progress, SpokeContext, SpokeDriver
 from muster.registration.names import AgentIdentity
@@ -23,6 +23,7 @@ from muster.runtime.informer import Informers
 from muster.runtime.metrics import Metrics
 from muster.runtime.resource import DEFINITIONS
 from muster.runtime.verbs import KubeClient
+from tests.support.in_process import serving
 
 BOOTSTRAP = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"
 MASTERS = ("system:masters", "system:authenticated")
@@ -30,10 +31,8 @@ MASTERS = ("system:masters", "system:authenticated")
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    running = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
-    await running.start()
-    yield running
-    await running.stop(grace=0.1)
+    async with serving("hub") as running:
+        yield running
 
 
 def client_of(server: ApiServer, name: str = "admin", groups: tuple[str, ...] = MASTERS) -> InProcessClient:

@@ -1,0 +1,17 @@
+"""An embedded API server in this process, without a port."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from muster.apiserver.server import ApiServer, ServerConfig
+
+
+@asynccontextmanager
+async def serving(*clusters: str, **config: Any) -> AsyncIterator[ApiServer]:
+    server = ApiServer(ServerConfig(store="memory", clusters=clusters, **config))
+    await server.start()
+    yield server
+    await server.stop(grace=0.1)
