@@ -21,7 +21,8 @@ Differs = Mapping[str, Sequence[str]]
 class Request:
     """One request. `pick` reduces the body before it is kept.
 
-    `until` repeats the request until a part has a value, `present` until a part has any.
+    `until` repeats the request until a part has a value, `present` until a part has any, `not_yet` while the whole body is
+    that: what one part of the real server has decided reaches its other parts some time later.
     """
 
     method: str
@@ -36,6 +37,7 @@ class Request:
     pick: Callable[[Any], Any] | None = None
     until: tuple[str, Any] | None = None
     present: str | None = None
+    not_yet: Any = None
     keep: bool = True
     differs: Differs = field(default_factory=dict)
 

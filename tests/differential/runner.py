@@ -110,7 +110,7 @@ class Run:
         deadline = time.monotonic() + PATIENCE
         while not self._settled(step, _decoded(reply)):
             if time.monotonic() > deadline:
-                raise CaseFailed(f"{step.title()}: never {step.until or step.present}: {reply.text[:2000]}")
+                raise CaseFailed(f"{step.title()}: never {_awaited(step)}: {reply.text[:2000]}")
             time.sleep(0.02)
             reply = self._send(step)
         body = _decoded(reply)
@@ -121,7 +121,7 @@ class Run:
             self.variables[name] = str(value)
             self.mask.remember(name, str(value))
         if not step.keep:
-            if reply.status >= 400 and not (step.until or step.present):
+            if reply.status >= 400 and not _awaited(step):
                 raise CaseFailed(f"{step.title()}: {reply.status} {reply.text[:2000]}")
             return
         masked = self.mask.value(body) if not isinstance(body, str) else self.mask.prose(body)
@@ -137,6 +137,8 @@ class Run:
     @staticmethod
     def _settled(step: Request, body: Any) -> bool:
         """Whether the answer is the one the step waits for; most wait for none."""
+        if step.not_yet is not None and body == step.not_yet:
+            return False
         if step.present:
             return _part(body, step.present) is not None
         return step.until is None or _part(body, step.until[0]) == step.until[1]
@@ -246,6 +248,11 @@ _GAP = re.compile(r"(?<=\S) {2,}")
 _AGE = re.compile(r"(?<![\w.:-])(?:\d+[smhd]){1,2}(?![\w.:-])")
 
 
+def _awaited(step: Request) -> Any:
+    """What the step repeats itself for, if anything."""
+    return step.until or step.present or (step.not_yet and f"anything but {step.not_yet!r}")
+
+
 def _token(user: str | None) -> str:
     """A static user by name, any other text as the token itself."""
     if not user:
@@ -272,8 +279,8 @@ def _json_or_text(body: bytes) -> Any:
 
 
 def _part(value: Any, path: str) -> Any:
-    """The part of `value` at a dotted path; `key=text` picks the list element that has it."""
-    for name in path.split("."):
+    """The part of `value` at a dotted path, all of it at none; `key=text` picks the list element that has it."""
+    for name in path.split(".") if path else ():
         if isinstance(value, list) and "=" in name:
             key, _, wanted = name.partition("=")
             value = next((item for item in value if str(item.get(key)) == wanted), None)

@@ -78,8 +78,20 @@ spec:
     return setup(post(SERVICES, text, content_type="application/yaml"))
 
 
-def available(version: str = "v1") -> Any:
-    return setup(get(f"{SERVICES}/{version}.${{slug}}.io", until=("status.conditions.type=Available.status", "True")))
+UNAVAILABLE = "service unavailable\n"
+
+
+def available() -> tuple[Any, Any]:
+    """Waits until requests are proxied: the proxy learns only after the status says so that the service is available."""
+    return (
+        setup(get(f"{SERVICES}/v1.${{slug}}.io", until=("status.conditions.type=Available.status", "True"))),
+        setup(get("/apis/${slug}.io/v1", not_yet=UNAVAILABLE)),
+    )
+
+
+def unavailable(path: str) -> Any:
+    """Waits until the proxy knows the service."""
+    return get(path, until=("", UNAVAILABLE))
 
 
 def unborn(body: Any) -> Any:
@@ -159,8 +171,8 @@ CASES = [
         "an apiservice without its service is not available",
         setup(post(SERVICES, remote(service={"namespace": "${ns}", "name": "nobody"}))),
         get(f"{SERVICES}/v1.${{slug}}.io", present="status.conditions", pick=conditions),
-        get("/apis/${slug}.io/v1"),
-        get("${slug}.io/v1:widgets"),
+        unavailable("/apis/${slug}.io/v1"),
+        unavailable("${slug}.io/v1:widgets"),
         kubectl("get", "apiservice", "v1.${slug}.io"),
         cleanup=GONE,
     ),
@@ -182,7 +194,7 @@ CASES = [
         "requests for a remote group travel on with the user's name",
         external(),
         delegated(),
-        available(),
+        *available(),
         get(f"{SERVICES}/v1.${{slug}}.io", pick=conditions),
         get(
             "${slug}.io/v1:widgets/a",
@@ -202,7 +214,7 @@ CASES = [
         "discovery includes remote groups",
         external(),
         delegated(),
-        available(),
+        *available(),
         get("/apis/${slug}.io/v1"),
         get("/apis/${slug}.io", until=("name", "d-discovery-includes-remote-groups.io")),
         get("/apis", pick=lambda body: [g for g in body["groups"] if g["name"] == "d-discovery-includes-remote-groups.io"]),
@@ -219,7 +231,7 @@ CASES = [
         "a remote server must be the one it claims to be",
         external(),
         delegated(trust="caBundle: ${ext.ca}"),
-        available(),
+        *available(),
         get("${slug}.io/v1:widgets", differs={"certificate-messages": ["body"]}),
         servers={"ext": extension},
         cleanup=GONE,
@@ -229,7 +241,7 @@ CASES = [
         external(),
         delegated(),
         get(f"{SERVICES}/v1.${{slug}}.io", present="status.conditions", pick=conditions),
-        get("${slug}.io/v1:widgets"),
+        unavailable("${slug}.io/v1:widgets"),
         servers={"ext": lambda received: Answer("no", 500)},
         cleanup=GONE,
     ),
