@@ -13,6 +13,8 @@ from tests.differential.runner import run, wait_until_gone
 from tests.support.planes import ControlPlane
 
 GROUPS = golden.groups()
+RETRIES = 2
+"""Some answers depend on how far the real server's own caches have come; what differs every time has changed."""
 ALL = [pytest.param(group, case, id=f"{group}: {case.name}") for group, cases in GROUPS.items() for case in cases]
 
 
@@ -30,8 +32,9 @@ def test_the_embedded_server_answers_like_the_real_one(group: str, case: Case, e
 def test_the_recorded_answers_are_what_the_real_server_says(group: str, case: Case, kube_plane: ControlPlane) -> None:
     recorded = golden.load(group).get(case.name, [])
     report = staleness(recorded, run(case, kube_plane.cluster))
-    if report:
-        # Some answers depend on how far the real server's watch cache has come; what differs twice has changed.
+    for _ in range(RETRIES):
+        if not report:
+            break
         wait_until_gone(kube_plane.cluster, case)
         report = staleness(recorded, run(case, kube_plane.cluster))
     if report:
