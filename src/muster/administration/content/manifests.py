@@ -20,9 +20,12 @@ STDIN: Final = "-"
 
 def read_manifests(sources: Iterable[str], *, recursive: bool = False) -> list[Document]:
     """All manifests in order; a source is a file, a directory, or `-`. Raises AdministrationError."""
-    found = [manifest for source in sources for name, text in _texts(source, recursive) for manifest in _manifests(name, text)]
+    named = list(sources)
+    found = [manifest for source in named for name, text in _texts(source, recursive) for manifest in _manifests(name, text)]
     if not found:
-        raise AdministrationError("--filename: there is no manifest")
+        shallow = not recursive and any(Path(source).is_dir() for source in named)
+        remedy = "look into directories below directories with --recursive" if shallow else ""
+        raise AdministrationError(f"--filename {','.join(named)}: there is no manifest", remedy)
     return found
 
 

@@ -12,21 +12,22 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from muster.administration.content.faring import problem_of
+from muster.administration.content.faring import one_line, problem_of
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM, MADE_BY
 from muster.administration.progress import SILENT, Progress, wait
-from muster.api import Document
+from muster.api import Document, condition_of
 from muster.api.cluster.v1beta1 import PLACEMENT_LABEL, Placement, PlacementDecision
 from muster.api.work.v1 import ManifestWork
 from muster.api.work.v1alpha1 import ManifestWorkReplicaSet
 from muster.kube.names import dns1123_subdomain
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS, served
 from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import KubeError, NotFound, Unreachable
+from muster.runtime.errors import Forbidden, KubeError, NotFound, Unreachable
 from muster.runtime.resource import Key, Object, Resource
 from muster.runtime.verbs import KubeClient
+from muster.work.names import DELETING
 
 PLACEMENTS: Final = served(Placement)
 DECISIONS: Final = served(PlacementDecision)
@@ -113,7 +114,7 @@ async def _create(client: KubeClient, name: str, spec: Document, cluster: str, p
     try:
         found = await client.get(MANIFEST_WORKS, name, cluster)
     except NotFound:
-        await _require_cluster(client, cluster)
+        await require_cluster(client, cluster)
         marks: Document = {"labels": {MADE_BY: CLUSTERADM}}
         if placement is not None:
             marks["annotations"] = {PLACED_BY: str(placement)}
@@ -144,11 +145,14 @@ def _says(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-async def _require_cluster(client: KubeClient, cluster: str) -> None:
+async def require_cluster(client: KubeClient, cluster: str) -> None:
+    """Who may write works for a cluster need not be allowed to look at it: they are believed. Raises AdministrationError."""
     try:
         await client.get(MANAGED_CLUSTERS, cluster)
     except NotFound:
         raise AdministrationError(f"there is no ManagedCluster {cluster}", "see get clusters") from None
+    except Forbidden:
+        return
 
 
 def _whole(resource: Resource, body: Document) -> Document:
@@ -239,8 +243,17 @@ async def await_works_gone(
         return
 
     async def look() -> str:
-        left = [one["metadata"] for one in (await client.list(MANIFEST_WORKS)).items if one["metadata"]["name"] == name]
-        held = [one["namespace"] for one in left if one["namespace"] in clusters]
+        held = [cluster + told for cluster in clusters if (told := await _remains(client, name, cluster)) is not None]
         return f"what was applied is still there in {', '.join(held)}" if held else ""
 
     await wait(f"work {name}", look, within=within, progress=progress, clock=clock)
+
+
+async def _remains(client: KubeClient, name: str, cluster: str) -> str | None:
+    """What the cluster's agent says about a work that is going; None when it is gone."""
+    try:
+        work = ManifestWork.decode(await client.get(MANIFEST_WORKS, name, cluster))
+    except NotFound:
+        return None
+    going = condition_of(work.status.conditions, DELETING)
+    return f" ({one_line(going.message)})" if going is not None and going.status == "True" else ""

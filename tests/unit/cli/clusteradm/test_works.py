@@ -12,7 +12,8 @@ import pytest
 
 from muster.administration.content.manifests import read_manifests
 from muster.administration.content.works import DECISIONS, PLACEMENTS, REPLICA_SETS, Done, await_works, create_works
-from muster.registration.kinds import MANIFEST_WORKS
+from muster.registration.installing import ROLES
+from muster.registration.kinds import MANIFEST_WORKS, ROLE_BINDINGS
 from muster.runtime.direct import InProcessClient
 from muster.runtime.resource import NAMESPACES, Object, Resource
 from muster.runtime.verbs import KubeClient
@@ -154,6 +155,43 @@ async def test_a_work_that_its_agent_holds_is_waited_for_or_forced_away(clusters
     assert await work(clusters, "c1") is None
 
 
+async def let_in(fleet: Fleet, cluster: str, *verbs: str) -> None:
+    """Mallory may do this with works of one cluster, and nothing else on the hub."""
+    group, name = "rbac.authorization.k8s.io", "works"
+    rules = [{"apiGroups": [MANIFEST_WORKS.group], "resources": [MANIFEST_WORKS.plural], "verbs": list(verbs)}]
+    reference = {"apiGroup": group, "kind": "Role", "name": name}
+    subjects = [{"apiGroup": group, "kind": "User", "name": "mallory"}]
+    metadata = {"name": name, "namespace": cluster}
+    await fleet.admin().apply(ROLES, {"metadata": metadata, "rules": rules}, manager="test")
+    await fleet.admin().apply(ROLE_BINDINGS, {"metadata": metadata, "roleRef": reference, "subjects": subjects}, manager="test")
+
+
+async def test_rights_in_a_clusters_namespace_suffice_for_its_works(clusters: Fleet, file: str) -> None:
+    await let_in(clusters, "c1", "get", "list", "create", "patch", "delete")
+    context = "mallory@hub"
+    assert "create work" in await clusters.ok("create", "work", "web", "-f", file, "-c", "c1", context=context)
+    assert "as it should be" in await clusters.ok("create", "work", "web", "-f", file, "-c", "c1", "--overwrite", context=context)
+    assert "<c1/web>" in await clusters.ok("get", "works", "-c", "c1", context=context)
+    assert "delete work" in await clusters.ok("delete", "work", "web", "-c", "c1", "--wait", context=context)
+    assert await work(clusters, "c1") is None
+
+
+async def test_what_was_not_deleted_is_not_waited_for(clusters: Fleet, file: str) -> None:
+    await let_in(clusters, "c1", "get")
+    await clusters.ok("create", "work", "web", "-f", file, "--clusters", "c1")
+    refused = ["delete", "work", "web", "-c", "c1", "--wait", "--timeout", "1h"]
+    assert "cannot delete" in await clusters.fails(*refused, context="mallory@hub")
+
+
+async def test_who_waits_for_a_deletion_is_told_what_the_agent_waits_for(clusters: Fleet, file: str) -> None:
+    await clusters.ok("create", "work", "web", "-f", file, "--clusters", "c1")
+    await clusters.admin().patch(MANIFEST_WORKS, "web", {"metadata": {"finalizers": ["example.com/held"]}}, "c1")
+    going = condition("Deleting", "True", "WorkDeleting", "ManifestWork is being deleted, waiting for pods default/slow")
+    await clusters.admin().patch(MANIFEST_WORKS, "web", {"status": {"conditions": [going]}}, "c1", subresource="status")
+    complaint = await clusters.fails("delete", "work", "web", "-c", "c1", "--wait", "--timeout", "1")
+    assert "still there in c1 (ManifestWork is being deleted, waiting for pods default/slow)" in complaint
+
+
 async def test_waiting_follows_what_the_agents_say(clusters: Fleet, file: str) -> None:
     told = Told()
     await clusters.ok("create", "work", "web", "-f", file, "--clusters", "c1")
@@ -232,7 +270,7 @@ def test_manifests_come_from_files_directories_and_lists(tmp_path: Path) -> None
         ("kind: A", "document 1: apiVersion: not set"),
         ("apiVersion: v1\nkind: A\n---\napiVersion: v1\nkind: B", "document 1: metadata.name: not set"),
         ("apiVersion: v1\nkind: List\nitems: [{}]", "document 1, item 1: apiVersion: not set"),
-        ("", "there is no manifest"),
+        ("", "bad.yaml: there is no manifest\n"),
     ],
 )
 async def test_what_is_no_manifest_is_refused_by_its_place(clusters: Fleet, tmp_path: Path, content: str, complaint: str) -> None:

@@ -100,7 +100,7 @@ def delete(name: str, clusters: tuple[tuple[str, ...], ...], replicaset: str, fo
 
 
 async def _delete(session: Session, name: str, clusters: list[str], namespace: str, force: bool, wait: bool) -> list[Outcome]:
-    from muster.administration.content.works import await_works_gone, delete_replica_set, delete_works
+    from muster.administration.content.works import Done, await_works_gone, delete_replica_set, delete_works
     from muster.administration.hubs import require_hub
 
     await require_hub(session.client)
@@ -110,8 +110,9 @@ async def _delete(session: Session, name: str, clusters: list[str], namespace: s
         return outcomes
     outcomes = await delete_works(session.client, name, clusters, force=force)
     _tell(session, name, outcomes)
-    if wait:
-        await await_works_gone(session.client, name, clusters, within=session.timeout, progress=session.progress)
+    going = [one.place for one in outcomes if one.done is Done.DELETED]
+    if wait and going:
+        await await_works_gone(session.client, name, going, within=session.timeout, progress=session.progress)
     return outcomes
 
 
