@@ -7,7 +7,7 @@ from typing import Final
 
 from muster.api.meta import Condition, condition_of
 from muster.api.work.v1 import ManifestCondition, ManifestWork
-from muster.work.names import APPLIED, AVAILABLE, DELETING
+from muster.work.names import APPLIED, AVAILABLE, DELETING, WITHHELD
 
 NOT_YET: Final = "the cluster's agent has not dealt with it yet"
 _PREFIX: Final = "Failed to apply manifest: "
@@ -38,12 +38,16 @@ def problem_of(work: ManifestWork) -> str:
 
 
 def _first_wrong(work: ManifestWork, kind: str) -> str:
+    """A manifest that only waits for another is not what is wrong."""
     wrong = [
-        f"{place} {name}: {one_line(condition.message.removeprefix(_PREFIX))}"
+        (f"{place} {name}", one_line(condition.message.removeprefix(_PREFIX)))
         for place, name, manifest in resources_of(work)
         if (condition := condition_of(manifest.conditions, kind)) is not None and condition.status != "True"
     ]
-    return "" if not wrong else wrong[0] + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
+    if not wrong:
+        return ""
+    what, why = min(wrong, key=lambda one: one[1].startswith(WITHHELD))
+    return f"{what}: {why}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
 
 
 def is_old(condition: Condition, work: ManifestWork) -> bool:

@@ -20,6 +20,7 @@ from muster.cli.clusteradm.work.showing import COLUMNS, MORE, work_item
 from muster.cli.output import Listing, render
 from muster.work.agent.reporting import Outcome, Reporter, deleting, refused, unfit
 from muster.work.agent.seam import Refusal
+from muster.work.names import WITHHELD
 from tests.unit.work.reporting.builders import DEPLOYMENTS, FIRST, applied, cel, manifest, misfit, paths, well_known
 
 ACCOUNT = ExecutorServiceAccount(namespace="apps", name="deployer")
@@ -134,6 +135,12 @@ def test_a_work_of_which_only_the_whole_is_told_has_that_for_a_problem() -> None
     one = work(Outcome(manifest("a"), failure=DENIED))
     bare = msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, resource_status=ManifestResourceStatus()))
     assert problem_of(bare) == "Applied is False: AppliedManifestWorkFailed: Failed to apply manifest work"
+
+
+def test_what_is_not_allowed_is_told_before_what_waits_for_it() -> None:
+    waits = refused(Refusal(f"{WITHHELD}manifest 1 (configmaps app/b) of the work is not allowed"))
+    told = problem_of(work(Outcome(manifest("a"), failure=waits), Outcome(manifest("b", ordinal=1), failure=DENIED)))
+    assert told == "configmaps app/b: not allowed to apply the resource configmaps, app b, verb create (and 1 more)"
 
 
 def test_an_object_that_is_missing_is_a_problem() -> None:
