@@ -5,9 +5,10 @@ revision order; only then does a write show in reads and reach subscriptions. Ev
 waits.
 
 History is bounded three ways: events per bucket, events in the process, and bytes that only history holds (a superseded
-version is counted by the event that superseded it). `_order` has one mark per retained event, oldest first, so the oldest
-event of the process can be dropped in constant time; a mark whose event its bucket trimmed earlier is counted in
-`Bucket.stale` and skipped.
+version is counted by the event that superseded it). What readers made of a version (`memo`) is often larger than its bytes and
+counted nowhere, so history keeps none of it: whoever replays makes it again. `_order` has one mark per retained event, oldest
+first, so the oldest event of the process can be dropped in constant time; a mark whose event its bucket trimmed earlier is
+counted in `Bucket.stale` and skipped.
 """
 
 from __future__ import annotations
@@ -182,6 +183,8 @@ class ResidentStore:
         watch = Watch(self._watches, scope, from_revision or 0, listener, on_lost)
         if missed:
             watch.deliver(missed)
+            for event in missed:
+                _lighten(event)
         watch.after = max(from_revision or 0, self._revision)
         return watch
 
@@ -232,16 +235,16 @@ class ResidentStore:
 
     def _deliver(self, events: Sequence[Event]) -> None:
         watches = self._watches
-        if not events or not watches:
-            return
         batches: dict[Scope, list[Event]] = {}
-        for event in events:
+        for event in events if watches else ():
             for scope in _scopes_of(event):
                 if scope in watches:
                     batches.setdefault(scope, []).append(event)
         for scope, batch in batches.items():
             for watch in tuple(watches.get(scope, ())):
                 watch.deliver(batch)
+        for event in events:
+            _lighten(event)
 
     def _forget(self, name: str) -> None:
         """Drop a cluster's state and history; the change's revision is already the visible one."""
@@ -384,6 +387,15 @@ def _scopes_of(event: Event) -> tuple[Scope, ...]:
 
 def _is_in(key: str, place: str) -> bool:
     return key.startswith(place) if place.endswith("/") else key == place
+
+
+def _lighten(event: Event) -> None:
+    """All who hear of it now have heard: what they made of it, and of versions that are no longer current, need not stay."""
+    event.memo = None
+    if event.previous is not None:
+        event.previous.memo = None
+    if event.deleted:
+        event.entry.memo = None
 
 
 def _cost(event: Event) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -329,6 +330,35 @@ async def test_the_whole_history_is_bounded(medium: Medium, retention: Retention
         store.subscribe("c", "/r0", last.revision - 60, lambda events: None)
     retained = Watcher(store, "c", None, last.revision - 30)
     assert [event[2] for event in retained.seen] == [*range(last.revision - 29, last.revision + 1)]
+
+
+async def test_history_keeps_nothing_that_readers_made_of_it(medium: Medium) -> None:
+    """Decoded and rendered forms are larger than the bytes that history is bounded by; the present may keep its own."""
+    store = await medium.open()
+    store.add_cluster("c")
+    events: list[Event] = []
+
+    def read(batch: Sequence[Event]) -> None:
+        for event in batch:
+            event.memo = "rendered"
+            for entry in (event.entry, event.previous):
+                if entry is not None:
+                    entry.memo = "decoded"
+        events.extend(batch)
+
+    first = await create(store, "a", "0")
+    store.subscribe("c", PODS, None, read)
+    for n in range(20):
+        await put(store, "a", str(n))
+    await delete(store, "a")
+    last = await put(store, "b", "1")
+    for _ in ("live", "replayed"):
+        assert len(events) == 22
+        assert [event.memo for event in events] == [None] * 22
+        held = [entry for event in events for entry in (event.entry, event.previous) if entry is not None and entry.memo]
+        assert {entry.revision for entry in held} == {last.revision}
+        events.clear()
+        store.subscribe("c", PODS, first.revision, read)
 
 
 # Clusters

@@ -123,6 +123,25 @@ async def test_history_older_than_its_age_is_dropped(tmp_path: Path) -> None:
     await store.close()
 
 
+def _size_of(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.glob("muster.db*"))
+
+
+async def test_renewals_without_end_do_not_make_the_file_larger(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "muster.db", "OFF", Retention(log_rows=500))
+    await store.start()
+    store.add_cluster("c")
+    sizes = []
+    for _ in range(5):
+        for n in range(40):
+            await asyncio.gather(*(put(store, f"cluster{number:03}/lease", f"{n}" + "x" * 800) for number in range(100)))
+        sizes.append(_size_of(tmp_path))
+    await store.close()
+    # Without compaction each round would add some 4 MB.
+    assert sizes[-1] <= sizes[1] + (1 << 20)
+    assert _size_of(tmp_path) < 4 << 20
+
+
 async def test_many_writes_share_a_transaction(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "muster.db")
     await store.start()
