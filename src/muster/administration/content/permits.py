@@ -1,8 +1,9 @@
 """Whether a work would pass, asked before it is made: the hub about who asks, the managed cluster about its executor.
 
-The hub is asked three things: whether the one who asks may make works for the cluster, whether they may use the executor, and, by
-a dry run, whether it would take this very work. The last word is the dry run's, since only the hub knows how strict it is. The
-managed cluster is asked by the agent's own gate, as the agent would ask it. Nothing is written anywhere.
+The hub is asked three things: whether the one who asks may make works for the cluster (or change the one of that name that is
+there), whether they may use the executor, and, by a dry run, whether it would take this very work. The last word is the dry run's,
+since only the hub knows how strict it is. The managed cluster is asked by the agent's own gate, as the agent would ask it. Nothing
+is written anywhere.
 """
 
 from __future__ import annotations
@@ -13,23 +14,29 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from muster.administration.content.grants import Grant
+from muster.administration.content.terms import definitions
+from muster.administration.content.works import require_cluster
 from muster.administration.errors import AdministrationError
 from muster.api import Document, MalformedObject
 from muster.api.work.v1 import GROUP, ExecutorServiceAccount, ManifestWork, ManifestWorkSpec
 from muster.registration.access import Right, missing_rights
-from muster.registration.kinds import MANIFEST_WORKS
-from muster.runtime.errors import BadRequest, Forbidden, Invalid, KubeError, NotFound
-from muster.runtime.resource import Resource
+from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
+from muster.runtime.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound
+from muster.runtime.resource import Object, Resource
 from muster.runtime.verbs import KubeClient
 from muster.work.agent.executor import ExecutorGate, ExecutorOptions
 from muster.work.agent.executor.demands import identity_of, verbs
 from muster.work.agent.observing import Mapper, UnservedKind
 from muster.work.agent.planning import Plan, kinds, make_plan
-from muster.work.agent.seam import Misfit
+from muster.work.agent.seam import Manifest, Misfit, Refusal
 from muster.work.names import EXECUTE_AS
 
 HUB: Final = "hub"
 MANAGED: Final = "cluster"
+WHOAMI: Final = Resource("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+WORK_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
+"""What somebody has to be allowed to work with works, not only to make one."""
 
 
 class Answer(Enum):
@@ -47,6 +54,8 @@ class Check:
     verbs: tuple[str, ...]
     answer: Answer
     reason: str = ""
+    grant: Grant | None = None
+    """What would make a yes of a no, where that is a permission."""
 
 
 def verdict(checks: Iterable[Check]) -> Answer:
@@ -81,44 +90,78 @@ def executor_of(spec: ManifestWorkSpec) -> ExecutorServiceAccount | None:
 
 async def ask_hub(client: KubeClient, cluster: str, work: ManifestWork) -> list[Check]:
     """Raises what the client raises when the hub cannot be asked."""
-    wanted = [Right(GROUP, MANIFEST_WORKS.plural, "create", namespace=cluster)]
     executor = executor_of(work.spec)
     if executor is None and work.spec.executor is not None:
         return [Check(HUB, "this work", (), Answer.NO, "its executor names no service account")]
+    try:
+        await require_cluster(client, cluster)
+    except AdministrationError as error:
+        return [Check(HUB, f"{MANAGED_CLUSTERS} {cluster}", (), Answer.NO, str(error))]
+    there = await _there(client, cluster, work)
+    wanted = [Right(GROUP, MANIFEST_WORKS.plural, "update" if there else "create", namespace=cluster)]
     if executor is not None:
         name = identity_of(executor).name
         wanted.append(Right(GROUP, MANIFEST_WORKS.plural, EXECUTE_AS, name=name, namespace=cluster))
     missing = await missing_rights(client, wanted)
-    checks = [_permitted(right, right in missing, cluster) for right in wanted]
+    asker = await _asker(client) if missing else ""
+    checks = [_permitted(right, right in missing, asker) for right in wanted]
     if wanted[0] in missing:
         return checks
-    taken = await _taken(client, cluster, work)
+    taken = await _taken(client, cluster, work, there)
     if taken.answer is Answer.YES:
         checks = [_spared(check) if check.answer is Answer.NO else check for check in checks]
     return [*checks, taken]
 
 
-def _permitted(right: Right, lacks: bool, cluster: str) -> Check:
+async def _there(client: KubeClient, cluster: str, work: ManifestWork) -> Object | None:
+    """The work of this name that the cluster has already, as far as one may see."""
+    if not work.metadata.name:
+        return None
+    try:
+        return await client.get(MANIFEST_WORKS, work.metadata.name, cluster)
+    except (BadRequest, Forbidden, NotFound):
+        return None
+
+
+async def _asker(client: KubeClient) -> str:
+    """Who asks, by the hub's own word; empty where it does not tell."""
+    try:
+        told = await client.create(WHOAMI, {"apiVersion": WHOAMI.api_version, "kind": WHOAMI.kind})
+    except KubeError:
+        return ""
+    return str(((told.get("status") or {}).get("userInfo") or {}).get("username") or "")
+
+
+def _permitted(right: Right, lacks: bool, asker: str) -> Check:
     subject = f"{MANIFEST_WORKS} {right.name}".rstrip()
     if not lacks:
         return Check(HUB, subject, (right.verb,), Answer.YES)
-    reason = f"you lack the permission to {right.verb} {MANIFEST_WORKS} in namespace {cluster}"
-    return Check(HUB, subject, (right.verb,), Answer.NO, reason + (f" with the name {right.name}" if right.name else ""))
+    reason = f"you lack the permission to {right.verb} {MANIFEST_WORKS} in namespace {right.namespace}"
+    verbs = (right.verb,) if right.name else WORK_VERBS
+    grant = Grant("works", f"--user={asker or '<you>'}", right.namespace, str(MANIFEST_WORKS), verbs, right.name)
+    return Check(HUB, subject, (right.verb,), Answer.NO, reason + (f" with the name {right.name}" if right.name else ""), grant)
 
 
 def _spared(check: Check) -> Check:
     """The hub takes the work all the same: it lets bindings decide, or does not look at executors."""
-    return replace(check, answer=Answer.YES, reason=f"{check.reason}, but the hub takes the work all the same")
+    return replace(check, answer=Answer.YES, reason=f"{check.reason}, but the hub takes the work all the same", grant=None)
 
 
-async def _taken(client: KubeClient, cluster: str, work: ManifestWork) -> Check:
-    body = {**work.document(), "metadata": {"generateName": "can-i-", "namespace": cluster}}
-    body.pop("status", None)
-    what = Check(HUB, "this work", ("create",), Answer.YES)
+async def _taken(client: KubeClient, cluster: str, work: ManifestWork, there: Object | None) -> Check:
+    said = work.document()
+    name = {"name": work.metadata.name} if work.metadata.name else {"generateName": "can-i-"}
+    what = Check(HUB, "this work", ("update" if there else "create",), Answer.YES)
     try:
-        await client.create(MANIFEST_WORKS, body, cluster, dry_run=True)
+        if there is not None:
+            await client.update(MANIFEST_WORKS, {**there, "spec": said.get("spec") or {}}, dry_run=True)
+        else:
+            body = {**said, "metadata": {**name, "namespace": cluster}}
+            body.pop("status", None)
+            await client.create(MANIFEST_WORKS, body, cluster, dry_run=True)
     except (BadRequest, Forbidden, Invalid, NotFound) as error:
         return replace(what, answer=Answer.NO, reason=str(error))
+    except (AlreadyExists, Conflict) as error:
+        return replace(what, answer=Answer.UNKNOWN, reason=str(error))
     return what
 
 
@@ -130,7 +173,7 @@ async def ask_cluster(client: KubeClient, work: ManifestWork, *, every_verb: boo
     cannot be asked."""
     plan = await _planned(client, work.spec)
     executor = executor_of(work.spec)
-    misfits = [Check(MANAGED, _named(one), (), Answer.NO, one.problem) for one in plan.misfits if executor or not one.unserved]
+    misfits = _unfit(work, plan, bool(executor))
     if executor is None:
         return misfits
     gate = ExecutorGate(client, ExecutorOptions(strict=False, every_verb=every_verb, review_all=review_all))
@@ -140,13 +183,36 @@ async def ask_cluster(client: KubeClient, work: ManifestWork, *, every_verb: boo
     finally:
         follower.cancel()
         await asyncio.gather(follower, return_exceptions=True)
+    judged = [_judged(executor, one, refusals.get(one.ordinal), verbs(one, every=every_verb)) for one in plan.manifests]
+    return [*judged, *misfits]
+
+
+def _judged(executor: ExecutorServiceAccount, manifest: Manifest, refusal: Refusal | None, demanded: tuple[str, ...]) -> Check:
+    ref = manifest.ref
+    if refusal is None:
+        return Check(MANAGED, str(ref), demanded, Answer.YES)
+    if refusal.failure:
+        return Check(MANAGED, str(ref), demanded, Answer.UNKNOWN, refusal.message)
+    account = f"--serviceaccount={executor.namespace}:{executor.name}"
+    grant = Grant(f"executor-{executor.name}", account, ref.namespace, str(ref.resource), demanded)
+    # What an executor would hand out without having it is no matter of one permission more; the reason tells what it is.
+    lacks = refusal.verb in demanded
+    return Check(MANAGED, str(ref), demanded, Answer.NO, refusal.message, grant if lacks else None)
+
+
+def _unfit(work: ManifestWork, plan: Plan, strict: bool) -> list[Check]:
+    """A kind that the work itself brings is waited for, unless (`strict`) nothing is applied before everything can be."""
+    spec = work.document().get("spec") or {}
+    brought = definitions([one for one in (spec.get("workload") or {}).get("manifests") or () if isinstance(one, dict)])
     checks = []
-    for manifest in plan.manifests:
-        refusal = refusals.get(manifest.ordinal)
-        answer = Answer.YES if refusal is None else Answer.UNKNOWN if refusal.failure else Answer.NO
-        demanded = verbs(manifest, every=every_verb)
-        checks.append(Check(MANAGED, str(manifest.ref), demanded, answer, refusal.message if refusal else ""))
-    return [*checks, *misfits]
+    for misfit in plan.misfits:
+        problem = misfit.problem
+        if misfit.unserved and (misfit.meta.group, misfit.meta.kind) in brought:
+            if not strict:
+                continue
+            problem += "; with an executor, its definition has to be there before: put that into a work of its own"
+        checks.append(Check(MANAGED, _named(misfit), (), Answer.NO, problem))
+    return checks
 
 
 async def _planned(client: KubeClient, spec: ManifestWorkSpec) -> Plan:
@@ -162,7 +228,8 @@ async def _planned(client: KubeClient, spec: ManifestWorkSpec) -> Plan:
 
 def _named(misfit: Misfit) -> str:
     meta = misfit.meta
-    return f"{meta.kind or 'manifest'} {meta.name or meta.ordinal}"
+    name = f"{meta.namespace}/{meta.name}" if meta.namespace and meta.name else meta.name
+    return f"{meta.kind or 'manifest'} {name or meta.ordinal}"
 
 
 def unasked(place: str, server: str, error: KubeError) -> Check:

@@ -55,15 +55,21 @@ async def spec_parts(client: KubeClient, terms: Terms, manifests: Sequence[Docum
 
 async def _resource(mapper: Mapper, manifest: Document, manifests: Sequence[Document]) -> Resource:
     api_version, kind = manifest["apiVersion"], manifest["kind"]
-    for one in manifests:
-        spec = one.get("spec") if one["kind"] == "CustomResourceDefinition" else None
-        if isinstance(spec, dict) and (spec.get("group"), (spec.get("names") or {}).get("kind")) == (_group(api_version), kind):
-            return Resource(api_version, str(spec["names"].get("plural", "")), kind, spec.get("scope") == "Namespaced")
+    spec = definitions(manifests).get((_group(api_version), kind))
+    if spec is not None:
+        return Resource(api_version, str(spec["names"].get("plural", "")), kind, spec.get("scope") == "Namespaced")
     try:
         return await mapper.find(api_version, kind)
     except UnservedKind:
         problem = f"--update-strategy: the hub does not know {kind} of {api_version}, nor is its definition among the manifests"
         raise AdministrationError(problem, "say it in manifestConfigs of the work") from None
+
+
+def definitions(manifests: Sequence[Document]) -> dict[tuple[str, str], Document]:
+    """What kinds the manifests bring themselves: specs of CustomResourceDefinitions by group and kind."""
+    specs = [one.get("spec") for one in manifests if one.get("kind") == "CustomResourceDefinition"]
+    found = [spec for spec in specs if isinstance(spec, dict) and isinstance(spec.get("names"), dict)]
+    return {(str(spec.get("group")), str(spec["names"].get("kind"))): spec for spec in found}
 
 
 def _group(api_version: str) -> str:

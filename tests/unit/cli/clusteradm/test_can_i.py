@@ -108,7 +108,69 @@ async def test_what_the_hub_would_refuse_is_told(hub: Fleet, tmp_path: Path) -> 
     assert "propagationPolicy" in said["checks"][-1]["reason"]
     result = await hub.run("work", "can-i", "nowhere", "-f", write(tmp_path / "m.json", CONFIG_MAP))
     assert result.exit_code == 1
-    assert 'namespaces "nowhere" not found' in result.output
+    assert "there is no ManagedCluster nowhere" in result.output
+
+
+async def test_a_namespace_of_no_cluster_takes_no_works(hub: Fleet, file: str) -> None:
+    await hub.admin().create(NAMESPACES, {"metadata": {"name": "apps"}})
+    result = await hub.run("work", "can-i", "apps", "-f", file)
+    assert result.exit_code == 1
+    assert "there is no ManagedCluster apps" in result.output
+    assert "there is no ManagedCluster apps" in await hub.fails("create", "work", "w", "-f", file, "-c", "apps"), "as it would be"
+
+
+def manifest_work(name: str, *manifests: Object, **spec: Any) -> Object:
+    whole = {"workload": {"manifests": list(manifests)}, **spec}
+    return {"apiVersion": MANIFEST_WORKS.api_version, "kind": "ManifestWork", "metadata": {"name": name}, "spec": whole}
+
+
+async def test_a_work_is_asked_about_by_its_own_name(hub: Fleet, tmp_path: Path) -> None:
+    said = await told(hub, "-f", write(tmp_path / "w.json", manifest_work("Bad_Name", CONFIG_MAP)), code=1)
+    assert 'Invalid value: "Bad_Name"' in said["checks"][-1]["reason"]
+
+
+async def test_a_work_that_is_there_is_asked_about_as_a_change(hub: Fleet, tmp_path: Path) -> None:
+    path = write(tmp_path / "w.json", manifest_work("w", CONFIG_MAP))
+    await hub.ok("create", "work", "w", "-f", write(tmp_path / "m.json", CONFIG_MAP), "-c", "c1")
+    before = await hub.admin().get(MANIFEST_WORKS, "w", "c1")
+    said = await told(hub, "-f", path, code=0)
+    assert [one["verbs"] for one in said["checks"]] == [["update"], ["update"]]
+    bad = write(tmp_path / "bad.json", manifest_work("w", CONFIG_MAP, deleteOption={"propagationPolicy": "Maybe"}))
+    assert "propagationPolicy" in (await told(hub, "-f", bad, code=1))["checks"][-1]["reason"]
+    assert await hub.admin().get(MANIFEST_WORKS, "w", "c1") == before
+    await let_mallory(hub, "make", "create")
+    await let_mallory(hub, "look", "get")
+    said = await told(hub, "-f", path, code=1, context="mallory@hub")
+    assert "you lack the permission to update manifestworks" in said["checks"][0]["reason"]
+
+
+async def test_who_asks_is_told_what_to_have_granted(hub: Fleet, tmp_path: Path) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}
+    path = write(tmp_path / "all.yaml", CONFIG_MAP, secret, namespace)
+    line = ["-f", path, *EXECUTOR, "--managed-context", PLAIN]
+    said = await told(hub, *line, code=1, context="mallory@hub")
+    works = "manifestworks.work.open-cluster-management.io"
+    make, bind_make, execute, bind_execute = said["grants"]["hub"]
+    role = make.split()[3]
+    assert make == f"kubectl create role {role} -n c1 --verb=get,list,watch,create,update,patch,delete --resource={works}"
+    assert bind_make == f"kubectl create rolebinding {role} -n c1 --role={role} --user=mallory"
+    assert execute.endswith(f"-n c1 --verb=execute-as --resource={works} --resource-name={USER}")
+    assert bind_execute.endswith("--user=mallory")
+    inside, bind_inside, everywhere, bind_everywhere = said["grants"]["cluster"]
+    assert inside.startswith("kubectl create role executor-deployer-")
+    assert inside.endswith("-n default --verb=create,update,patch,get,delete --resource=configmaps,secrets")
+    assert bind_inside.endswith(" --serviceaccount=apps:deployer")
+    assert everywhere.startswith("kubectl create clusterrole executor-deployer-")
+    assert everywhere.endswith("--verb=create,update,patch,get,delete --resource=namespaces")
+    assert bind_everywhere.startswith("kubectl create clusterrolebinding executor-deployer-")
+    shown = (await hub.run("work", "can-i", "c1", *line, context="mallory@hub")).stdout.splitlines()
+    assert f"  {make}" in shown
+    assert shown[-1] == "no"
+
+
+async def test_who_may_all_is_told_of_no_grants(hub: Fleet, file: str) -> None:
+    assert (await told(hub, "-f", file, *EXECUTOR, code=0))["grants"] == {}
 
 
 async def test_an_executor_that_is_none_passes_nowhere(hub: Fleet, tmp_path: Path) -> None:
@@ -163,6 +225,7 @@ async def test_a_role_that_would_give_more_than_the_executor_has_is_refused(hub:
     files = ["-f", write(tmp_path / "role.json", role), *EXECUTOR, "--managed-context", PLAIN]
     said = await told(hub, *files, code=1)
     assert "escalat" in said["checks"][-1]["reason"]
+    assert said["grants"] == {}, "one permission more would not do"
 
 
 async def test_manifests_that_the_cluster_cannot_take_are_told(hub: Fleet, tmp_path: Path) -> None:
@@ -174,7 +237,25 @@ async def test_manifests_that_the_cluster_cannot_take_are_told(hub: Fleet, tmp_p
     assert asked["Odd o"] == 'the server doesn\'t have a resource type "Odd"'
     assert "metadata.namespace is missing" in asked["Secret s"]
     alone = await told(hub, "-f", path, "--managed-context", PLAIN, code=1)
-    assert [one["what"] for one in alone["checks"] if one["where"] == "cluster"] == ["Secret s"], "a kind may come with the work"
+    assert {one["what"] for one in alone["checks"] if one["where"] == "cluster"} == {"Odd o", "Secret s"}
+
+
+async def test_a_kind_may_come_with_the_work(hub: Fleet, tmp_path: Path) -> None:
+    odd = {"apiVersion": "example.com/v1", "kind": "Odd", "metadata": {"name": "o", "namespace": "default"}}
+    spec = {"group": "example.com", "names": {"kind": "Odd", "plural": "odds"}, "scope": "Namespaced", "versions": []}
+    group = "apiextensions.k8s.io"
+    definition = {"apiVersion": f"{group}/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "odds.example.com"}}
+    line = ["-f", write(tmp_path / "all.yaml", odd, {**definition, "spec": spec}), "--managed-context", PLAIN]
+    assert (await told(hub, *line, code=0))["answer"] == "yes"
+    await let_deployer(hub, *LIFE, resource="customresourcedefinitions", group=group)
+    said = await told(hub, *line, *EXECUTOR, code=1)
+    assert said["checks"][-1]["what"] == "Odd default/o"
+    assert "put that into a work of its own" in said["checks"][-1]["reason"], "with an executor it is all or nothing"
+
+
+async def test_what_was_not_asked_about_is_said(hub: Fleet, file: str) -> None:
+    result = await hub.run("work", "can-i", "c1", "-f", file, "--managed-context", PLAIN)
+    assert "with the agent's own rights: those were not asked about" in result.stderr
 
 
 async def test_what_cannot_be_told_is_neither_yes_nor_no(hub: Fleet, file: str, tmp_path: Path) -> None:
@@ -190,7 +271,7 @@ async def test_what_cannot_be_told_is_neither_yes_nor_no(hub: Fleet, file: str, 
     assert "/nowhere.yaml" in await hub.fails(*line, "/nowhere.yaml", code=3)
     assert "not <namespace>/<name>" in await hub.fails(*line, file, "--executor", "deployer", code=3)
     assert "non-hub" in await hub.fails(*line, file, context=PLAIN, code=3)
-    assert "no-such" in await hub.fails(*line, file, "--managed-context", "no-such", code=3)
+    assert "--managed-context: " in await hub.fails(*line, file, "--managed-context", "no-such", code=3)
     assert "--filename" in await hub.fails("work", "can-i", "c1", code=2)
     both = write(tmp_path / "both.yaml", {"apiVersion": MANIFEST_WORKS.api_version, "kind": "ManifestWork", **NAMED}, CONFIG_MAP)
     assert "either one ManifestWork or the manifests" in await hub.fails(*line, both, code=3)

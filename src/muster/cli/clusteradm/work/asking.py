@@ -52,6 +52,8 @@ def command(cluster: str, output: str, **given: Any) -> None:
     work, checks = answered
     if managed is None:
         click.echo("only the hub was asked: give --managed-context or --managed-kubeconfig to ask the cluster too", err=True)
+    elif not work.spec.executor:
+        click.echo("without executor a work is applied with the agent's own rights: those were not asked about", err=True)
     _end(cluster, work, checks, output)
 
 
@@ -60,7 +62,11 @@ def _managed(kubeconfig: str | None, context: str) -> FoundCluster | None:
 
     if not kubeconfig and not context:
         return None
-    return find_cluster(kubeconfig or Globals.current().kubeconfig, context)
+    try:
+        return find_cluster(kubeconfig or Globals.current().kubeconfig, context)
+    except click.ClickException as error:
+        flag = "--managed-context" if context else "--managed-kubeconfig"
+        raise click.ClickException(f"{flag}: {error.message}") from None
 
 
 async def _ask(
@@ -99,12 +105,18 @@ async def _ask(
 
 
 def _end(cluster: str, work: ManifestWork, checks: list[Check], output: str) -> None:
-    from muster.administration.content.permits import Answer, executor_of, verdict
+    from muster.administration.content.grants import commands
+    from muster.administration.content.permits import HUB, MANAGED, Answer, executor_of, verdict
 
     answer = verdict(checks)
+    places = {HUB: "the hub", MANAGED: f"cluster {cluster}"}
+    lacking = {place: commands([one.grant for one in checks if one.place == place and one.grant]) for place in places}
     if output == "table":
         rows = [(one.place, one.subject, one.verbs, one.answer.value, " ".join(one.reason.split())) for one in checks]
         click.echo(table(COLUMNS, rows))
+        for place, lines in lacking.items():
+            if lines:
+                click.echo("\n".join([f"an administrator of {places[place]} can allow it:", *(f"  {line}" for line in lines)]))
         click.echo(answer.value)
     else:
         account = executor_of(work.spec)
@@ -122,6 +134,7 @@ def _end(cluster: str, work: ManifestWork, checks: list[Check], output: str) -> 
                 }
                 for one in checks
             ],
+            "grants": {place: lines for place, lines in lacking.items() if lines},
         }
         click.echo(document(told, output))
     if answer is not Answer.YES:

@@ -1,0 +1,50 @@
+"""What would have to be granted for a refused work to pass, as commands that an administrator can run as they stand.
+
+A `Grant` is one permission that was found missing. Grants to one subject in one place that differ only in the resource become one
+role with its binding. A role's name comes from what it grants, so granting again finds it there, and never changes another role.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Grant:
+    """`resource` is as kubectl has it, with its group; without a namespace it is for the whole cluster."""
+
+    purpose: str
+    """What roles are named after."""
+    subject: str
+    """The flag by which kubectl binds it."""
+    namespace: str
+    resource: str
+    verbs: tuple[str, ...]
+    name: str = ""
+    """The only object that it is about, if it is about one."""
+
+
+def commands(grants: Iterable[Grant]) -> list[str]:
+    """A role and its binding for what goes together, in the order in which it was found missing."""
+    together: dict[tuple[str, str, str, tuple[str, ...], str], list[str]] = {}
+    for one in grants:
+        resources = together.setdefault((one.purpose, one.subject, one.namespace, one.verbs, one.name), [])
+        if one.resource not in resources:
+            resources.append(one.resource)
+    return [line for key, resources in together.items() for line in _pair(*key, resources)]
+
+
+def _pair(purpose: str, subject: str, namespace: str, verbs: tuple[str, ...], name: str, resources: list[str]) -> tuple[str, str]:
+    said = repr((subject, namespace, verbs, name, sorted(resources)))
+    role = f"{purpose[:200]}-{hashlib.sha256(said.encode()).hexdigest()[:6]}"
+    kind = "role" if namespace else "clusterrole"
+    where = f" -n {namespace}" if namespace else ""
+    only = f" --resource-name={shlex.quote(name)}" if name else ""
+    rights = f"--verb={','.join(verbs)} --resource={','.join(resources)}{only}"
+    return (
+        f"kubectl create {kind} {role}{where} {rights}",
+        f"kubectl create {kind}binding {role}{where} --{kind}={role} {shlex.quote(subject)}",
+    )
