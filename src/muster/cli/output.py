@@ -74,6 +74,26 @@ def render(listing: Listing, output: str) -> str:
     return document({"apiVersion": "v1", "kind": "List", "items": [item.document for item in listing.items]}, output)
 
 
+def news(before: Listing, after: Listing, output: str) -> str:
+    """What of a listing is shown once more because it changed, and what is gone; empty if nothing did. Tables go on without their
+    head."""
+    known, now = ({item.name: _view(item, output) for item in one.items} for one in (before, after))
+    changed = [item for item in after.items if known.get(item.name) != now[item.name]]
+    gone = [f"{name} (deleted)" for name in known if name not in now]
+    if not changed and not gone:
+        return ""
+    if output == "tree":
+        branches = {item.name: _branch(item.fields) for item in changed}
+        return tree(after.kind, branches | dict.fromkeys(gone, ""))
+    head = after.head(output)
+    rows = [item.row(output) for item in changed] + [[name, *[""] * (len(head) - 1)] for name in gone]
+    return "\n".join(table(head, rows).splitlines()[1:])
+
+
+def _view(item: Item, output: str) -> object:
+    return item.fields if output == "tree" else item.row(output)
+
+
 def document(value: object, output: str) -> str:
     if output == "json":
         import orjson

@@ -1,7 +1,7 @@
 """`clusteradm get`: tokens to join with, what the hub consists of, and what it knows.
 
 Lists are OCM's, as tree, table, JSON or YAML. With `--watch` a table goes on: whenever something changes, the rows that
-changed follow.
+changed follow. Works that are asked for by name go on as trees, since what changes in them is seldom in their row.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import click
 
 from muster.cli.connection import Session, administer, connected, write_file
 from muster.cli.lazy import Entry, LazyGroup
-from muster.cli.output import FORMATS, WIDE, Listing, format_option, show, table
+from muster.cli.output import FORMATS, WIDE, Listing, format_option, news, show
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def command() -> None:
 
 def _listed(*more: str) -> Callable[[F], F]:
     """`more`: further ways to show it."""
-    watching = click.option("-w", "--watch", is_flag=True, help="Go on with what changes (as a table).")
+    watching = click.option("-w", "--watch", is_flag=True, help="Go on with what changes; a list as a table.")
     return lambda command: watching(format_option(*FORMATS, *more)(command))
 
 
@@ -122,35 +122,46 @@ def _flat(given: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
 def _show(kind: str, question: Question, output: str, watch: bool) -> None:
     if watch and output not in ("tree", "table", WIDE):
         raise click.UsageError(f"--watch: shows a table; it cannot be combined with -o {output}")
-    shown = "table" if watch and output == "tree" else output
+    named = kind == "works" and bool(question.names)
+    shown = "table" if watch and output == "tree" and not named else output
     administer(lambda session: _ask(session, kind, question, shown, watch), machine=True)
 
 
 async def _ask(session: Session, kind: str, question: Question, output: str, watch: bool) -> None:
+    from muster.administration.content.works import require_cluster
     from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
     from muster.cli.clusteradm import listings
+    from muster.runtime.errors import Forbidden
 
     await require_hub(session.client)
     collect = listings.COLLECTORS[kind]
-    found = await collect(session.client, question)
+    try:
+        found = await collect(session.client, question)
+    except Forbidden as error:
+        if kind != "works" or question.clusters:
+            raise
+        raise AdministrationError(str(error), "name the clusters whose works you may see with --clusters") from None
     known = {str(item.cells[0]) for item in found.items}
     missing = [name for name in question.names if name not in known]
     if missing and not watch:
         raise AdministrationError(f"there is no {found.kind} {', '.join(missing)}", f"see get {kind}")
+    places = {item.document["metadata"].get("namespace") for item in found.items}
+    for cluster in question.clusters:
+        if kind == "works" and cluster not in places:
+            await require_cluster(session.client, cluster)
     show(found, output)
     if watch:
         await _follow(session, kind, question, output, collect, found)
 
 
 async def _follow(session: Session, kind: str, question: Question, output: str, collect: Collect, shown: Listing) -> None:
-    """Rows that changed, until interrupted. Changes that come together are looked at once."""
+    """What changed, until interrupted. Changes that come together are looked at once."""
     import asyncio
 
     from muster.cli.clusteradm import listings
 
-    known = {item.name: item.row(output) for item in shown.items}
-    head = shown.head(output)
+    known = shown
     stirred = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as watches:
@@ -160,11 +171,9 @@ async def _follow(session: Session, kind: str, question: Question, output: str, 
             while True:
                 await stirred.wait()
                 stirred.clear()
-                now = {item.name: item.row(output) for item in (await collect(session.client, question)).items}
-                changed = [cells for name, cells in now.items() if known.get(name) != cells]
-                gone = [[f"{name} (deleted)"] + [""] * (len(head) - 1) for name in known if name not in now]
-                if changed or gone:
-                    click.echo("\n".join(table(head, [*changed, *gone]).splitlines()[1:]))
+                now = await collect(session.client, question)
+                if told := news(known, now, output):
+                    click.echo(told)
                 known = now
     except ExceptionGroup as group:
         # What one of them could not do, the command could not.

@@ -17,7 +17,7 @@ from muster.api.work.v1 import (
     ManifestWorkStatus,
 )
 from muster.cli.clusteradm.work.showing import COLUMNS, MORE, work_item
-from muster.cli.output import Listing, render
+from muster.cli.output import Listing, news, render
 from muster.work.agent.reporting import Outcome, Reporter, deleting, refused, unfit
 from muster.work.agent.seam import Refusal
 from muster.work.names import WITHHELD
@@ -152,3 +152,16 @@ def test_a_work_that_goes_tells_what_it_waits_for() -> None:
     going = msgspec.structs.replace(going, status=deleting(going, ["configmaps app/a"], FIRST))
     assert problem_of(going) == "ManifestWork is being deleted, waiting for configmaps app/a"
     assert "<Deleting> True: WorkDeleting: ManifestWork is being deleted" in shown(going, "tree", named=True)
+
+
+def test_a_named_work_that_is_watched_goes_on_with_what_changed_in_it() -> None:
+    def listing(*works: ManifestWork) -> Listing:
+        return Listing("ManifestWork", COLUMNS, [work_item(one, {}, named=True) for one in works], MORE)
+
+    good, bad = work(applied(manifest("a"))), work(Outcome(manifest("a"), failure=DENIED))
+    assert news(listing(good), listing(good), "tree") == ""
+    assert "<Applied> False: AppliedManifestFailed: Failed to apply manifest: not allowed" in news(
+        listing(good), listing(bad), "tree"
+    )
+    assert news(listing(good), listing(), "tree").splitlines() == ["<ManifestWork>", "└── <c1/web (deleted)>"]
+    assert news(listing(good), listing(bad), "table").split() == ["web", "c1", "1", "False", "False"]

@@ -176,6 +176,17 @@ async def test_rights_in_a_clusters_namespace_suffice_for_its_works(clusters: Fl
     assert await work(clusters, "c1") is None
 
 
+async def test_who_may_not_see_all_works_is_told_how_to_see_some(clusters: Fleet, file: str) -> None:
+    complaint = await clusters.fails("get", "works", context="mallory@hub")
+    assert "cannot list" in complaint
+    assert "name the clusters whose works you may see with --clusters" in complaint
+
+
+async def test_a_cluster_that_is_none_has_no_works_to_show(clusters: Fleet, file: str) -> None:
+    assert "there is no ManagedCluster nowhere" in await clusters.fails("get", "works", "-c", "c1,nowhere")
+    assert await clusters.ok("get", "works", "-c", "c1") == "<ManifestWork>\n"
+
+
 async def test_what_was_not_deleted_is_not_waited_for(clusters: Fleet, file: str) -> None:
     await let_in(clusters, "c1", "get")
     await clusters.ok("create", "work", "web", "-f", file, "--clusters", "c1")
