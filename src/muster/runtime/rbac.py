@@ -50,6 +50,7 @@ class _Kept(msgspec.Struct):
 
     metadata: _Metadata
     rules: msgspec.Raw = _NOTHING
+    aggregationRule: msgspec.Raw = _NOTHING
     roleRef: msgspec.Raw = _NOTHING
     subjects: msgspec.Raw = _NOTHING
 
@@ -70,7 +71,7 @@ class RbacAuthorizer:
         self._informers: dict[str, Informer[Snapshot]] = {
             resource.kind: Informer(client, resource, reduce=_reduced, clock=clock, random=random) for resource in KINDS
         }
-        self._grants = Grants(self._read)
+        self._grants = Grants(self.read)
         self._handlers: list[ChangeHandler] = []
         self._changed_at = float("-inf")
         for kind, informer in self._informers.items():
@@ -116,6 +117,11 @@ class RbacAuthorizer:
         """The rules of a (Cluster)Role, or None if there is no such role."""
         return self._grants.role_rules(kind, namespace, name)
 
+    def read(self, place: Place) -> Mapping[str, Any] | None:
+        """A role or binding as far as it decides anything, or None where there is none."""
+        found = self._informers[place.kind].cache.snapshot(Key(place.namespace, place.name))
+        return None if found is None else found.decode()
+
     def on_change(self, handler: ChangeHandler) -> None:
         """Told for every change after everything was taken in once; must be quick."""
         self._handlers.append(handler)
@@ -124,10 +130,6 @@ class RbacAuthorizer:
         async with asyncio.TaskGroup() as tasks:
             for informer in self._informers.values():
                 tasks.create_task(informer.run())
-
-    def _read(self, place: Place) -> Mapping[str, Any] | None:
-        found = self._informers[place.kind].cache.snapshot(Key(place.namespace, place.name))
-        return None if found is None else found.decode()
 
     def _changed(self, kind: str, old: Snapshot | None, new: Snapshot | None) -> None:
         either = new or old

@@ -171,7 +171,9 @@ async def test_an_agent_with_fewer_rights_lets_no_more_through(
     weak = {"name": "weak", "namespace": place.agent_namespace}
     await place.admin.create(SERVICE_ACCOUNTS, {"metadata": weak})
     await keeper.grant("weak", *rights, to={"kind": "ServiceAccount", **weak}, namespace="")
-    await keeper.grant("managing", rule(FULL, "roles", GROUP), rule())
+    await keeper.grant("managing", rule((*FULL, "bind"), "roles,rolebindings", GROUP), rule())
+    await keeper.role("secrets", SECRETS)
+    await keeper.bind("admins", keeper.account("admin"), kind="ClusterRole", ref="cluster-admin")
     issued = await place.admin.create(SERVICE_ACCOUNTS, {"spec": {}}, place.agent_namespace, name="weak", subresource="token")
     client = HttpClient(replace(place.config, identity=Identity(token=issued["status"]["token"])))
     gate = ExecutorGate(client)
@@ -187,6 +189,13 @@ async def test_an_agent_with_fewer_rights_lets_no_more_through(
         strong = await gate.check(executor, [manifest(role("r2", space, SECRETS))], [])
         assert set(strong) == {0}
         assert strong[0].failure is (lacks == "both")
+        # What a manifest leaves unsaid of an object that is there stays as it is, and counts as it is.
+        labelled = manifest({**role("secrets", space), "metadata": {"name": "secrets", "namespace": space, "labels": {"a": "b"}}})
+        unsaid = replace(labelled, document={key: value for key, value in labelled.document.items() if key != "rules"})
+        joining = binding("admins", space, "cluster-admin", keeper.account(), kind="ClusterRole")
+        partly = replace(manifest(joining), document={key: value for key, value in joining.items() if key != "roleRef"})
+        for one in (unsaid, partly):
+            assert set(await gate.check(executor, [one], [])) == {0}, one.ref
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -1,5 +1,7 @@
 """Works that hold roles and bindings give nobody more than their executor has."""
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -189,3 +191,79 @@ async def test_what_the_server_refuses_for_its_own_reasons_is_told(ready: Stage,
 
     refusals = await ready.gate(Policed(ready.server.client(ready.cluster))).check(E, [role("r", READ)], [])
     assert refusals[0].message.endswith(f"error: the cluster refuses it to {USER}: a policy forbids it")
+
+
+AGGREGATED = {"rbac.authorization.k8s.io/aggregate-to-edit": "true"}
+
+
+def labelled(name: str, plural: str, labels: dict[str, str], **content: Any) -> Manifest:
+    one = manifest(name, plural=plural, **content)
+    return replace(one, document={**one.document, "metadata": {**one.document["metadata"], "labels": labels}})
+
+
+async def test_a_role_that_is_only_labelled_counts_with_the_rules_it_has(stage: Stage) -> None:
+    # Whoever has it gathered into another role gives its rules away.
+    await stage.grant("", rule(FULL, "clusterroles", GROUP))
+    await stage.role("", "strong", SECRETS)
+    client = await agent_without(stage, REVIEWING, FOLLOWING)
+    refusals = await stage.gate(client).check(E, [labelled("strong", "clusterroles", AGGREGATED)], [])
+    assert "permission escalation" in refusals[0].message
+    assert await stage.gate(client).check(E, [labelled("new", "clusterroles", AGGREGATED)], []) == {}
+
+
+async def test_a_rehearsal_of_a_role_that_was_weak_does_not_count_once_it_is_strong(stage: Stage) -> None:
+    await stage.grant("", rule(FULL, "clusterroles", GROUP))
+    await stage.role("", "growing")
+    gate, asked = stage.gate(), [labelled("growing", "clusterroles", AGGREGATED)]
+    assert await gate.check(E, asked, []) == {}
+    await stage.role("", "growing", SECRETS)
+    async with asyncio.timeout(10):
+        while not (refusals := await gate.check(E, asked, [])):  # noqa: ASYNC110 - nobody tells when a cache has it
+            await asyncio.sleep(0.01)
+    assert "permission escalation" in refusals[0].message
+
+
+async def test_a_role_that_gathers_others_is_not_written_without_everything(stage: Stage) -> None:
+    await stage.grant("", rule(FULL, "clusterroles", GROUP))
+    gathering = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
+    await stage.admin.create(CLUSTER_ROLES, {"metadata": {"name": "sum"}, "aggregationRule": gathering})
+    client = await agent_without(stage, REVIEWING, FOLLOWING)
+    refusals = await stage.gate(client).check(E, [labelled("sum", "clusterroles", {"x": "y"}, rules=[])], [])
+    assert "permission escalation" in refusals[0].message
+    # What is there already is not written by this strategy, whatever it gathers.
+    assert await stage.gate(client).check(E, [labelled("sum", "clusterroles", {}, rules=[], strategy="CreateOnly")], []) == {}
+
+
+@pytest.mark.parametrize("said", [{}, {"roleRef": {"name": "cluster-admin"}}, {"roleRef": {"kind": "ClusterRole"}}])
+async def test_a_binding_that_does_not_say_what_it_binds_counts_with_what_it_does_bind(ready: Stage, said: Any) -> None:
+    await ready.grant("app", *managing(rule(("bind",), "roles", GROUP)))
+    await ready.bind("app", "cluster-admin", account("somebody"), name="admins", kind="ClusterRole")
+    client = await agent_without(ready, REVIEWING, FOLLOWING)
+    refusals = await ready.gate(client).check(E, [manifest("admins", plural="rolebindings", subjects=[account()], **said)], [])
+    assert "permission escalation" in refusals[0].message
+
+
+ODD_RULES = (
+    *(5, "all", {"verbs": ["get"]}, [5], [{"verbs": 5}]),
+    [{"verbs": [{}], "apiGroups": [""], "resources": ["pods"]}],
+    [{"verbs": ["get"], "apiGroups": [[]], "resources": [{}], "resourceNames": [{}]}],
+    [{"verbs": ["get"], "nonResourceURLs": [5]}],
+    [{"verbs": "get", "apiGroups": {}, "resources": None}],
+)
+
+
+@pytest.mark.parametrize("rules", ODD_RULES)
+async def test_rules_that_are_none_are_judged_and_stop_nobody(ready: Stage, rules: Any) -> None:
+    asked = several(manifest("odd", plural="roles", rules=rules), manifest("cm"))
+    refusals = await ready.gate(strict=False).check(E, asked, [])
+    assert 1 not in refusals
+    aggregated = manifest("odd", plural="roles", rules=rules, aggregationRule=rules)
+    await ready.gate(strict=False).check(E, [aggregated, replace(binding("b", "odd"), ordinal=1)], [])
+
+
+@pytest.mark.parametrize("odd", [{"labels": 5, "annotations": ["x"]}, {"labels": {"a": {}}, "finalizers": 5, "ownerReferences": 5}])
+async def test_metadata_that_is_none_is_judged_and_stops_nobody(ready: Stage, odd: Any) -> None:
+    plain = role("odd", READ)
+    asked = replace(plain, document={**plain.document, "metadata": {**plain.document["metadata"], **odd}})
+    refusals = await ready.gate(strict=False).check(E, several(asked, manifest("cm")), [])
+    assert 1 not in refusals

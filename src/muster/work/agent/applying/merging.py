@@ -27,15 +27,21 @@ def cleaned(document: Object) -> Object:
     return {**document, "metadata": metadata}
 
 
-def creation(manifest: Manifest, owner: Owner) -> Object:
-    """What to POST."""
-    document = cleaned(manifest.document)
+def as_new(document: Object) -> Object:
+    """A manifest as an object that was not there before."""
+    document = cleaned(document)
     metadata = document["metadata"]
     for field in ("labels", "annotations"):
-        if field in metadata:
-            metadata[field] = {key: value for key, value in (metadata[field] or {}).items() if not key.endswith("-")}
+        if isinstance(metadata.get(field), dict):
+            metadata[field] = {key: value for key, value in metadata[field].items() if not key.endswith("-")}
+    return document
+
+
+def creation(manifest: Manifest, owner: Owner) -> Object:
+    """What to POST."""
+    document = as_new(manifest.document)
     if manifest.owned:
-        metadata["ownerReferences"] = [reference(owner)]
+        document["metadata"]["ownerReferences"] = [reference(owner)]
     return document
 
 
