@@ -60,6 +60,14 @@ class Memory:
     """When the hub was last told something."""
     removals: int = 0
     """How often in a row something was left to be removed."""
+    record: str = ""
+    """The uid of the record that the objects were found to belong to."""
+
+    def belongs_to(self, record: str) -> None:
+        """Objects of a record that was made anew bear the mark of the one before: none of them is right."""
+        if record != self.record:
+            self.settled.clear()
+        self.record = record
 
     def agrees(self, manifest: Manifest, sight: Sight) -> bool:
         """Whether there is nothing to be done about a manifest."""

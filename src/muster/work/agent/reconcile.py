@@ -45,7 +45,7 @@ from muster.work.agent.seam import (
     Sight,
     WorkSource,
 )
-from muster.work.names import COMPLETE, WORK_FINALIZER
+from muster.work.names import APPLIED, COMPLETE, WORK_FINALIZER
 
 log = get_logger("muster.work.agent")
 
@@ -137,19 +137,20 @@ class Reconciler:
             except NotFound:
                 # It went a moment ago, and nothing was done for it: the watch will say so.
                 return None
-        if _finished(work):
-            return await self._watch_only(work, plan, memory)
         fresh = record is None
         record = await self._ensure_record(work, plan, memory)
         if record.metadata.deletion_timestamp:
             return None
+        memory.belongs_to(record.metadata.uid)
         leftovers = self._leftovers(record, plan, memory)
         refs = plan.refs | {await self._remover.ref(entry) for entry in leftovers}
         self._observer.follow(name, refs)
         if not fresh:
             await self._observer.settle(refs, SETTLE)
-        refusals = await self._refusals(work, plan)
-        done = _done_already(work)
+        # A work that has reached its end rests: nothing more is applied, but what it lost still goes.
+        finished = _finished(work)
+        refusals = {} if finished else await self._refusals(work, plan)
+        done = frozenset(one.ordinal for one in plan.manifests) if finished else _done_already(work)
         record = await self._intend(record, plan, refusals.keys() | done, memory)
         outcomes = await self._apply(plan, refusals, done, owner_of(record), memory)
         # A work of nothing but misfits has no manifest to withhold, and yet is not applied as a whole.
@@ -272,13 +273,6 @@ class Reconciler:
         except KubeError as error:
             return Outcome(manifest, failure, unfetched=str(error))
 
-    async def _watch_only(self, work: ManifestWork, plan: Plan, memory: Memory) -> float | None:
-        """A work that has reached its end: nothing more is written for it, but what there is of it is reported."""
-        self._observer.follow(work.metadata.name, plan.refs)
-        await self._observer.settle(plan.refs, SETTLE)
-        outcomes = [Outcome(one, unfit(one)) if isinstance(one, Misfit) else await self._seen(one) for one in _in_spec_order(plan)]
-        return await self._report(work, outcomes, memory)
-
     # What is no longer wanted, and what is on record.
 
     def _leftovers(self, record: AppliedManifestWork, plan: Plan, memory: Memory) -> list[AppliedResource]:
@@ -394,8 +388,11 @@ def _finished(work: ManifestWork) -> bool:
 
 
 def _is_complete(conditions: tuple[Condition, ...], generation: int) -> bool:
-    complete = condition_of(conditions, COMPLETE)
-    return complete is not None and complete.status == "True" and complete.observed_generation == generation
+    """Complete, and applied in this generation: an object of an earlier one may be complete that could not be changed."""
+    return all(
+        (one := condition_of(conditions, kind)) is not None and one.status == "True" and one.observed_generation == generation
+        for kind in (COMPLETE, APPLIED)
+    )
 
 
 def _done_already(work: ManifestWork) -> frozenset[int]:

@@ -80,3 +80,12 @@ def test_what_the_work_is_no_longer_about_is_forgotten(memory: Memory) -> None:
     memory.applied(manifest(), "1")
     memory.keep_only(frozenset())
     assert not memory.agrees(manifest(), present("1"))
+
+
+def test_nothing_is_right_under_a_record_that_was_made_anew(memory: Memory) -> None:
+    memory.belongs_to("first")
+    memory.applied(manifest(), "5")
+    memory.belongs_to("first")
+    assert memory.agrees(manifest(), present("5"))
+    memory.belongs_to("second")
+    assert not memory.agrees(manifest(), present("5"))

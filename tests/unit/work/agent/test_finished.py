@@ -1,0 +1,92 @@
+"""A work that is complete rests, but only what was applied is called so, and what it lost goes all the same."""
+
+from __future__ import annotations
+
+from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object, Resource
+from tests.unit.work.agent.conftest import Site, config_map, namespace, until
+from tests.unit.work.agent.test_pass import applied, message, of, quiet
+
+SERVICES = Resource("v1", "services", "Service")
+ALWAYS = {"type": "CEL", "condition": "Complete", "celExpressions": ["true"]}
+WHEN_SEALED = {"type": "CEL", "condition": "Complete", "celExpressions": ["object.?immutable.orValue(false)"]}
+
+
+async def complete(site: Site, name: str = "w") -> bool:
+    """In its present generation."""
+    work = await site.work(name)
+    assert work is not None
+    return any(
+        one["type"] == "Complete" and one["status"] == "True" and one["observedGeneration"] == work["metadata"]["generation"]
+        for one in (work.get("status") or {}).get("conditions") or ()
+    )
+
+
+async def test_what_could_not_be_applied_is_not_called_applied_when_the_rest_is_complete(site: Site) -> None:
+    async with site.agent() as life:
+        configs = [of("configmaps", "a", conditionRules=[ALWAYS])]
+        await site.create("w", config_map("a"), config_map("b", "nowhere"), manifestConfigs=configs)
+        await until(lambda: complete(site), "the rule to hold")
+        await quiet(life)
+        assert "nowhere" in await message(site, 1)
+        assert not await site.applied("w")
+        await site.spoke.create(NAMESPACES, namespace("nowhere"))
+        await applied(site)
+        assert set(await site.config_maps("nowhere")) == {"b"}
+
+
+async def test_a_change_that_the_cluster_refuses_is_not_called_applied_because_the_object_was_complete(site: Site) -> None:
+    def sealed(value: str) -> Object:
+        return {**config_map("a", x=value), "immutable": True}
+
+    async with site.agent() as life:
+        await site.create("w", sealed("1"), manifestConfigs=[of("configmaps", "a", conditionRules=[WHEN_SEALED])])
+        await applied(site)
+        await site.change("w", sealed("2"))
+        await until(lambda: complete(site), "the old object to be seen as complete")
+        await quiet(life)
+        assert "immutable" in await message(site, 0)
+        assert not await site.applied("w")
+        await site.spoke.delete(CONFIG_MAPS, "a", "app")
+        await applied(site)
+        assert (await site.config_maps())["a"]["data"] == {"x": "2"}
+
+
+async def test_a_complete_work_still_loses_what_had_to_wait(site: Site) -> None:
+    held = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "held", "namespace": "app", "finalizers": ["example.org/held"]},
+        "spec": {"ports": [{"port": 80}]},
+    }
+    async with site.agent() as life:
+        configs = [of("configmaps", "a", conditionRules=[ALWAYS])]
+        await site.create("w", config_map("a"), config_map("after"), held, manifestConfigs=configs)
+        await applied(site)
+        await site.change("w", config_map("a", x="2"))
+        await applied(site)
+        await until(lambda: complete(site), "the work to be complete")
+        await quiet(life)
+        assert set(await site.config_maps()) == {"a", "after"}
+        await site.spoke.patch(SERVICES, "held", {"metadata": {"finalizers": None}}, "app")
+
+        async def gone() -> bool:
+            return set(await site.config_maps()) == {"a"}
+
+        await until(gone, "what comes after the held one to go")
+
+        async def recorded() -> bool:
+            (record,) = await site.records()
+            return [entry["name"] for entry in record["status"]["appliedResources"]] == ["a"]
+
+        await until(recorded, "the record to forget them")
+
+
+async def test_a_complete_work_costs_no_request(site: Site) -> None:
+    async with site.agent() as life:
+        await site.create("w", config_map("a"), manifestConfigs=[of("configmaps", "a", conditionRules=[ALWAYS])])
+        await until(lambda: complete(site), "the work to be complete")
+        await quiet(life)
+        life.asked.clear()
+        await site.spoke.patch(CONFIG_MAPS, "a", {"data": {"x": "foreign"}}, "app")
+        await quiet(life)
+        assert life.asked == []
