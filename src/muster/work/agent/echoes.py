@@ -17,6 +17,8 @@ class Echoes:
         """By name: the version that we wrote last."""
         self._held: dict[str, str | None] = {}
         """By name, while a write is under way: the version that came last."""
+        self._gone: set[str] = set()
+        """Of those that are being written: what the watch has told to be gone."""
 
     def on_change(self, handler: Callable[[str], None]) -> None:
         self._handlers.append(handler)
@@ -25,11 +27,14 @@ class Echoes:
         """A watch has brought this version."""
         if name in self._held:
             self._held[name] = version
+            self._gone.discard(name)
         elif self._ours.get(name) != version:
             self._tell(name)
 
     def went(self, name: str) -> None:
         self._ours.pop(name, None)
+        if name in self._held:
+            self._gone.add(name)
         self._tell(name)
 
     @contextmanager
@@ -44,7 +49,11 @@ class Echoes:
             yield wrote
         finally:
             held = self._held.pop(name, None)
-            if held is not None and held != self._ours.get(name):
+            if name in self._gone:
+                # The write took the last finalizer away, and its answer came after the word of the end: no more will come.
+                self._gone.discard(name)
+                self._ours.pop(name, None)
+            elif held is not None and held != self._ours.get(name):
                 self._tell(name)
 
     def _tell(self, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.work.agent.echoes import Echoes
+from tests.support.holdings import grown, holdings
 
 
 @pytest.fixture
@@ -64,3 +65,26 @@ def test_other_objects_are_not_held_back(echoes: Echoes, told: list[str]) -> Non
         echoes.came("v", "1")
         wrote("2")
     assert told == ["v"]
+
+
+def test_nothing_is_kept_of_what_went_before_the_answer_to_its_last_write(echoes: Echoes, told: list[str]) -> None:
+    before = holdings(echoes)
+    for number in range(100):
+        with echoes.writing(f"w{number}") as wrote:
+            echoes.came(f"w{number}", "2")
+            echoes.went(f"w{number}")
+            wrote("3")
+    assert told == [f"w{number}" for number in range(100)]
+    assert grown(before, holdings(echoes), 1) == {}
+
+
+def test_what_came_back_while_it_was_written_is_told_and_then_known_by_its_version(echoes: Echoes, told: list[str]) -> None:
+    with echoes.writing("w") as wrote:
+        echoes.went("w")
+        echoes.came("w", "5")
+        wrote("3")
+    assert told == ["w", "w"]
+    with echoes.writing("w") as wrote:
+        wrote("6")
+    echoes.came("w", "6")
+    assert told == ["w", "w"]

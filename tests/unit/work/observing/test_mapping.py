@@ -11,7 +11,7 @@ from muster.runtime.errors import Unreachable
 from muster.runtime.resource import API_SERVICES, CONFIG_MAPS, DEFINITIONS, NAMESPACES, Resource
 from muster.runtime.verbs import JSON, Query
 from muster.work.agent.observing import Mapper, UnservedKind
-from muster.work.agent.observing.mapping import ASK_AGAIN
+from muster.work.agent.observing.mapping import ASK_AGAIN, FORGOTTEN
 from tests.support.fake_clock import FakeClock
 from tests.unit.runtime.conftest import eventually
 from tests.unit.work.observing.conftest import WIDGETS, Disturbed, definition, until_made
@@ -109,6 +109,22 @@ async def test_a_new_kind_is_told_of_when_it_is_served_and_found_without_asking_
         client.reads.clear()
         assert await mapper.find("example.com/v1", "Widget") == WIDGETS
         assert client.reads == []
+
+
+async def test_versions_that_are_not_served_are_forgotten_when_nobody_asks_any_more(client: Disturbed, clock: FakeClock) -> None:
+    mapper = Mapper(client, clock=clock)
+    await mapper.find("v1", "ConfigMap")
+    for number in range(100):
+        with pytest.raises(UnservedKind):
+            await mapper.find(f"made.up{number}/v1", "Nothing")
+    await clock.advance(FORGOTTEN / 2)
+    with pytest.raises(UnservedKind):
+        await mapper.find("made.up7/v1", "Nothing")
+    await clock.advance(FORGOTTEN / 2)
+    with pytest.raises(UnservedKind):
+        await mapper.find("another/v1", "Nothing")
+    assert mapper._listings.keys() == {"v1", "made.up7/v1", "another/v1"}
+    assert mapper.known("v1", "ConfigMap") == CONFIG_MAPS
 
 
 async def test_a_kind_that_went_is_told_of_and_found_no_longer(admin: InProcessClient, client: Disturbed) -> None:

@@ -11,6 +11,7 @@ from muster.runtime.errors import Expired, StatusError, Unreachable
 from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS, Key, Resource
 from muster.work.agent.observing import observer as module
 from muster.work.agent.seam import ObjectRef, Presence, Sight
+from tests.support.holdings import grown, holdings
 from tests.unit.runtime.conftest import config_map, eventually
 from tests.unit.runtime.scripted import ScriptedClient, bookmark, event
 from tests.unit.work.observing.conftest import WIDGETS, Disturbed, Scene, definition, namespaces, observing, permit, until_made
@@ -148,6 +149,25 @@ async def test_many_namespaces_share_one_watch_and_nothing_is_lost_on_the_way(ad
         await admin.create(CONFIG_MAPS, config_map("a", "n0"))
         await admin.create(CONFIG_MAPS, config_map("a", names[-1]))
         await eventually(lambda: sorted(scene.told) == sorted(["w", names[-1]]))
+
+
+async def test_namespaces_that_come_and_go_under_a_watch_over_all_leave_nothing(admin: InProcessClient, client: Disturbed) -> None:
+    stay = frozenset(ref("a", f"stay{number}") for number in range(module.FEW + 1))
+    async with observing(client) as scene:
+        scene.observer.follow("long", stay)
+        await scene.known(*stay)
+        before = holdings(scene.observer)
+        for number in range(50):
+            passing = ref("a", f"passing{number}")
+            scene.observer.follow("short", frozenset({passing}))
+            await scene.known(passing)
+        scene.observer.follow("short", frozenset())
+        await eventually(lambda: not grown(before, holdings(scene.observer), 5))
+        again = ref("a", "passing7")
+        scene.observer.follow("short", frozenset({again}))
+        await namespaces(admin, "passing7")
+        await admin.create(CONFIG_MAPS, config_map("a", "passing7"))
+        await eventually(lambda: scene.observer.look(again).presence is Presence.PRESENT)
 
 
 async def test_many_kinds_in_several_namespaces_have_a_watch_each_over_all(

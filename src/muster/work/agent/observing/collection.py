@@ -8,7 +8,7 @@ for a while even before a work asks for it, so that an agent that starts again f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 
 import msgspec
 
@@ -96,6 +96,11 @@ class Collection:
                 del place.sightings[name]
             if not place.sightings:
                 del self.places[covered]
+
+    def forget_empty(self, namespaces: Set[str]) -> None:
+        """Namespaces come and go under a watch over all of them; only these are kept though nothing in them is followed."""
+        for namespace in [name for name, place in self.places.items() if not place.sightings and name not in namespaces]:
+            del self.places[namespace]
 
 
 class Watch(Reflector):

@@ -26,6 +26,9 @@ from muster.runtime.verbs import KubeClient
 
 ASK_AGAIN: Final = 3.0
 """Seconds for which a miss is remembered."""
+FORGOTTEN: Final = 600.0
+"""Seconds after which a group version that is not served, and that nobody has asked for since, is forgotten. Whoever waits for it
+asks more often."""
 PROMISE: Final = 10.0
 """Seconds for which the server is expected to serve what was defined."""
 _GROUP_VERSION: Final = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -175,6 +178,7 @@ class Mapper:
         self._client = client
         self._clock = clock
         self._listings: dict[str, _Listing] = {}
+        self._tidied = clock.monotonic()
         self._handlers: list[Callable[[str], None]] = []
         self._promises: dict[str, dict[Resource, bool]] = {}
         """By group: what the server is to have, or to have no longer."""
@@ -202,7 +206,7 @@ class Mapper:
             return found
         if not kind or _GROUP_VERSION.fullmatch(api_version) is None:
             raise UnservedKind(api_version, kind)
-        listing = self._listings.setdefault(api_version, _Listing())
+        listing = self._listing(api_version)
         async with listing.asking:
             if kind not in listing.kinds and self._clock.monotonic() - listing.asked >= ASK_AGAIN:
                 await self._ask(api_version, listing)
@@ -226,7 +230,7 @@ class Mapper:
     async def _listed(self, api_version: str, plural: str) -> Resource | None:
         if _GROUP_VERSION.fullmatch(api_version) is None:
             return None
-        listing = self._listings.setdefault(api_version, _Listing())
+        listing = self._listing(api_version)
         found = listing.named(plural)
         if found is None:
             async with listing.asking:
@@ -234,6 +238,23 @@ class Mapper:
                     await self._ask(api_version, listing)
             found = listing.named(plural)
         return found
+
+    def _listing(self, api_version: str) -> _Listing:
+        found = self._listings.get(api_version)
+        if found is None:
+            self._tidy()
+            found = self._listings[api_version] = _Listing()
+        return found
+
+    def _tidy(self) -> None:
+        """Works can name versions that do not exist, without end."""
+        now = self._clock.monotonic()
+        if now - self._tidied < FORGOTTEN:
+            return
+        self._tidied = now
+        for api_version, listing in list(self._listings.items()):
+            if not listing.kinds and not listing.asking.locked() and now - listing.asked >= FORGOTTEN:
+                del self._listings[api_version]
 
     async def _versions(self, group: str) -> list[str]:
         try:
@@ -283,8 +304,10 @@ class Mapper:
             self._news.set()
 
     def _has(self, resource: Resource) -> bool:
-        kinds = self._listings[resource.api_version].kinds
-        return kinds.get(resource.kind) == resource if resource.kind else bool(kinds)
+        listing = self._listings.get(resource.api_version)
+        if listing is None or not resource.kind:
+            return listing is not None and bool(listing.kinds)
+        return listing.kinds.get(resource.kind) == resource
 
     async def _expect(self, group: str) -> None:
         """Until the server has, and has not, what was defined; then whoever waits for the group is told."""

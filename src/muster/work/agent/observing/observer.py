@@ -206,6 +206,7 @@ class ClusterObserver:
                     followed.collection.forget_unfollowed(namespace)
                 else:
                     dues.append(running.needed + LINGER - now)
+            followed.collection.forget_empty(followed.running.keys() | followed.refused.keys())
             dues += [until - now for until in followed.refused.values()]
             if ALL in followed.running and len(followed.running) > 1:
                 dues.append(CHANGEOVER)

@@ -1,0 +1,66 @@
+"""What a part of the program holds: the sizes of all containers that can be reached from it, by class and attribute.
+
+For tests that something which comes and goes leaves nothing behind. Attributes, closures, bound methods and containers are
+followed; tasks and what they have on their stacks are not.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter, deque
+from collections.abc import Iterator
+from types import FunctionType, MethodType
+from typing import Any
+
+_CONTAINERS = (dict, list, set, frozenset, deque)
+
+
+def holdings(*roots: object) -> Counter[str]:
+    """By place (`Class.attribute`, with `[]` for what is inside): how many things there are in its containers, all together."""
+    sizes: Counter[str] = Counter()
+    met: dict[int, object] = {}
+    waiting: list[tuple[str, Any]] = [("", root) for root in roots]
+    while waiting:
+        place, found = waiting.pop()
+        if id(found) in met:
+            continue
+        met[id(found)] = found
+        if isinstance(found, _CONTAINERS):
+            sizes[place] += len(found)
+        waiting.extend(_inside(place, found))
+    return sizes
+
+
+def grown(before: Counter[str], after: Counter[str], least: int) -> dict[str, tuple[int, int]]:
+    """The places that hold at least so many more."""
+    return {place: (before[place], size) for place, size in after.items() if size - before[place] >= least}
+
+
+def _inside(place: str, found: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(found, dict):
+        yield from ((f"{place}[]", one) for pair in list(found.items()) for one in pair)
+    elif isinstance(found, (*_CONTAINERS, tuple)):
+        yield from ((f"{place}[]", one) for one in list(found))
+    elif isinstance(found, MethodType):
+        yield place, found.__self__
+    elif isinstance(found, functools.partial):
+        yield from ((place, one) for one in (found.func, *found.args, *found.keywords.values()))
+    elif isinstance(found, FunctionType):
+        yield from ((found.__qualname__, cell.cell_contents) for cell in found.__closure__ or () if _filled(cell))
+    elif type(found).__module__.startswith(("muster.", "tests.")):
+        yield from _attributes(found)
+
+
+def _attributes(found: Any) -> Iterator[tuple[str, Any]]:
+    kind = type(found)
+    names = {name for base in kind.__mro__ for name in getattr(base, "__slots__", ())} | set(getattr(found, "__dict__", ()))
+    for name in names:
+        if (value := getattr(found, name, None)) is not None:
+            yield f"{kind.__qualname__}.{name}", value
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
