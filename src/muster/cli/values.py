@@ -1,4 +1,4 @@
-"""Kinds of option values that click does not know: durations, comma-separated lists, key=value pairs, feature gates.
+"""Kinds of option values that click does not know: durations, comma-separated lists (of files), key=value pairs, feature gates.
 
 A value that is wrong is refused by click with the option's name and what was expected.
 """
@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _UNITS: Mapping[str, float] = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
@@ -39,6 +42,17 @@ class Names(click.ParamType[Any]):
         if isinstance(value, tuple):
             return value
         return tuple(part.strip() for part in str(value).split(",") if part.strip())
+
+
+class Files(Names):
+    """Names of files with commas between them; shells complete the first."""
+
+    name = "files"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
 
 
 class Pairs(click.ParamType[Any]):

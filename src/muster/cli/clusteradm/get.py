@@ -68,7 +68,13 @@ def clusters(names: tuple[str, ...], cluster_set: str, selector: str, output: st
     _show("clusters", Question(names, cluster_set=cluster_set, selector=selector), output, watch)
 
 
-@click.command("works")
+WORKS = """\b
+Examples:
+  clusteradm get works -o wide
+  clusteradm get works web --clusters cluster1,cluster2 --watch"""
+
+
+@click.command("works", epilog=WORKS)
 @click.argument("name", required=False)
 @click.option("-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Only on these clusters.")
 @_listed(WIDE)

@@ -90,6 +90,39 @@ def test_completion_completes_commands() -> None:
     assert done.stdout.split() == ["plain,clusters", "plain,clustersets"]
 
 
+@pytest.mark.parametrize("words", ["create work web -f", "work can-i cluster1 --filename"])
+def test_completion_completes_files(words: str) -> None:
+    line = f"clusteradm {words} ./man"
+    environment = {"_CLUSTERADM_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+    done = subprocess.run([PROGRAM], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["file,./man"]
+
+
+EXAMPLES = [
+    line.split()[1:]
+    for path in commands(main)
+    for line in CliRunner().invoke(main, [*path, "--help"]).output.splitlines()
+    if line.startswith("    clusteradm ")
+]
+
+
+def test_what_one_does_with_works_is_explained_by_examples() -> None:
+    assert {tuple(words[:2]) for words in EXAMPLES} >= {("create", "work"), ("delete", "work"), ("get", "works"), ("work", "can-i")}
+
+
+@pytest.mark.parametrize("words", EXAMPLES, ids=" ".join)
+def test_examples_are_right(words: list[str]) -> None:
+    """Their words are all understood."""
+    command: click.Command = main
+    context, left = None, words
+    while isinstance(command, click.Group):
+        context = click.Context(command, parent=context)
+        _, found, left = command.resolve_command(context, left)
+        assert found is not None
+        command = found
+    command.make_context(words[0], list(left), parent=context)
+
+
 def test_an_unknown_command_ends_with_2() -> None:
     assert CliRunner().invoke(main, ["conquer"]).exit_code == 2
 

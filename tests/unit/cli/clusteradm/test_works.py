@@ -108,6 +108,14 @@ async def test_a_work_that_is_there_is_replaced_only_when_asked(clusters: Fleet,
     assert await clusters.revision() == before
 
 
+async def test_who_puts_a_work_into_a_work_is_warned(clusters: Fleet, file: str, tmp_path: Path) -> None:
+    inner = {"apiVersion": MANIFEST_WORKS.api_version, "kind": "ManifestWork", "metadata": {"name": "in"}, "spec": {}}
+    result = await clusters.run("create", "work", "web", "-f", write(tmp_path / "w.json", inner), "-c", "c1")
+    assert result.exit_code == 0
+    assert "if that is the work itself, make it with kubectl apply" in result.stderr
+    assert "warning" not in (await clusters.run("create", "work", "other", "-f", file, "-c", "c1")).output
+
+
 async def test_works_follow_a_placement(clusters: Fleet, file: str) -> None:
     await clusters.ok("create", "work", "web", "-f", file, "--clusters", "c3")
     await place(clusters, "c1", "c2")

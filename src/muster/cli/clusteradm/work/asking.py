@@ -10,7 +10,7 @@ from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Globals, Session, administer, connected
 from muster.cli.executor_options import asking_options
 from muster.cli.output import document, format_option, table
-from muster.cli.values import Names
+from muster.cli.values import Files
 
 if TYPE_CHECKING:
     from muster.administration.content.permits import Check
@@ -25,9 +25,15 @@ class CannotTell(click.ClickException):
     exit_code = CANNOT_TELL
 
 
-@click.command("can-i")
+EXAMPLES = """\b
+Examples:
+  clusteradm work can-i cluster1 -f web.yaml --executor shop/deployer
+  clusteradm work can-i cluster1 -f work.yaml --managed-context cluster1 -o json"""
+
+
+@click.command("can-i", epilog=EXAMPLES)
 @click.argument("cluster")
-@click.option("-f", "--filename", "files", type=Names(), multiple=True, help="A ManifestWork, or manifests (repeatable).")
+@click.option("-f", "--filename", "files", type=Files(), multiple=True, help="Of a ManifestWork or manifests: file, folder, or -.")
 @click.option("-R", "--recursive", is_flag=True, help="Directories below directories too.")
 @click.option("--executor", default="", metavar="NAMESPACE/NAME", help="Service account of the cluster to apply as.")
 @click.option("--managed-kubeconfig", type=click.Path(dir_okay=False), help="Of the managed cluster, to ask it too.")
@@ -38,7 +44,8 @@ class CannotTell(click.ClickException):
 def command(cluster: str, output: str, **given: Any) -> None:
     """Say whether a work for CLUSTER would be taken by the hub, and whether its executor may all that it needs.
 
-    Give the --executor-… options that the cluster's agent has. Ends with 0 for yes, 1 for no, 3 when it cannot tell.
+    Tells what to grant where the answer is no. Give the --executor-… options that the cluster's agent has. Ends with 0 for yes,
+    1 for no, 3 when it cannot tell.
     """
     if not given["files"]:
         raise click.UsageError("--filename: name at least one file")

@@ -8,7 +8,7 @@ import click
 
 from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Session, administer, connected, explain
-from muster.cli.values import Names
+from muster.cli.values import Files, Names
 
 if TYPE_CHECKING:
     from muster.administration.content.works import Outcome
@@ -17,9 +17,21 @@ STRATEGIES = ("Update", "CreateOnly", "ServerSideApply", "ReadOnly")
 _CLUSTERS = click.option("-c", "--cluster", "--clusters", "clusters", type=Names(), multiple=True, help="Names of the clusters.")
 
 
-@click.command("work")
+MAKING = """\b
+Examples:
+  clusteradm create work web -f web.yaml --clusters cluster1,cluster2 --wait
+  clusteradm create work web -f web/ --recursive --clusters cluster1 --overwrite
+  clusteradm create work web -f web.yaml --clusters cluster1 --executor shop/deployer
+  clusteradm create work web -f web.yaml --placement default/near --replicaset"""
+TAKING = """\b
+Examples:
+  clusteradm delete work web --clusters cluster1,cluster2 --wait
+  clusteradm delete work web --replicaset default"""
+
+
+@click.command("work", epilog=MAKING)
 @click.argument("name")
-@click.option("-f", "--filename", "files", type=Names(), multiple=True, help="File, directory, or - (repeatable).")
+@click.option("-f", "--filename", "files", type=Files(), multiple=True, help="File, directory, or - (repeatable).")
 @click.option("-R", "--recursive", is_flag=True, help="Directories below directories too.")
 @_CLUSTERS
 @click.option("--placement", default="", help="namespace/name of a Placement: the clusters that it has chosen.")
@@ -56,8 +68,13 @@ async def _create(session: Session, name: str, clusters: list[str], given: dict[
         parse_placement,
     )
     from muster.administration.hubs import require_hub
+    from muster.registration.kinds import MANIFEST_WORKS
 
     manifests = read_manifests(flat(given["files"]), recursive=given["recursive"])
+    if any((one["apiVersion"], one["kind"]) == (MANIFEST_WORKS.api_version, MANIFEST_WORKS.kind) for one in manifests):
+        # A hub may well be a managed cluster of another one.
+        inside = f"work {name} would bring a ManifestWork, which only hubs know"
+        session.progress.warn(f"{inside}; if that is the work itself, make it with kubectl apply")
     placement, overwrite = given["placement"], given["overwrite"]
     key = parse_placement(placement) if placement else None
     executor = parse_executor(given["executor"]) if given["executor"] else None
@@ -82,7 +99,7 @@ async def _create(session: Session, name: str, clusters: list[str], given: dict[
     return outcomes
 
 
-@click.command("work")
+@click.command("work", epilog=TAKING)
 @click.argument("name")
 @_CLUSTERS
 @click.option("-r", "--replicaset", default="", metavar="NAMESPACE", help="Delete the ManifestWorkReplicaSet of this namespace.")
