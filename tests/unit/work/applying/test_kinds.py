@@ -137,6 +137,62 @@ async def test_injected_trust_stays_in_a_config_map_that_asks_for_it(cluster: Cl
     assert (await cluster.apply(trusting))[1] == []
 
 
+@pytest.mark.parametrize("data", [{"a": "1"}, None])
+async def test_an_injected_service_authority_stays_in_a_config_map_that_asks_for_it(cluster: Cluster, data: Any) -> None:
+    trusting = of("v1", "ConfigMap", "trust", **({} if data is None else {"data": data}))
+    trusting["metadata"]["annotations"] = {"service.beta.openshift.io/inject-cabundle": "true"}
+    await cluster.apply(trusting)
+    await cluster.edit(trusting, data={"service-ca.crt": "x"})
+    assert (await cluster.apply(trusting))[1] == []
+
+
+ROLE_REF = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+SUBJECT = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "dave"}
+RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "value"),
+    [
+        (of("v1", "ConfigMap", "cm"), "data", {"a": "1"}),
+        (of("v1", "ConfigMap", "cm"), "binaryData", {"a": "AQI="}),
+        (of("v1", "Secret", "s"), "data", {"a": "AQI="}),
+        (of("rbac.authorization.k8s.io/v1", "Role", "role"), "rules", [RULE]),
+        (of("rbac.authorization.k8s.io/v1", "RoleBinding", "binding", roleRef=ROLE_REF), "subjects", [SUBJECT]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+async def test_what_is_closed_is_empty_where_the_manifest_does_not_have_it_at_all(
+    cluster: Cluster, document: dict[str, Any], field: str, value: Any
+) -> None:
+    await cluster.apply({**document, field: value})
+    emptied, _ = await cluster.restarted().apply(document)
+    assert not emptied.get(field)
+    await cluster.edit(document, **{field: value})
+    repaired, _ = await cluster.apply(document)
+    assert not repaired.get(field)
+    assert (await cluster.apply(document))[1] == []
+
+
+async def test_a_port_whose_number_changes_does_not_lead_where_the_old_one_led(cluster: Cluster) -> None:
+    spec = {"type": "NodePort", "selector": {"app": "x"}}
+    await cluster.apply(of("v1", "Service", "svc", spec={**spec, "ports": [{"name": "web", "port": 8080}]}))
+    changed, _ = await cluster.apply(of("v1", "Service", "svc", spec={**spec, "ports": [{"name": "web", "port": 80}]}))
+    assert changed["spec"]["ports"][0]["targetPort"] == 80
+    await cluster.edit(changed, spec={"ports": [{"name": "web", "port": 80, "targetPort": 9090}]})
+    same = of("v1", "Service", "svc", spec={**spec, "ports": [{"name": "web", "port": 80}]})
+    assert (await cluster.apply(same))[1] == [], "where it leads is not said"
+
+
+async def test_a_custom_resource_whose_manifest_no_longer_has_any_content_loses_it(cluster: Cluster) -> None:
+    await cluster.apply(GADGETS)
+    await established(cluster)
+    gadget = of("example.com/v1", "Gadget", "g")
+    await cluster.apply({**gadget, "spec": {"size": 1}})
+    changed, _ = await cluster.apply(gadget)
+    assert "spec" not in changed
+
+
 async def test_rules_of_a_role_are_exactly_those_of_the_manifest(cluster: Cluster) -> None:
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
     role = of("rbac.authorization.k8s.io/v1", "Role", "role", rules=[rule])

@@ -30,7 +30,9 @@ _KEYS: Final = (
     ("ip",),
 )
 """What tells the elements of Kubernetes' lists apart, the first that does in both lists."""
-_MAPS: Final = frozenset(("annotations", "data", "labels", "limits", "matchLabels", "nodeSelector", "requests", "selector"))
+_MAPS: Final = frozenset(
+    ("annotations", "binaryData", "data", "labels", "limits", "matchLabels", "nodeSelector", "requests", "selector")
+)
 """Fields of built-in kinds that are maps: an empty one is dropped by the server, unlike an empty struct (`emptyDir: {}`)."""
 _QUANTITIES: Final = frozenset(
     ("capacity", "default", "defaultRequest", "hard", "limits", "max", "maxLimitRequestRatio", "min", "overhead", "requests")

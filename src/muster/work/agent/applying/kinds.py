@@ -2,7 +2,7 @@
 
 Of namespaces, pods and service accounts only labels and annotations are kept in step, because the rest is the cluster's or cannot
 change. What others put into an object by right stays: certificate authorities that are injected, tokens, aggregated rules. Status
-is never the manifest's to say.
+is never the manifest's to say. What is closed is empty where a manifest does not have it at all: no data are no data.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.runtime.resource import Object, Resource
-from muster.work.agent.applying.agreeing import Rules
+from muster.work.agent.applying.agreeing import Rules, paired
 from muster.work.agent.seam import ApplyProblem
 
 _NOT_CONTENT: Final = frozenset(("apiVersion", "kind", "metadata", "status"))
@@ -22,7 +22,11 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _PLACEHOLDERS: Final = ("", "Cg==")
 """Bundles that say no more than that somebody will inject one."""
-_INJECTED_BUNDLE: Final = "config.openshift.io/inject-trusted-cabundle"
+_INJECTED: Final = (
+    ("labels", "config.openshift.io/inject-trusted-cabundle", "ca-bundle.crt"),
+    ("annotations", "service.beta.openshift.io/inject-cabundle", "service-ca.crt"),
+)
+"""Where a ConfigMap asks for an authority, by which key, and where it is put."""
 
 Content = Callable[[Object, Object], Object]
 """From a manifest's own content and the live object to what the manifest says of it."""
@@ -32,16 +36,19 @@ Content = Callable[[Object, Object], Object]
 class KindRules:
     fields: Rules
     content: Content = lambda said, _: said
+    metadata_only: bool = False
+    """Whether nothing but labels and annotations is the manifest's to keep."""
 
 
-def _nothing(_: Object, __: Object) -> Object:
-    return {}
+def _whole(*closed: str) -> Content:
+    """A manifest with nothing in these fields has them empty."""
+    return lambda said, _: {**{field: [] for field in closed}, **said}
 
 
 def _secret(said: Object, live: Object) -> Object:
     """`stringData` is only another spelling of data; a token's data is also its controller's."""
-    content = folded(said)
-    if content.get("type", live.get("type")) == "kubernetes.io/service-account-token" and "data" in content:
+    content = {"data": {}, **folded(said)}
+    if content.get("type", live.get("type")) == "kubernetes.io/service-account-token":
         content["data"] = {**(live.get("data") or {}), **(content["data"] or {})}
     return content
 
@@ -63,17 +70,33 @@ def folded(said: Object) -> Object:
 
 
 def _config_map(said: Object, live: Object) -> Object:
-    bundle = (live.get("data") or {}).get("ca-bundle.crt")
-    wants = ((live.get("metadata") or {}).get("labels") or {}).get(_INJECTED_BUNDLE) == "true"
-    data = said.get("data")
-    if bundle is None or not wants or not isinstance(data, dict) or "ca-bundle.crt" in data:
+    metadata, present = live.get("metadata") or {}, live.get("data") or {}
+    injected = {
+        key: present[key]
+        for where, asking, key in _INJECTED
+        if key in present and (metadata.get(where) or {}).get(asking) == "true"
+    }
+    data = said.get("data") or {}
+    return {"binaryData": {}, **said, "data": {**injected, **data} if isinstance(data, dict) else data}
+
+
+def _service(said: Object, live: Object) -> Object:
+    """Where a port leads is its own number unless that is said, and servers see to that only for ports that are new."""
+    spec, ports = said.get("spec"), (live.get("spec") or {}).get("ports") or []
+    if not isinstance(spec, dict) or not isinstance(spec.get("ports"), list):
         return said
-    return {**said, "data": {**data, "ca-bundle.crt": bundle}}
+    led = [
+        {**port, "targetPort": port["port"]}
+        if isinstance(port, dict) and "targetPort" not in port and before and port.get("port") not in (None, before.get("port"))
+        else port
+        for port, before in paired(spec["ports"], ports)
+    ]
+    return {**said, "spec": {**spec, "ports": led}}
 
 
 def _cluster_role(said: Object, _: Object) -> Object:
     """The rules of an aggregated role are its controller's."""
-    return {key: value for key, value in said.items() if key != "rules"} if said.get("aggregationRule") else said
+    return {key: value for key, value in said.items() if key != "rules"} if said.get("aggregationRule") else {"rules": [], **said}
 
 
 def _without_placeholders(said: Any, _: Object) -> Any:
@@ -92,13 +115,15 @@ def _builtin(*closed: str) -> Rules:
 
 
 _TABLE: Final[Mapping[tuple[str, str], KindRules]] = {
-    ("", "Namespace"): KindRules(_builtin(), _nothing),
-    ("", "Pod"): KindRules(_builtin(), _nothing),
-    ("", "ServiceAccount"): KindRules(_builtin(), _nothing),
+    ("", "Namespace"): KindRules(_builtin(), metadata_only=True),
+    ("", "Pod"): KindRules(_builtin(), metadata_only=True),
+    ("", "ServiceAccount"): KindRules(_builtin(), metadata_only=True),
     ("", "ConfigMap"): KindRules(_builtin("data", "binaryData"), _config_map),
     ("", "Secret"): KindRules(_builtin("data"), _secret),
-    ("", "Service"): KindRules(_builtin("selector")),
-    (_RBAC, "Role"): KindRules(_builtin("rules")),
+    ("", "Service"): KindRules(_builtin("selector"), _service),
+    (_RBAC, "Role"): KindRules(_builtin("rules"), _whole("rules")),
+    (_RBAC, "RoleBinding"): KindRules(_builtin(), _whole("subjects")),
+    (_RBAC, "ClusterRoleBinding"): KindRules(_builtin(), _whole("subjects")),
     (_RBAC, "ClusterRole"): KindRules(_builtin("rules"), _cluster_role),
     (_ADMISSION, "ValidatingWebhookConfiguration"): KindRules(_builtin(), _without_placeholders),
     (_ADMISSION, "MutatingWebhookConfiguration"): KindRules(_builtin(), _without_placeholders),

@@ -51,11 +51,12 @@ def merged(manifest: Manifest, live: Object, owner: Owner, before: Any = None, *
     With `replacing`, parts that change lose what the manifest does not say, for a server that refused them beside it.
     """
     kind = rules_of(manifest.ref.resource)
-    said = stated(kind.content(content_of(manifest.document), live))
-    content = content_of(live)
-    wanted = without_unsaid(_removable(before), said, content) if before and said else content
-    if not agrees(said, wanted, kind.fields):
-        wanted = (replacement if replacing else overlay)(said, wanted, kind.fields)
+    content = wanted = content_of(live)
+    if not kind.metadata_only:
+        said = stated(kind.content(stated(content_of(manifest.document)), live))
+        wanted = without_unsaid(_removable(before), said, content) if before else content
+        if not agrees(said, wanted, kind.fields):
+            wanted = (replacement if replacing else overlay)(said, wanted, kind.fields)
     metadata = metadata_wanted(manifest, live, owner)
     if wanted is content and metadata is None:
         return None
