@@ -15,15 +15,18 @@ from muster.runtime.errors import KubeError, ServerFailure, TooManyRequests, Unr
 from muster.runtime.kubeconfig import Identity
 from muster.runtime.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object
+from muster.runtime.resource import SECRETS as SECRETS_KIND
 from muster.runtime.verbs import JSON, Query
 from muster.work.agent.executor import ExecutorGate
+from muster.work.kinds import MANIFEST_WORKS
 from tests.support.executing import FULL, GROUP, Keeper, binding, role, rule, sars
 from tests.support.manifests import manifest
-from tests.support.working import SERVICE_ACCOUNTS, Counting, Workplace, condition, config_map
+from tests.support.working import SERVICE_ACCOUNTS, Counting, Workplace, condition, config_map, identifier
 
 SOON = 5.0
 WITHHELD = "withheld because manifest"
 SECRETS = rule(("get",), "secrets")
+TOKEN = "c2VjcmV0"
 
 
 def intercept(monkeypatch: pytest.MonkeyPatch, client: Counting, meddle: Callable[[str, str], KubeError | None]) -> None:
@@ -200,6 +203,68 @@ async def test_an_agent_with_fewer_rights_lets_no_more_through(
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await client.close()
+
+
+async def test_what_an_executor_may_not_read_is_not_told_to_the_hub(place: Workplace, keeper: Keeper) -> None:
+    """Neither by values nor by conditions, be the manifest refused, only to be read, or said to have reached its end."""
+    space = place.namespace
+    asked = {
+        "feedbackRules": [{"type": "JSONPaths", "jsonPaths": [{"name": "token", "path": ".data.token"}]}],
+        "conditionRules": [
+            {"condition": "Told", "type": "CEL", "celExpressions": ["true"], "messageExpression": "object.data.token"},
+            {"condition": "Complete", "type": "CEL", "celExpressions": ["has(object.data)"]},
+        ],
+    }
+
+    def secret(name: str, **more: object) -> Object:
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": space}, **more}
+
+    async def told(work: str) -> str:
+        entry = await place.manifest(work, 0)
+        rules = [condition(entry, kind) for kind in ("Told", "Complete")]
+        return f"{entry.get('statusFeedback')} {rules}"
+
+    for name in ("theirs", "ours"):
+        await place.admin.create(SECRETS_KIND, secret(name, data={"token": TOKEN}))
+    await keeper.grant("writing", rule(("create", "update", "patch", "delete"), "secrets"), rule())
+    await keeper.grant("reading", rule(("get",), "secrets", names=("ours",)))
+    writing, reading = secret("theirs"), {**asked, "updateStrategy": {"type": "ReadOnly"}}
+    async with place.agent() as agent:
+        for work, config in (("written", asked), ("read", reading)):
+            configs = [identifier(writing, "secrets", **config)]
+            await place.create(work, writing, executor=keeper.executor(), manifestConfigs=configs)
+            await keeper.wait_refused(work, f"secrets, {space} theirs, error: {keeper.user()} may not get it")
+            assert TOKEN not in await told(work)
+            synced = condition(await place.manifest(work, 0), "StatusFeedbackSynced")
+            assert (synced["status"], keeper.user() in synced["message"]) == ("False", True)
+            assert condition(await place.manifest(work, 0), "Available")["status"] == "True"
+            assert condition(await place.manifest(work, 0), "Complete") == {}
+
+        # Whoever may write statuses on the hub does not thereby read the managed cluster.
+        said = {
+            "status": "True",
+            "reason": "Said",
+            "observedGeneration": 1,
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        forged = {"status": {"conditions": [{"type": kind, **said} for kind in ("Applied", "Complete")]}}
+        await place.admin.patch(MANIFEST_WORKS, "read", forged, place.name, subresource="status")
+        await agent.quiet(0.4)
+        assert TOKEN not in await told("read")
+
+        # What is only withheld, or may be read, is told of; what is told stays when the right goes, and grows no older news.
+        ours = secret("ours")
+        rules = {"feedbackRules": asked["feedbackRules"], "updateStrategy": {"type": "ReadOnly"}}
+        configs = [identifier(ours, "secrets", **rules)]
+        await place.create("fine", ours, writing, executor=keeper.executor(), manifestConfigs=configs)
+        await keeper.wait_refused("fine", WITHHELD, "may not get it")
+        assert TOKEN in await told("fine")
+        await keeper.revoke("reading")
+        await keeper.wait_refused("fine", "may not get it", "may not get it", timeout=SOON)
+        await place.admin.patch(SECRETS_KIND, "ours", {"data": {"token": "bmV3"}}, space)
+        await agent.quiet(0.4)
+        assert "bmV3" not in await told("fine")
 
 
 @pytest.mark.parametrize("executor", [{}, {"subject": {"type": "ServiceAccount"}}])

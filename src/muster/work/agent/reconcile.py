@@ -149,7 +149,7 @@ class Reconciler:
             await self._observer.settle(refs, SETTLE)
         # A work that has reached its end rests: nothing more is applied, but what it lost still goes.
         finished = _finished(work)
-        refusals = {} if finished else await self._refusals(work, plan)
+        refusals = await self._refusals(work, plan)
         done = frozenset(one.ordinal for one in plan.manifests) if finished else _done_already(work)
         record = await self._intend(record, plan, refusals.keys() | done, memory)
         outcomes = await self._apply(plan, refusals, done, owner_of(record), memory)
@@ -200,7 +200,7 @@ class Reconciler:
             self._executors[work.metadata.name] = subject.service_account
             return await self._gate.check(subject.service_account, plan.manifests, plan.misfits)
         self._executors.pop(work.metadata.name, None)
-        return {manifest.ordinal: Refusal(problem) for manifest in plan.manifests}
+        return {manifest.ordinal: Refusal(problem, hidden=problem) for manifest in plan.manifests}
 
     # Applying.
 
@@ -220,10 +220,12 @@ class Reconciler:
         turn = asyncio.Semaphore(self._options.writers)
 
         async def one(manifest: Manifest) -> None:
+            refusal = refusals.get(manifest.ordinal)
+            hidden = refusal.hidden if refusal is not None else ""
             if manifest.ordinal in done:
-                outcome = await self._seen(manifest)
-            elif refusal := refusals.get(manifest.ordinal):
-                outcome = await self._seen(manifest, refused(refusal))
+                outcome = await self._seen(manifest, hidden=hidden)
+            elif refusal is not None:
+                outcome = await self._seen(manifest, refused(refusal), hidden)
             else:
                 outcome = await self._apply_one(manifest, owner, memory, turn)
             outcomes[manifest.ordinal] = outcome
@@ -263,13 +265,13 @@ class Reconciler:
         memory.failed(manifest, sight, error, failure, self._clock.monotonic(), self._backoff)
         return await self._seen(manifest, failure)
 
-    async def _seen(self, manifest: Manifest, failure: Failure | None = None) -> Outcome:
+    async def _seen(self, manifest: Manifest, failure: Failure | None = None, hidden: str = "") -> Outcome:
         """A manifest that is left as it is, with the object that there is."""
         sight = self._observer.look(manifest.ref)
         if sight.presence is not Presence.UNKNOWN:
-            return Outcome(manifest, failure, live=sight.raw if sight.presence is Presence.PRESENT else None)
+            return Outcome(manifest, failure, live=sight.raw if sight.presence is Presence.PRESENT else None, hidden=hidden)
         try:
-            return Outcome(manifest, failure, live=await self._remover.live(manifest.ref))
+            return Outcome(manifest, failure, live=await self._remover.live(manifest.ref), hidden=hidden)
         except KubeError as error:
             return Outcome(manifest, failure, unfetched=str(error))
 

@@ -162,6 +162,8 @@ class Refusal:
     """Empty where the manifest is only withheld."""
     failure: bool = False
     """Nobody said no: it could not be found out, so it is to be tried again soon."""
+    hidden: str = ""
+    """Why nothing of the object may be told to the hub: the executor may not even read it."""
 
 
 class Gate(Protocol):

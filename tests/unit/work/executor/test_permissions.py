@@ -1,10 +1,11 @@
 """Which manifests an executor may have applied, and how that is found out."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from muster.api.work.v1 import ExecutorServiceAccount
+from muster.api.work.v1 import ExecutorServiceAccount, FeedbackRule
 from muster.runtime.errors import ServerFailure
 from muster.runtime.rbac import CLUSTER_ROLES
 from tests.unit.work.executor.conftest import FULL, USER, E, Stage, account, group, manifest, misfit, rule, several
@@ -207,3 +208,19 @@ async def test_an_agent_that_may_not_even_review_refuses(stage: Stage, monkeypat
     await stage.grant("app", rule(), to=account())
     refusals = await stage.gate(stage.as_agent("nobody")).check(E, [manifest("a")], [])
     assert refusals[0].failure
+
+
+async def test_what_may_not_be_read_is_hidden_and_what_is_only_withheld_is_not(stage: Stage) -> None:
+    asking = (FeedbackRule(type="WellKnownStatus"),)
+    a, b, c = (replace(manifest(name), feedback=asking) for name in "abc")
+    await stage.grant("app", rule(("get",), names=("a",)), rule(names=("c",)))
+    refusals = await stage.gate().check(E, several(a, b, c), [])
+    assert {ordinal: refusal.hidden for ordinal, refusal in refusals.items()} == {0: "", 1: f"{USER} may not get it", 2: ""}
+
+
+async def test_what_cannot_be_found_out_is_hidden(stage: Stage) -> None:
+    await stage.grant("app", rule())
+    stage.recording.failing = ServerFailure(500, "InternalError", "no luck")
+    refusals = await stage.gate().check(E, [manifest("a")], [])
+    assert refusals[0].failure
+    assert refusals[0].hidden

@@ -75,6 +75,34 @@ def test_a_manifest_that_was_refused_may_be_available_from_before() -> None:
     assert said(status, "Available").status == "True"
 
 
+def test_of_an_object_that_the_executor_may_not_read_only_its_being_there_is_told() -> None:
+    asking = manifest(feedback=(paths(secret=".data.x"),), conditions=(cel("Told", "true", message_expression="object.data.x"),))
+    live = {"metadata": {"name": "a"}, "data": {"x": "old"}}
+    hidden = Outcome(asking, REFUSED, live={**live, "data": {"x": "new"}}, hidden="robot may not get it")
+    status = reported(hidden)
+    assert values(entry(status)) == {}
+    assert [one.type for one in entry(status).conditions] == ["Applied", "Available", "StatusFeedbackSynced"]
+    assert said(entry(status), "Available").status == "True"
+    problem = ("False", "StatusFeedbackSyncFailed", "Sync status feedback failed with error robot may not get it")
+    assert brief(said(entry(status), "StatusFeedbackSynced")) == problem
+
+    before = reported(applied(asking, live))
+    after = entry(reported(hidden, old=before))
+    assert values(after) == {"secret": "old"}
+    assert said(after, "Told").message == "old"
+    assert brief(said(after, "StatusFeedbackSynced")) == problem
+
+
+def test_whether_an_object_is_available_by_a_rule_is_not_known_while_it_may_not_be_read() -> None:
+    asking = manifest(conditions=(cel("Available", "object.data.x == 'old'"),))
+    status = reported(Outcome(asking, REFUSED, live={"data": {"x": "old"}}, hidden="robot may not get it"))
+    assert brief(said(entry(status), "Available")) == (
+        "Unknown",
+        "FetchingResourceFailed",
+        "Failed to fetch resource: robot may not get it",
+    )
+
+
 def test_an_absent_object_is_not_available() -> None:
     status = reported(Outcome(manifest()))
     assert brief(said(entry(status), "Available")) == ("False", "ResourceNotAvailable", "Resource is not available")

@@ -109,7 +109,7 @@ class ExecutorGate:
     ) -> Mapping[int, Refusal]:
         problem = malformed(executor)
         if problem:
-            return {manifest.ordinal: Refusal(problem) for manifest in manifests}
+            return {manifest.ordinal: Refusal(problem, hidden=problem) for manifest in manifests}
         await self._settle()
         known = self._known(executor)
         refusals = await self._judged(known, manifests)
@@ -134,7 +134,7 @@ class ExecutorGate:
             if executor.standing is standing:
                 return refusals
         text = f"cannot find out what {executor.who.name} may: its permissions do not stop changing"
-        return {manifest.ordinal: Refusal(text, failure=True) for manifest in manifests}
+        return {manifest.ordinal: Refusal(text, failure=True, hidden=text) for manifest in manifests}
 
     async def _settle(self) -> None:
         """RBAC is worth waiting for, once and not for long."""
@@ -189,13 +189,15 @@ class ExecutorGate:
                 verdict = await standing.may(one)
                 if not verdict.allowed:
                     others = [later.verb for later in demanded[index + 1 :] if standing.expects(later) is False]
-                    return Refusal(denial(ref, lacking(standing.who, [one.verb, *others], verdict.reason)), one.verb)
+                    text = denial(ref, lacking(standing.who, [one.verb, *others], verdict.reason))
+                    return Refusal(text, one.verb, hidden=await _hidden(standing, manifest))
             if grants(manifest):
                 problem = await self._escalation.problem(standing, manifest, planned)
                 if problem:
                     return Refusal(denial(ref, problem), "escalate")
         except (KubeError, Undecided) as error:
-            return Refusal(f"cannot find out whether {standing.who.name} may have {ref} applied: {error}", failure=True)
+            text = f"cannot find out whether {standing.who.name} may have {ref} applied: {error}"
+            return Refusal(text, failure=True, hidden=text)
         return None
 
     def _changed(self, subjects: frozenset[Subject]) -> None:
@@ -227,6 +229,14 @@ class ExecutorGate:
                 executor.tell_at = executor.recheck_at = float("inf")
                 for handler in self._handlers:
                     handler(executor.account)
+
+
+async def _hidden(standing: Standing, manifest: Manifest) -> str:
+    """Why nothing that is asked about the object may be told. Raises KubeError."""
+    asked = manifest.feedback or manifest.conditions
+    if not asked or (await standing.may(action(manifest.ref, "get"))).allowed:
+        return ""
+    return f"{standing.who.name} may not get it"
 
 
 def _withheld(manifests: Sequence[Manifest], refusals: Mapping[int, Refusal], misfits: Sequence[Misfit]) -> dict[int, Refusal]:

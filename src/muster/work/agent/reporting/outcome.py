@@ -36,6 +36,8 @@ class Outcome:
     """The object as it is now, as a document or as JSON; None: it is not there."""
     unfetched: str = ""
     """Why it is not known whether the object is there; `live` says nothing then."""
+    hidden: str = ""
+    """Why nothing more may be told of the object than that it is there."""
 
     @property
     def meta(self) -> ManifestResourceMeta:

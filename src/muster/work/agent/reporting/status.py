@@ -135,6 +135,8 @@ class _EntryWriter:
         feedback = old.status_feedback
         if document is None or isinstance(manifest, Misfit):
             conditions = self._put(_still_ruled(conditions, manifest), _available(outcome))
+        elif outcome.hidden:
+            conditions = self._unread(manifest, outcome.hidden, conditions)
         else:
             conditions, feedback = self._read(manifest, document, conditions, feedback)
         return ManifestCondition(resource_meta=outcome.meta, conditions=conditions, status_feedback=feedback)
@@ -156,6 +158,16 @@ class _EntryWriter:
             conditions = self._put(conditions, msgspec.structs.replace(condition, observed_generation=self._generation))
         gone = [one.type for one in conditions if comes_from_rule(one) and one.type not in said]
         return _without(conditions, gone), _feedback(old, feedback.values)
+
+    def _unread(self, manifest: Manifest, why: str, conditions: Conditions) -> Conditions:
+        """An object that is there, and of which no more is to be told: what was told before stays."""
+        conditions = _still_ruled(conditions, manifest)
+        if all(rule.condition != AVAILABLE for rule in manifest.conditions):
+            conditions = self._put(conditions, _AVAILABLE)
+        elif condition_of(conditions, AVAILABLE) is None:
+            conditions = self._put(conditions, _unknown("FetchingResourceFailed", f"Failed to fetch resource: {why}"))
+        asked = bool(manifest.feedback or manifest.conditions)
+        return self._put(conditions, _synced(asked, Feedback(), (why,) if asked else ()))
 
     def cut(self, condition: Condition) -> Condition:
         if len(condition.message) <= self._limit:
