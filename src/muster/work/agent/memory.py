@@ -2,7 +2,8 @@
 
 All of it may be lost at any time: then the next pass compares once more, which costs a look at what the watches have brought and
 no request. What failed is not tried again before its time, unless the manifest or the object has changed since; the longer it
-fails, the rarer it is tried.
+fails, the rarer it is tried. What somebody keeps changing back (another work, a controller, another agent) is set right at once a
+few times, and then now and then: whoever is faster would only make the other write more.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ CHANGED_RETRY: Final = 1.0
 """At the earliest, after a change of the object."""
 MISSING_RETRY: Final = 15.0
 """At the latest, where something else has to come first: the namespace, or the cluster itself."""
+REPAIRS: Final = 10.0
+"""How often in a row an object is set right at once."""
+REPAIR_PAUSE: Final = 30.0
+"""Seconds for one more repair after that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,10 @@ class Trouble:
 class Memory:
     settled: dict[ObjectRef, Settled] = field(default_factory=dict)
     troubles: dict[ObjectRef, Trouble] = field(default_factory=dict)
+    repairs: dict[ObjectRef, tuple[float, float]] = field(default_factory=dict)
+    """Of what had to be set right: how many repairs were left, and when."""
+    resting: dict[ObjectRef, float] = field(default_factory=dict)
+    """What this pass leaves as it is because there were too many repairs, and until when."""
     audited: bool = False
     """Whether the record's status names all that may have been written."""
     unrecorded: float | None = None
@@ -89,7 +98,23 @@ class Memory:
             trouble = self.troubles[manifest.ref] = replace(trouble, due=min(trouble.due, trouble.tried + CHANGED_RETRY))
         return None if trouble.due <= now else trouble.failure
 
-    def applied(self, manifest: Manifest, version: str) -> None:
+    def rests(self, manifest: Manifest, now: float) -> bool:
+        """Whether an object is left as it is for now, because it was set right too often."""
+        settled = self.settled.get(manifest.ref)
+        left = self._repairs_left(manifest.ref, now)
+        if left >= 1.0 or settled is None or settled.digest != manifest.digest:
+            return False
+        self.resting[manifest.ref] = now + (1.0 - left) * REPAIR_PAUSE
+        return True
+
+    def _repairs_left(self, ref: ObjectRef, now: float) -> float:
+        left, since = self.repairs.get(ref, (REPAIRS, now))
+        return min(REPAIRS, left + (now - since) / REPAIR_PAUSE)
+
+    def applied(self, manifest: Manifest, version: str, now: float, *, wrote: bool) -> None:
+        former = self.settled.get(manifest.ref)
+        if wrote and former is not None and former.digest == manifest.digest:
+            self.repairs[manifest.ref] = (self._repairs_left(manifest.ref, now) - 1.0, now)
         self.settled[manifest.ref] = Settled(manifest.digest, version)
         self.troubles.pop(manifest.ref, None)
 
@@ -105,11 +130,12 @@ class Memory:
         self.troubles[manifest.ref] = Trouble(manifest.digest, sight.version, failure, attempts, now, now + delay)
 
     def keep_only(self, refs: frozenset[ObjectRef]) -> None:
-        """Forget what the work is no longer about."""
-        for kept in (self.settled, self.troubles):
+        """A pass begins: forget what the work is no longer about."""
+        for kept in (self.settled, self.troubles, self.repairs):
             for ref in [ref for ref in kept if ref not in refs]:
                 del kept[ref]
+        self.resting.clear()
 
     def due(self) -> float | None:
-        """When the next failed manifest is to be tried."""
-        return min((trouble.due for trouble in self.troubles.values()), default=None)
+        """When the next manifest is to be tried that failed or was left alone."""
+        return min((*(trouble.due for trouble in self.troubles.values()), *self.resting.values()), default=None)

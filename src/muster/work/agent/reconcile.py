@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final, Protocol
 
 from muster.api.meta import Condition, condition_of
-from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ExecutorServiceAccount, ManifestWork
+from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ExecutorServiceAccount, ManifestWork, ManifestWorkStatus
 from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random
@@ -82,11 +82,12 @@ class Reconciler:
         options: WorkAgentOptions,
         *,
         when_idle: Callable[[str, float], bool],
+        told: Callable[[ManifestWork, ManifestWorkStatus], None] = lambda work, status: None,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
         """`when_idle` has a work looked at again once no other waits for its turn, after so many seconds at the latest; False: none
-        waits."""
+        waits. `told` is called with a work as it was and the status that the hub was told."""
         self._source = source
         self._records = records
         self._kinds = kinds
@@ -96,6 +97,7 @@ class Reconciler:
         self._remover = remover
         self._options = options
         self._when_idle = when_idle
+        self._told = told
         self._clock = clock
         self._backoff = Backoff(FIRST_RETRY, LAST_RETRY, jitter=0.2, random=random)
         self._reporter = Reporter(options.raw_json, options.max_json_raw_length)
@@ -246,6 +248,8 @@ class Reconciler:
         now = self._clock.monotonic()
         if failure := memory.trouble(manifest, sight, now):
             return await self._seen(manifest, failure)
+        if memory.rests(manifest, now):
+            return await self._seen(manifest)
         async with turn:
             try:
                 applied = await self._applier.apply(manifest, owner, sight)
@@ -257,7 +261,8 @@ class Reconciler:
                 return await self._failed(manifest, sight, error, memory)
         self._observer.wrote(manifest.ref, applied.document)
         if applied.document is not None:
-            memory.applied(manifest, applied.document["metadata"].get("resourceVersion", ""))
+            version = applied.document["metadata"].get("resourceVersion", "")
+            memory.applied(manifest, version, self._clock.monotonic(), wrote=applied.wrote)
         return Outcome(manifest, live=applied.document)
 
     async def _failed(self, manifest: Manifest, sight: Sight, error: Exception, memory: Memory) -> Outcome:
@@ -355,6 +360,7 @@ class Reconciler:
             return memory.reported + REPORTING - moment
         memory.reported = moment
         await self._source.report(work, status)
+        self._told(work, status)
         return None
 
     def _again(self, plan: Plan, refusals: Mapping[int, Refusal], remaining: list[AppliedResource], memory: Memory) -> float | None:

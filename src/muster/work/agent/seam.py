@@ -78,6 +78,8 @@ class Misfit:
     problem: str
     unserved: bool = False
     """The kind may be served one day."""
+    nowhere: bool = False
+    """No object of the cluster can be the one that is meant."""
 
 
 class Presence(Enum):
@@ -106,7 +108,8 @@ class Observer(Protocol):
     """Follows the objects that works are about with a few watches, and forgets the others."""
 
     def follow(self, work: str, refs: frozenset[ObjectRef]) -> None:
-        """From now on `work` is about these; it is told of each of their changes, its own writes excepted. Empty: forget it."""
+        """From now on `work` is about these; it is told of each of their changes, but not of writes to what it alone is about.
+        Empty: forget it."""
 
     async def settle(self, refs: Iterable[ObjectRef], timeout: float) -> None:
         """Until what there is of these is known, or until it is clear that it cannot be; never longer than `timeout`."""
@@ -115,7 +118,8 @@ class Observer(Protocol):
         """UNKNOWN where nothing follows it (yet); then only asking the cluster tells."""
 
     def wrote(self, ref: ObjectRef, document: Object | None) -> None:
-        """What a write or a read has just answered (None: it is not there). An older event that comes later is no news."""
+        """What a write or a read has just answered (None: it is not there). An older event that comes later is no news. Where
+        several works are about it they are told: one of them did it, and the others do not know."""
 
     def on_change(self, handler: Callable[[str], None]) -> None:
         """`handler` is called with a work's name."""

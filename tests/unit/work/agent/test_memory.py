@@ -8,7 +8,7 @@ from muster.api.work.v1 import UpdateStrategy
 from muster.runtime.clock import Backoff
 from muster.runtime.errors import Invalid, NotFound
 from muster.runtime.resource import CONFIG_MAPS
-from muster.work.agent.memory import CHANGED_RETRY, CONTESTED_RETRY, MISSING_RETRY, Memory
+from muster.work.agent.memory import CHANGED_RETRY, CONTESTED_RETRY, MISSING_RETRY, REPAIR_PAUSE, REPAIRS, Memory
 from muster.work.agent.reporting import failed
 from muster.work.agent.seam import ABSENT, UNKNOWN, ApplyProblem, Manifest, ObjectRef, Presence, Sight
 
@@ -35,7 +35,7 @@ def fail(memory: Memory, error: Exception, now: float = 0.0, sight: Sight = ABSE
 
 def test_what_agreed_agrees_until_manifest_or_object_change(memory: Memory) -> None:
     assert not memory.agrees(manifest(), present("5"))
-    memory.applied(manifest(), "5")
+    memory.applied(manifest(), "5", 0.0, wrote=True)
     assert memory.agrees(manifest(), present("5"))
     assert not memory.agrees(manifest(b"2"), present("5"))
     assert not memory.agrees(manifest(), present("6"))
@@ -51,7 +51,7 @@ def test_what_failed_is_tried_later_and_later(memory: Memory) -> None:
     fail(memory, Invalid(422, "Invalid", "no"), 1.0)
     fail(memory, Invalid(422, "Invalid", "no"), 3.0)
     assert memory.due() == 7.0
-    memory.applied(manifest(), "5")
+    memory.applied(manifest(), "5", 0.0, wrote=True)
     assert memory.due() is None
 
 
@@ -77,15 +77,56 @@ def test_what_waits_for_something_else_never_waits_long(memory: Memory) -> None:
 
 
 def test_what_the_work_is_no_longer_about_is_forgotten(memory: Memory) -> None:
-    memory.applied(manifest(), "1")
+    memory.applied(manifest(), "1", 0.0, wrote=True)
     memory.keep_only(frozenset())
     assert not memory.agrees(manifest(), present("1"))
 
 
 def test_nothing_is_right_under_a_record_that_was_made_anew(memory: Memory) -> None:
     memory.belongs_to("first")
-    memory.applied(manifest(), "5")
+    memory.applied(manifest(), "5", 0.0, wrote=True)
     memory.belongs_to("first")
     assert memory.agrees(manifest(), present("5"))
     memory.belongs_to("second")
     assert not memory.agrees(manifest(), present("5"))
+
+
+def repair(memory: Memory, now: float = 0.0) -> None:
+    memory.applied(manifest(), "5", now, wrote=True)
+
+
+def test_what_has_to_be_set_right_again_and_again_rests(memory: Memory) -> None:
+    repair(memory)
+    for _ in range(int(REPAIRS)):
+        assert not memory.rests(manifest(), 0.0)
+        repair(memory)
+    assert memory.rests(manifest(), 0.0)
+    assert memory.due() == REPAIR_PAUSE
+    assert not memory.rests(manifest(b"2"), 0.0)
+    assert not memory.rests(manifest(), REPAIR_PAUSE)
+    repair(memory, REPAIR_PAUSE)
+    assert memory.rests(manifest(), REPAIR_PAUSE)
+
+
+def test_repairs_are_forgiven_in_time(memory: Memory) -> None:
+    for _ in range(int(REPAIRS) + 1):
+        repair(memory)
+    long = REPAIR_PAUSE * REPAIRS * 100
+    for _ in range(int(REPAIRS)):
+        assert not memory.rests(manifest(), long)
+        repair(memory, long)
+    assert memory.rests(manifest(), long)
+
+
+def test_looking_at_an_object_that_changes_all_the_time_is_no_repair(memory: Memory) -> None:
+    for version in range(100):
+        memory.applied(manifest(), str(version), 0.0, wrote=False)
+    assert not memory.rests(manifest(), 0.0)
+
+
+def test_a_pass_that_does_not_come_to_what_rests_is_not_called_again_for_it(memory: Memory) -> None:
+    for _ in range(int(REPAIRS) + 1):
+        repair(memory)
+    assert memory.rests(manifest(), 0.0)
+    memory.keep_only(frozenset({REF}))
+    assert memory.due() is None

@@ -97,6 +97,21 @@ async def test_every_work_that_is_about_an_object_is_told_and_one_that_left_is_n
         assert scene.observer.look(ref("shared")).presence is Presence.UNKNOWN
 
 
+async def test_of_what_one_work_wrote_those_that_share_it_are_told(client: Disturbed) -> None:
+    async with observing(client) as scene:
+        for work in ("w1", "w2"):
+            scene.observer.follow(work, frozenset({ref("shared")}))
+        await scene.known(ref("shared"))
+        scene.observer.wrote(ref("shared"), await client.create(CONFIG_MAPS, config_map("shared")))
+        await eventually(lambda: sorted(scene.told) == ["w1", "w2"])
+        scene.observer.wrote(ref("shared"), await client.get(CONFIG_MAPS, "shared", "default"))
+        await quiet(scene)
+        assert sorted(scene.told) == ["w1", "w2"]
+        await client.delete(CONFIG_MAPS, "shared", "default")
+        scene.observer.wrote(ref("shared"), None)
+        await eventually(lambda: sorted(scene.told) == ["w1", "w1", "w2", "w2"])
+
+
 async def test_an_agent_that_starts_again_learns_all_its_objects_from_one_list(admin: InProcessClient, client: Disturbed) -> None:
     owner = {"apiVersion": "work.open-cluster-management.io/v1", "kind": "AppliedManifestWork", "name": "x", "uid": "u"}
     for name in ("one", "two"):

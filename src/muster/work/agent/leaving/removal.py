@@ -1,8 +1,9 @@
 """Taking objects away that a work no longer wants: what is the work's and nobody else's, in the reverse of the order of applying.
 
 An object is the work's if it names the work's record, by uid, among its owners; whatever else was recorded about it, an object
-without that mark is left alone. If other records own it too, it only loses our mark. Deletions carry the uid of the object that
-was looked at, so one that was made anew in between stays. What one rank waits for (finalizers, pods that end) is waited for
+without that mark is left alone. If other records own it too, it only loses our mark. Deletions carry the uid and the version of
+the object that was looked at, so one that was made anew in between stays, and so does one that another work has taken on in
+between: a manifest may move from one work to another. What one rank waits for (finalizers, pods that end) is waited for
 before the next rank begins.
 """
 
@@ -151,8 +152,15 @@ class Remover:
 
     async def _delete(self, ref: ObjectRef, document: Object) -> bool:
         """Whether it is gone at once."""
-        uid = document["metadata"]["uid"]
-        answer = await self._client.delete(ref.resource, ref.name, ref.namespace, uid=uid, propagation="Background")
+        seen = document["metadata"]
+        answer = await self._client.delete(
+            ref.resource,
+            ref.name,
+            ref.namespace,
+            uid=seen["uid"],
+            resource_version=seen["resourceVersion"],
+            propagation="Background",
+        )
         metadata = answer.get("metadata") or {}
         if answer.get("kind") != "Status" and (metadata.get("deletionTimestamp") or metadata.get("finalizers")):
             self._observer.wrote(ref, answer)

@@ -74,6 +74,8 @@ class ClusterObserver:
         self._needs = asyncio.Event()
         self._refusals = asyncio.Event()
         self._untold: dict[int, Sighting] = {}
+        self._sharing: dict[str, None] = {}
+        """Works to be told of what one of them has done."""
         self._telling: Timer | None = None
 
     def on_change(self, handler: Callable[[str], None]) -> None:
@@ -118,12 +120,16 @@ class ClusterObserver:
         sighting = self._find(ref)
         if sighting is None:
             return
+        told = sighting.told
         if document is None:
             sighting.deleted()
-            return
-        metadata = document["metadata"]
-        uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
-        sighting.written(uid, version, kept(document, ref.resource))
+        else:
+            metadata = document["metadata"]
+            uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
+            sighting.written(uid, version, kept(document, ref.resource))
+        if len(sighting.works) > 1 and sighting.told != told:
+            self._sharing |= dict.fromkeys(sighting.works)
+            self._tell_later()
 
     def _find(self, ref: ObjectRef) -> Sighting | None:
         followed = self._resources.get(ref.resource)
@@ -156,13 +162,16 @@ class ClusterObserver:
 
     def _tell_soon(self, sighting: Sighting) -> None:
         self._untold[id(sighting)] = sighting
+        self._tell_later()
+
+    def _tell_later(self) -> None:
         if self._telling is None:
             self._telling = self._clock.call_later(TELLING, self._tell)
 
     def _tell(self) -> None:
         self._telling = None
         untold, self._untold = self._untold, {}
-        works: dict[str, None] = {}
+        works, self._sharing = self._sharing, {}
         for sighting in untold.values():
             if sighting.news:
                 sighting.tell()
