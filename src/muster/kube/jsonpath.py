@@ -17,7 +17,7 @@ from typing import Any, Final
 from muster.kube import gotext
 from muster.kube.jsonpathsteps import Chain, Constant, Field, Filter, JSONPathError, Slice, Step, Union, Values, recursive, wildcard
 
-__all__ = ["JSONPath", "JSONPathError", "compile_path", "compile_template", "relaxed"]
+__all__ = ["JSONPath", "JSONPathError", "UnknownIdentifier", "compile_path", "compile_template", "relaxed"]
 
 _SLICE: Final = re.compile(r"(-?\d*)(?::(-?\d*))?(?::(-?\d*))?", re.ASCII)
 _DICT_KEY: Final = re.compile(r"'([^']*)'")
@@ -83,6 +83,10 @@ def _printed(value: Any) -> str:
     if isinstance(value, dict | list):
         return gotext.encode_json(value)
     return "null" if value is None else gotext.text(value)
+
+
+class UnknownIdentifier(JSONPathError):
+    """A bare word that is no keyword. It can be told without data, though Go's library tells it only when it meets some."""
 
 
 # Parsing ---------------------------------------------------------------------------------------------------------------------
@@ -252,7 +256,7 @@ def _chain(steps: list[Step | _Keyword]) -> Chain:
     made: list[Step] = []
     for step in steps:
         if isinstance(step, _Keyword):
-            raise JSONPathError(f"unrecognized identifier {step.name}")
+            raise UnknownIdentifier(f"unrecognized identifier {step.name}")
         made.append(step)
     return Chain(tuple(made))
 

@@ -151,6 +151,7 @@ def _understand(ordinal: int, raw: bytes, spec: ManifestWorkSpec, served: Mappin
         return Misfit(
             msgspec.structs.replace(meta, resource=resource.plural),
             f"metadata.namespace is missing: {resource.plural} live in namespaces",
+            nowhere=True,
         )
     ref = ObjectRef(resource, namespace if resource.namespaced else "", name)
     return _manifest(ordinal, ref, raw, document, metadata, spec)

@@ -77,6 +77,7 @@ def test_what_cannot_be_an_object_of_the_cluster_says_why_and_the_others_go_on(w
     made = plan(wrong, manifest("ConfigMap", "fine"))
     (misfit,) = made.misfits
     assert problem in misfit.problem
+    assert misfit.nowhere is ("namespace is missing" in problem)
     assert misfit.meta.ordinal == 0
     assert [one.ref.name for one in made.manifests] == ["fine"]
 

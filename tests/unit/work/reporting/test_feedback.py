@@ -150,3 +150,8 @@ def test_the_reader_does_not_change_what_it_reads() -> None:
     document = {"v": [1]}
     FeedbackReader(raw_json=True).read(CONFIG_MAPS, document, [paths(v=".v")])
     assert document == {"v": [1]}
+
+
+def test_a_bare_word_is_told_as_upstream_tells_it() -> None:
+    _, problem = read({"kind": "Pod"}, paths(word="kind"))
+    assert problem == "failed to find value for word with error: unrecognized identifier kind"

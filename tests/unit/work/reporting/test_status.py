@@ -120,12 +120,19 @@ def test_a_manifest_of_an_unserved_kind_is_unknown() -> None:
     assert brief(said(entry(status), "Available")) == ("Unknown", "IncompleteResourceMeta", "Resource meta is incomplete")
 
 
-def test_a_misfit_of_a_served_kind_says_what_is_wrong_with_it() -> None:
-    subject = Misfit(
-        ManifestResourceMeta(ordinal=0, version="v1", kind="Pod", resource="pods", name="p"), "metadata.namespace is missing"
-    )
+def test_a_manifest_that_can_be_no_object_of_the_cluster_is_not_available() -> None:
+    meta = ManifestResourceMeta(ordinal=0, version="v1", kind="Pod", resource="pods", name="p")
+    subject = Misfit(meta, "metadata.namespace is missing", nowhere=True)
     status = reported(Outcome(subject, failure=unfit(subject)))
-    expected = ("Unknown", "FetchingResourceFailed", "Failed to fetch resource: metadata.namespace is missing")
+    assert brief(said(entry(status), "Available")) == ("False", "ResourceNotAvailable", "Resource is not available")
+    assert said(status, "Available").status == "False"
+
+
+def test_a_misfit_of_a_served_kind_says_what_is_wrong_with_it() -> None:
+    meta = ManifestResourceMeta(ordinal=1, version="v1", kind="Pod", resource="pods", name="p")
+    subject = Misfit(meta, "manifest 0 is about the same object")
+    status = reported(Outcome(subject, failure=unfit(subject)))
+    expected = ("Unknown", "FetchingResourceFailed", "Failed to fetch resource: manifest 0 is about the same object")
     assert brief(said(entry(status), "Available")) == expected
 
 

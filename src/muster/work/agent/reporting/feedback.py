@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from muster.api.work.v1 import FeedbackRule, FeedbackValue, FieldValue, JsonPath
 from muster.kube import gotext
-from muster.kube.jsonpath import JSONPathError, compile_path
+from muster.kube.jsonpath import JSONPathError, UnknownIdentifier, compile_path
 from muster.runtime.resource import Object, Resource
 
 LONGEST_STRING: Final = 32768
@@ -126,12 +126,18 @@ def _asked(resource: Resource, rules: Iterable[FeedbackRule], problems: dict[str
 def _found(path: JsonPath, document: Object) -> list[Any]:
     try:
         compiled = compile_path(path.path)
+    except UnknownIdentifier as error:
+        raise _not_found(path, error) from None
     except JSONPathError as error:
         raise _Unreadable(f"failed to parse json path {path.path} of {path.name} with error: {error}") from None
     try:
         return next(compiled.results(document), [])
     except JSONPathError as error:
-        raise _Unreadable(f"failed to find value for {path.name} with error: {error}") from None
+        raise _not_found(path, error) from None
+
+
+def _not_found(path: JsonPath, error: JSONPathError) -> _Unreadable:
+    return _Unreadable(f"failed to find value for {path.name} with error: {error}")
 
 
 def _string(path: JsonPath, value: str) -> FieldValue:

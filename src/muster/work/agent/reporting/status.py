@@ -217,7 +217,7 @@ def _available(outcome: Outcome) -> Condition:
     meta, manifest = outcome.meta, outcome.manifest
     if not (meta.resource and meta.version and meta.name):
         return _unknown("IncompleteResourceMeta", "Resource meta is incomplete")
-    why = outcome.unfetched or (manifest.problem if isinstance(manifest, Misfit) else "")
+    why = outcome.unfetched or (manifest.problem if isinstance(manifest, Misfit) and not manifest.nowhere else "")
     if why:
         return _unknown("FetchingResourceFailed", f"Failed to fetch resource: {why}")
     return Condition(type=AVAILABLE, status="False", reason="ResourceNotAvailable", message="Resource is not available")
