@@ -80,8 +80,6 @@ class Misfit:
     """The kind may be served one day."""
     nowhere: bool = False
     """No object of the cluster can be the one that is meant."""
-    nowhere: bool = False
-    """No object of the cluster can be the one that is meant."""
 
 
 class Presence(Enum):
