@@ -7,19 +7,15 @@ from typing import Final
 
 from muster.api.meta import Condition, condition_of
 from muster.api.work.v1 import ManifestCondition, ManifestWork
-from muster.work.names import APPLIED, AVAILABLE, DELETING, WITHHELD
+from muster.work.names import APPLIED, AVAILABLE, DELETING, FAILED_TO_APPLY, WITHHELD
 
 NOT_YET: Final = "the cluster's agent has not dealt with it yet"
-_PREFIX: Final = "Failed to apply manifest: "
 
 
 def resources_of(work: ManifestWork) -> Iterator[tuple[str, str, ManifestCondition]]:
     """Kind of resource, name, and what is reported of it."""
     for manifest in work.status.resource_status.manifests:
-        meta = manifest.resource_meta
-        place = (meta.resource or meta.kind or "unknown") + (f".{meta.group}" if meta.group else "")
-        name = meta.name or f"manifest {meta.ordinal}"
-        yield place, f"{meta.namespace}/{name}" if meta.namespace else name, manifest
+        yield manifest.resource_meta.sort, manifest.resource_meta.key, manifest
 
 
 def problem_of(work: ManifestWork) -> str:
@@ -40,7 +36,7 @@ def problem_of(work: ManifestWork) -> str:
 def _first_wrong(work: ManifestWork, kind: str) -> str:
     """A manifest that only waits for another is not what is wrong."""
     wrong = [
-        (f"{place} {name}", one_line(condition.message.removeprefix(_PREFIX)))
+        (f"{place} {name}", one_line(condition.message.removeprefix(FAILED_TO_APPLY)))
         for place, name, manifest in resources_of(work)
         if (condition := condition_of(manifest.conditions, kind)) is not None and condition.status != "True"
     ]

@@ -156,6 +156,17 @@ class ManifestResourceMeta(Record):
     name: str = ""
     namespace: str = ""
 
+    @property
+    def sort(self) -> str:
+        """In words: `deployments.apps`, or the kind where the resource is not known."""
+        return (self.resource or self.kind or "unknown") + (f".{self.group}" if self.group else "")
+
+    @property
+    def key(self) -> str:
+        """In words: `<namespace>/<name>`."""
+        name = self.name or f"manifest {self.ordinal}"
+        return f"{self.namespace}/{name}" if self.namespace else name
+
 
 class FieldValue(Record):
     """A value of one of four types."""

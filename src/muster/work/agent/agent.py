@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
+import socket
 
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.controller import Controller
+from muster.runtime.events import EventRecorder
 from muster.runtime.metrics import Metrics
 from muster.runtime.verbs import KubeClient
 from muster.work.agent.applying import ClusterApplier
@@ -24,6 +26,8 @@ from muster.work.agent.reconcile import Reconciler
 from muster.work.agent.records import Records
 from muster.work.agent.seam import WorkSource
 from muster.work.agent.source import KubeWorkSource
+from muster.work.agent.telling import Teller
+from muster.work.names import AGENT
 
 TIMEOUT = 300.0
 """Seconds for one pass: a work may have a thousand manifests, and a cluster may be slow."""
@@ -51,6 +55,7 @@ class WorkAgent:
             source = KubeWorkSource(hub, options.cluster_name, url=options.hub_url, clock=clock, random=random)
         self._source = source
         self._records = Records(spoke, source.hub_hash, options.agent_id, clock=clock, random=random)
+        self._events = EventRecorder(spoke, AGENT, socket.gethostname(), metrics=metrics, clock=clock, random=random)
         self._mapper = Mapper(spoke, clock=clock)
         self._observer = ClusterObserver(spoke, clock=clock, poll_seconds=options.poll_seconds)
         self._gate = ExecutorGate(spoke, options.executor, clock=clock, random=random)
@@ -66,6 +71,7 @@ class WorkAgent:
             remover,
             options,
             when_idle=self._when_idle,
+            told=Teller(self._events, self._records.of).reported,
             clock=clock,
             random=random,
         )
@@ -117,7 +123,7 @@ class WorkAgent:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for part in (self._source, self._records, self._mapper, self._observer, self._gate):
+            for part in (self._source, self._records, self._events, self._mapper, self._observer, self._gate):
                 tasks.create_task(part.run())
             await self._source.until_synced()
             await self._records.until_synced()

@@ -12,6 +12,7 @@ from typing import Final
 from muster.api.work.v1 import ManifestResourceMeta
 from muster.runtime.resource import Object
 from muster.work.agent.seam import ApplyProblem, Manifest, Misfit, Refusal
+from muster.work.names import FAILED_TO_APPLY
 
 FAILED: Final = "AppliedManifestFailed"
 IGNORED_FIELDS: Final = "AppliedManifestSSAIgnoreFieldError"
@@ -63,4 +64,4 @@ def unfit(misfit: Misfit) -> Failure:
 
 
 def _failure(detail: str, reason: str = FAILED) -> Failure:
-    return Failure(reason, f"Failed to apply manifest: {detail}")
+    return Failure(reason, FAILED_TO_APPLY + detail)

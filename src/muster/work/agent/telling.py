@@ -1,0 +1,65 @@
+"""What the managed cluster's own people see of works: a line in the agent's log, and Events about the record of a work.
+
+The hub's status is out of their sight, and yet it is they who can give an executor or the agent what it lacks. So whatever makes a
+manifest fail is told here too when it is news: once, not at every try. Of a manifest that only waits for another one nothing is
+said. An Event is written for trouble and for its end; a work that never had any costs no request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from muster.api.meta import condition_of
+from muster.api.work.v1 import AppliedManifestWork, ManifestCondition, ManifestWork, ManifestWorkStatus
+from muster.logs import get_logger
+from muster.runtime.events import EventRecorder
+from muster.work.names import APPLIED, FAILED_TO_APPLY, WITHHELD
+
+log = get_logger("muster.work.agent")
+
+Trouble = Mapping[str, tuple[str, str]]
+"""By object: the reason and the message of what is wrong."""
+
+
+class Teller:
+    def __init__(self, events: EventRecorder, record_of: Callable[[str], AppliedManifestWork | None]) -> None:
+        self._events = events
+        self._record_of = record_of
+
+    def reported(self, work: ManifestWork, status: ManifestWorkStatus) -> None:
+        """`work` had another status before."""
+        name, generation = work.metadata.name, work.metadata.generation
+        before, now = _trouble(work.status), _trouble(status)
+        for what, (reason, message) in now.items():
+            if before.get(what) != (reason, message):
+                log.warning("a manifest cannot be applied", work=name, object=what, reason=reason, problem=message)
+                self._event(name, "Warning", reason, f"{what}: {message}")
+        applied, former = condition_of(status.conditions, APPLIED), condition_of(work.status.conditions, APPLIED)
+        if applied is None or applied.status != "True":
+            return
+        if former is None or (former.status, former.observed_generation) != ("True", generation):
+            log.info("a work is applied", work=name, generation=generation)
+        if before:
+            self._event(name, "Normal", applied.reason, applied.message)
+
+    def _event(self, work: str, kind: Literal["Normal", "Warning"], reason: str, note: str) -> None:
+        record = self._record_of(work)
+        if record is not None:
+            self._events.event(record.document(), kind, reason, note)
+
+
+def _trouble(status: ManifestWorkStatus) -> Trouble:
+    return {
+        f"{one.resource_meta.sort} {one.resource_meta.key}": said
+        for one in status.resource_status.manifests
+        if (said := _failure(one)) is not None
+    }
+
+
+def _failure(manifest: ManifestCondition) -> tuple[str, str] | None:
+    applied = condition_of(manifest.conditions, APPLIED)
+    if applied is None or applied.status != "False":
+        return None
+    message = applied.message.removeprefix(FAILED_TO_APPLY)
+    return None if message.startswith(WITHHELD) else (applied.reason, message)
