@@ -45,6 +45,7 @@ def test_no_expression_at_all_holds() -> None:
         ("object.absent == 1", "no such key: absent"),
         ("object.n", "expected bool result, got int64"),
         ("unknown == 1", "undeclared reference to 'unknown'"),
+        ("int('x') == 1", "type conversion error from 'string' to 'int'"),
     ],
 )
 def test_what_cannot_be_evaluated_is_false_and_says_why(expression: str, fragment: str) -> None:

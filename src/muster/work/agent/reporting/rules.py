@@ -30,7 +30,6 @@ from muster.cel import (
     CostBudget,
     CostExceeded,
     Environment,
-    InstantiationError,
     Library,
     plain,
 )
@@ -43,7 +42,6 @@ from muster.work.names import APPLIED, COMPLETE, DELETING, FEEDBACK_SYNCED
 EVALUATED: Final = "ConditionRuleEvaluated"
 INVALID: Final = "ConditionRuleInvalid"
 EXPRESSION_ERROR: Final = "ConditionRuleExpressionError"
-INTERNAL_ERROR: Final = "ConditionRuleInternalError"
 AGGREGATED: Final = "ConditionRulesAggregated"
 _PREFIX: Final = "ConditionRule"
 RESERVED: Final = frozenset({APPLIED, DELETING, FEEDBACK_SYNCED})
@@ -112,8 +110,6 @@ def _condition(resource: Resource, document: Object, rule: ConditionRule, budget
 def _by_expressions(document: Object, rule: ConditionRule, budget: CostBudget) -> Condition:
     try:
         holds = all(_holds(expression, document, budget) for expression in rule.cel_expressions)
-    except InstantiationError as error:
-        return Condition(type=rule.condition, status="Unknown", reason=INTERNAL_ERROR, message=str(error))
     except (CompileError, _Failed) as error:
         return Condition(type=rule.condition, status="False", reason=EXPRESSION_ERROR, message=str(error))
     message = _message(rule, document, holds, budget)

@@ -32,6 +32,7 @@ from muster.runtime.resource import Object
 from muster.work.agent.reporting.aggregate import aggregated
 from muster.work.agent.reporting.feedback import LONGEST_RAW, Feedback, FeedbackReader
 from muster.work.agent.reporting.outcome import Outcome
+from muster.work.agent.reporting.room import fitting
 from muster.work.agent.reporting.rules import comes_from_rule, evaluate
 from muster.work.agent.seam import Manifest, Misfit
 from muster.work.names import APPLIED, AVAILABLE, DELETING, FEEDBACK_SYNCED
@@ -60,14 +61,23 @@ class Reporter:
         )
         manifests = tuple(writer.entry(outcome, former.of(outcome.meta)) for outcome in outcomes)
         conditions = old.conditions
-        whole = aggregated(manifests, generation)
+        listed = fitting(manifests, work.spec)
+        whole = _with_omission(aggregated(manifests, generation), len(listed), len(manifests))
         for condition in whole:
             conditions = with_condition(conditions, writer.cut(condition), now)
         said = {condition.type for condition in whole}
         conditions = _without(conditions, [one.type for one in conditions if comes_from_rule(one) and one.type not in said])
         return _unless_same(
-            old, ManifestWorkStatus(conditions=conditions, resource_status=ManifestResourceStatus(manifests=manifests))
+            old, ManifestWorkStatus(conditions=conditions, resource_status=ManifestResourceStatus(manifests=listed))
         )
+
+
+def _with_omission(whole: list[Condition], listed: int, total: int) -> list[Condition]:
+    """Applied says so where there is no room for all manifests."""
+    if listed == total:
+        return whole
+    note = f"; there is room for {listed} of {total} manifests in this status, which has those first that are not as they should be"
+    return [msgspec.structs.replace(one, message=f"{one.message}{note}") if one.type == APPLIED else one for one in whole]
 
 
 def deleting(work: ManifestWork, pending: Sequence[str], now: str) -> ManifestWorkStatus:

@@ -1,0 +1,64 @@
+"""What of a status there is room for: etcd stores no object above 1.5 MiB, and a status that is refused would tell nothing at all.
+
+A work of 500 KiB may have thousands of manifests, whose entries are longer than they are. Where they do not all fit, those that
+tell something are listed first: what failed, what is missing, and what was asked for by rules; then the others, as many as fit.
+The conditions of the whole are made of all of them. Invariant: the same entries give the same list, in the order of the spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from muster.api.work.v1 import ManifestCondition, ManifestWorkSpec
+from muster.work.agent.reporting.rules import comes_from_rule
+
+OBJECT: Final = 1_400_000
+"""Bytes of a work as it is stored; the rest is for its metadata and for what a request takes around it."""
+LEAST: Final = 128 * 1024
+"""Bytes for the entries, however large the spec is."""
+_ENTRY: Final = 700
+"""Bytes of an entry of three conditions at most, without what its names, messages and values say."""
+_ESCAPED: Final = 6
+"""Bytes that one character may take: some are written by their number."""
+
+Entries = tuple[ManifestCondition, ...]
+
+
+def fitting(entries: Entries, spec: ManifestWorkSpec) -> Entries:
+    """Those for which there is room beside the spec."""
+    said = sum(map(len, spec.workload.manifests))
+    if said + sum(map(_at_most, entries)) <= OBJECT:
+        return entries
+    room = max(LEAST, OBJECT - _stored(msgspec.json.encode(spec)))
+    sizes = [_stored(msgspec.json.encode(entry)) + 1 for entry in entries]
+    if sum(sizes) <= room:
+        return entries
+    listed: list[int] = []
+    for place in sorted(range(len(entries)), key=lambda place: not _tells(entries[place])):
+        if sizes[place] <= room:
+            room -= sizes[place]
+            listed.append(place)
+    return tuple(entries[place] for place in sorted(listed))
+
+
+def _at_most(entry: ManifestCondition) -> int:
+    """What it surely does not exceed, without writing it."""
+    values: Sequence[str] = [one.field_value.string or one.field_value.json_raw or "" for one in entry.status_feedback.values]
+    meta = entry.resource_meta
+    names = len(meta.group) + len(meta.resource) + len(meta.kind) + len(meta.namespace) + len(meta.name)
+    texts = sum(len(one.message) + len(one.type) for one in entry.conditions)
+    parts = max(0, len(entry.conditions) - 3) + len(values)
+    return _ENTRY + 200 * parts + names + _ESCAPED * (texts + sum(map(len, values)))
+
+
+def _stored(raw: bytes) -> int:
+    """Kubernetes writes the characters of markup by their number."""
+    return len(raw) + (_ESCAPED - 1) * sum(map(raw.count, (b"<", b">", b"&")))
+
+
+def _tells(entry: ManifestCondition) -> bool:
+    asked = bool(entry.status_feedback.values) or any(map(comes_from_rule, entry.conditions))
+    return asked or any(one.status != "True" for one in entry.conditions)
