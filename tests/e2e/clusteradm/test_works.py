@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from tests.e2e.clusteradm.claims import shows
 from tests.e2e.clusteradm.conftest import AWAY, HUB, MANAGED, World
 from tests.support.client import Client
+from tests.support.kubectl import executable
 
 WORKS = "/apis/work.open-cluster-management.io/v1/namespaces/shop/manifestworks"
 NOW = "2026-01-01T00:00:00Z"
@@ -141,6 +144,32 @@ def test_who_asks_beforehand_is_told_what_hub_and_cluster_would_say(shop: World,
     allow(shop.managed.client(), "can-i-secrets", "secrets")
     assert json.loads(shop.ok(*line))["answer"] == "yes"
     assert shop.objects(HUB) == before
+
+
+def test_what_is_said_to_be_granted_suffices(shop: World, tmp_path: Path) -> None:
+    """The commands are run as they are printed."""
+    kubectl = executable()
+    assert kubectl is not None
+    account = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "granted"}}
+    file = write(tmp_path, config_map("a"), {**config_map("s"), "kind": "Secret"}, account)
+    line = ["work", "can-i", "shop", "-f", file, "--executor", "apps/newcomer", "--managed-context", MANAGED, "-o", "json"]
+    asker = f"bob@{HUB}"
+    told = json.loads(shop.run(*line, context=asker).stdout)
+    assert told["answer"] == "no"
+    assert [len(told["grants"][place]) for place in ("hub", "cluster")] == [4, 4]
+    for place, context in (("hub", HUB), ("cluster", MANAGED)):
+        for command in told["grants"][place]:
+            words = [str(kubectl), "--kubeconfig", str(shop.kubeconfig), "--context", context, *shlex.split(command)[1:]]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, done.stderr
+
+    def answered() -> bool:
+        asked = json.loads(shop.run(*line, context=asker).stdout)
+        return bool((asked["answer"], asked["grants"]) == ("yes", {}))
+
+    shop.hub.wait(answered, "the grants to count")
+    shop.ok("create", "work", "bobs", "-f", file, "-c", "shop", "--executor", "apps/newcomer", context=asker)
+    shop.ok("delete", "work", "bobs", "-c", "shop", "--wait", context=asker)
 
 
 @shows("work can-i", "--executor-verbs", "--executor-reviews")
