@@ -250,6 +250,30 @@ async def test_very_many_manifests_are_applied_and_then_cost_nothing(place: Work
         assert complaints(agent.log) == []
 
 
+@pytest.mark.timeout(600)
+async def test_a_work_of_more_manifests_than_a_status_can_hold_is_applied_and_reported(place: Workplace) -> None:
+    many = 2200
+    manifests = [config_map(f"m{number}", place.namespace) for number in range(many)]
+    broken = config_map("broken", f"{place.namespace}-nowhere")
+    async with place.agent():
+        await place.create("huge", *manifests, broken)
+        work = await place.wait_condition("huge", "Applied", "False", 240)
+        entries = work["status"]["resourceStatus"]["manifests"]
+        listed = f"there is room for {len(entries)} of {many + 1} manifests in this status"
+        assert listed in condition(work["status"], "Applied")["message"]
+        assert many // 2 < len(entries) < many
+        # What is wrong is always among them.
+        assert "not found" in condition(entries[-1], "Applied")["message"]
+        assert condition(work["status"], "Available")["message"] == f"1 of {many + 1} resources are not available"
+
+        await place.change("huge", *manifests[:10])
+        work = await place.wait_applied("huge", 240)
+        assert len(work["status"]["resourceStatus"]["manifests"]) == 10
+        assert condition(work["status"], "Applied")["message"] == "Apply manifest work complete"
+        assert await place.data("m9") == {}
+        assert await place.data("m10") is None
+
+
 async def test_a_request_that_is_refused_for_a_while_is_tried_again(place: Workplace) -> None:
     inner = f"{place.namespace}-later"
     async with place.agent():
