@@ -70,6 +70,8 @@ def render(source: str, issues: list[Issue]) -> str:
 def _render_one(source: str, issue: Issue) -> str:
     if issue.offset < 0:
         return f"ERROR: <input>:-1:0: {issue.message}"
+    if not source:
+        return f"ERROR: <input>:1:0: {issue.message}"
     before = source[: issue.offset]
     line = before.count("\n") + 1
     column = issue.offset - (before.rfind("\n") + 1)

@@ -59,6 +59,11 @@ def test_an_undeclared_name_is_reported_with_its_place() -> None:
     assert str(caught.value) == ("ERROR: <input>:1:5: undeclared reference to 'x' (in container '')\n | 1 + x\n | ....^")
 
 
+def test_there_is_nothing_to_point_at_in_an_empty_expression() -> None:
+    with pytest.raises(CompileError, match=r"^ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>' expecting [^\n]*$"):
+        Environment().compile("")
+
+
 def test_errors_on_later_lines_show_that_line() -> None:
     with pytest.raises(CompileError) as caught:
         Environment().compile("true &&\n  y")
