@@ -14,8 +14,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import NAMESPACES
+from muster.api.authentication.v1alpha1 import ManagedServiceAccountBinding
+from muster.api.crds import ACCOUNTS, definitions
+from muster.registration.installing import apply_all, await_definitions
+from muster.registration.kinds import MANAGED_CLUSTERS, served
+from muster.runtime.clock import SYSTEM
+from muster.runtime.errors import AlreadyExists, NotFound
+from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object
+from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 from tests.support.kubectl import executable
 from tests.support.peers import ROOT
 from tests.support.planes import ControlPlane
@@ -24,14 +30,19 @@ from tests.support.working import Workplace
 PAGE = ROOT / "docs/work.md"
 
 
+SHOWN = {one.kind: one for one in (MANIFEST_WORKS, REPLICA_SETS, served(ManagedServiceAccountBinding))}
 AGENTS = "agents"
 """Where the page installs an agent by hand."""
 
 
+def fences() -> list[tuple[str, str]]:
+    """All blocks, with what they say they are."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
 def examples() -> list[tuple[str, str]]:
     """Commands, and what the page says that they print, if it does."""
-    fences = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    pairs = itertools.pairwise([*fences, ("end", "")])
+    pairs = itertools.pairwise([*fences(), ("end", "")])
     return [(script, told if mark == "" else "") for (kind, script), (mark, told) in pairs if kind == "sh"]
 
 
@@ -41,7 +52,9 @@ async def cluster1(plane: ControlPlane) -> AsyncIterator[Workplace]:
     place = Workplace(plane.cluster)
     place.name = "cluster1"
     await place.prepare()
+    await place.admin.apply(MANAGED_CLUSTERS, {"metadata": {"name": "cluster1"}, "spec": {}}, manager="tests")
     yield place
+    await place.admin.delete(MANAGED_CLUSTERS, "cluster1")
     for name in ("shop", AGENTS):
         with contextlib.suppress(NotFound):
             await place.admin.delete(NAMESPACES, name)
@@ -80,3 +93,34 @@ async def test_what_the_page_says_to_type_works(cluster1: Workplace, tmp_path: P
         for script, told in examples():
             said = await run(script, environment)
             assert told in said, f"{script}\n{said}"
+
+
+def whole(example: Object) -> Object:
+    """A part of a manifestConfig in a work that has it."""
+    if "kind" in example:
+        return example
+    config = {"resourceIdentifier": {"resource": "configmaps", "name": "*", "namespace": "*"}, **example}
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "any", "namespace": "shop"}}
+    spec = {"workload": {"manifests": [manifest]}, "manifestConfigs": [config]}
+    kind = {"apiVersion": MANIFEST_WORKS.api_version, "kind": MANIFEST_WORKS.kind}
+    return {**kind, "metadata": {"name": "any", "namespace": "cluster1"}, "spec": spec}
+
+
+@pytest.mark.parametrize("text", [text for kind, text in fences() if kind == "yaml"], ids=lambda text: text.split("\n")[1])
+async def test_the_objects_that_the_page_shows_are_taken_by_the_hub_with_all_their_fields(cluster1: Workplace, text: str) -> None:
+    body = whole(yaml.safe_load(text))
+    resource = SHOWN[body["kind"]]
+    # As a hub has them whose configuration asks for bindings.
+    await apply_all(cluster1.admin, [(DEFINITIONS, definition) for definition in definitions(ACCOUNTS)], "tests")
+    await await_definitions(cluster1.admin, [kind.name for kind in ACCOUNTS], SYSTEM)
+    with contextlib.suppress(AlreadyExists):
+        await cluster1.admin.create(NAMESPACES, {"metadata": {"name": "apps"}})
+    query = {"dryRun": "All", "fieldValidation": "Strict"}
+    path = resource.path(body["metadata"].get("namespace", ""))
+    await cluster1.admin.raw("POST", path, query, body)
+
+
+def test_every_block_of_the_page_is_run_printed_or_an_object() -> None:
+    assert {kind for kind, _ in fences()} == {"sh", "", "yaml"}
+    printed = [(before, kind) for (before, _), (kind, _) in itertools.pairwise([("", ""), *fences()]) if kind == ""]
+    assert {before for before, _ in printed} == {"sh"}, "what is printed follows what prints it"
