@@ -18,14 +18,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from muster.http.upstream import (
-    UpstreamError,
-    UpstreamKey,
-    UpstreamPool,
-    UpstreamTimeout,
-    UpstreamUnavailable,
-    message,
-)
+from muster.http.pool import UpstreamKey, UpstreamPool
+from muster.http.upstream import UpstreamError, UpstreamTimeout, UpstreamUnavailable, message
 from muster.kube.fielderrors import quote
 
 ResolveService = Callable[[str, str, int], tuple[str, int]]

@@ -16,6 +16,7 @@ from muster.http.message import (
     Takeover,
     frame,
 )
+from muster.http.pool import UpstreamPool
 from muster.http.relay import RequestBodyTooLarge, end_to_end_fields, relay
 from muster.http.server import HttpServer
 from muster.http.stream import BodyStream, RawConnection, StreamWriter
@@ -23,7 +24,6 @@ from muster.http.tls import server_context
 from muster.http.upstream import (
     UpstreamBroken,
     UpstreamError,
-    UpstreamPool,
     UpstreamTimeout,
     UpstreamUnavailable,
     UpstreamUntrusted,

@@ -43,7 +43,7 @@ class _Gone:
     def abort(self) -> None: ...
 
 
-_GONE = _Gone()
+GONE = _Gone()
 
 
 class Flow(asyncio.BufferedProtocol):
@@ -94,7 +94,7 @@ class Flow(asyncio.BufferedProtocol):
         """The client has taken enough of what was written."""
 
     def _let_go(self) -> None:
-        self._transport = _GONE
+        self._transport = GONE
 
     def pause_reading(self) -> None:
         if not self._reading_paused and not self._transport.is_closing():

@@ -103,6 +103,7 @@ class ServerConnection(Flow):
         self._out = None
         if self._writer is not None:
             self._writer.lost()
+            self._writer = None
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         if self._takeover is not None:

@@ -24,16 +24,9 @@ from muster.http.message import (
     encode_head,
     frame,
 )
+from muster.http.pool import UpstreamKey, UpstreamPool
 from muster.http.stream import BodyStream, RawConnection, StreamWriter
-from muster.http.upstream import (
-    AnswerHead,
-    UpstreamBroken,
-    UpstreamConnection,
-    UpstreamKey,
-    UpstreamPool,
-    UpstreamTimeout,
-    UpstreamUnavailable,
-)
+from muster.http.upstream import AnswerHead, UpstreamConnection, UpstreamTimeout, UpstreamUnavailable
 
 HOP_BY_HOP = frozenset(
     {
@@ -89,13 +82,13 @@ async def relay(
     if request.method == "CONNECT":
         return Response(405, b"CONNECT is not relayed\n", content_type="text/plain")
     protocol = request.headers.get("upgrade") if request.upgrade else None
-    head = _request_head(request, path, headers, f"{host}:{port}", protocol)
+    head = _request_head(request, path, headers, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", protocol)
     repeatable = request.method in _REPEATABLE and request.body_stream is None
     for fresh in (protocol is not None, True):
-        connection = await pool.connect(key, connect_timeout, fresh=fresh)
+        connection = await pool.connect(key, connect_timeout, fresh=fresh, sure=not repeatable)
         exchange = _Exchange(pool, key, connection)
         try:
-            answer = await exchange.perform(request, head, head_timeout, max_body)
+            answer = await exchange.perform(request, head, head_timeout, max_body, upgrade=protocol is not None)
         except UpstreamUnavailable:
             exchange.abandon()
             if connection.used and repeatable and not connection.received and not fresh:
@@ -104,12 +97,7 @@ async def relay(
         except BaseException:
             exchange.abandon()
             raise
-        if not connection.switched:
-            return exchange.pass_on(request, answer)
-        if protocol is not None:
-            return exchange.switch(answer)
-        exchange.abandon()
-        raise UpstreamBroken(connection.upstream, "it switched protocols without being asked")
+        return exchange.switch(answer) if connection.switched else exchange.pass_on(request, answer)
     raise AssertionError("the second attempt is always fresh and ends above")
 
 
@@ -140,17 +128,19 @@ class _Exchange:
         self._connection = connection
         self._upload: asyncio.Task[None] | None = None
 
-    async def perform(self, request: Request, head: bytes, head_timeout: float | None, max_body: int | None) -> AnswerHead:
+    async def perform(
+        self, request: Request, head: bytes, head_timeout: float | None, max_body: int | None, *, upgrade: bool
+    ) -> AnswerHead:
         connection = self._connection
         body = request.body_stream
         if body is None:
             if max_body is not None and len(request.body) > max_body:
                 raise RequestBodyTooLarge
-            connection.exchange(head + request.body, bodiless=request.method == "HEAD")
+            connection.exchange(head + request.body, bodiless=request.method == "HEAD", upgrade=upgrade)
         else:
             if max_body is not None and body.length is not None and body.length > max_body:
                 raise RequestBodyTooLarge
-            connection.exchange(head, bodiless=False)
+            connection.exchange(head, bodiless=False, upgrade=upgrade)
             self._upload = asyncio.create_task(_send_body(body, connection, max_body))
             self._upload.add_done_callback(_heard)
             await self._until_sent_or_answered(self._upload)

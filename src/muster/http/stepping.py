@@ -100,7 +100,11 @@ class _Rest(Coroutine[Any, Any, T]):
 
     def throw(self, *error: Any) -> Any:
         self._waits_for = None
-        return self._coroutine.throw(*error)
+        try:
+            return self._coroutine.throw(*error)
+        finally:
+            # Its traceback has this frame: they would hold each other, and the connection behind them, until a collection.
+            del error
 
     def close(self) -> None:
         self._coroutine.close()

@@ -121,6 +121,19 @@ class Pausable(Protocol):
     def resume_reading(self) -> None: ...
 
 
+class _Nobody:
+    """Stands where the connection of an inbox was once it is lost: they would hold each other until a garbage collection."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+_NOBODY = _Nobody()
+
+
 class Inbox:
     """Bytes on their way from a socket to one reader, with the socket paused while too many wait."""
 
@@ -149,6 +162,10 @@ class Inbox:
             self._ended = True
             self._error = error
             self._wake()
+
+    def let_go(self) -> None:
+        """The connection is lost, and its end was fed: what is here can still be read."""
+        self._connection = _NOBODY
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -1,15 +1,19 @@
 """Connections to other servers by way of a proxy, which is asked for a tunnel (`CONNECT`) to servers that speak TLS.
 
 The proxy itself is spoken to in the clear or by TLS, with the same trust as the servers behind it. What is to go to a server
-without TLS is given to the proxy to pass on: the request's target then has to be the whole address.
+without TLS is given to the proxy to pass on: the request's target then has to be the whole address, and an https proxy is trusted
+by the system's authorities.
 """
 
 from __future__ import annotations
 
 import base64
+import ssl
+from functools import cached_property
 from urllib.parse import unquote, urlsplit
 
-from muster.http.upstream import UpstreamConnection, UpstreamKey, UpstreamPool, explained
+from muster.http.pool import UpstreamKey, UpstreamPool, explained
+from muster.http.upstream import UpstreamConnection
 
 
 class ProxyRefused(OSError):
@@ -31,11 +35,15 @@ class ProxiedPool(UpstreamPool):
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self.authorization = f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}\r\n"
 
+    @cached_property
+    def _trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context()
+
     async def open(self, key: UpstreamKey) -> UpstreamConnection:
         host, port, tls, server_hostname = key
         proxy = f"{self._host}:{self._port}"
         with explained(proxy, f"the proxy {proxy}: "):
-            outer = await super().open((self._host, self._port, tls if self._secure else None, None))
+            outer = await super().open((self._host, self._port, (tls or self._trust) if self._secure else None, None))
         if tls is None:
             return outer
         inner = self.protocol(f"{host}:{port}")

@@ -1,27 +1,28 @@
-"""Connections to other HTTP/1.1 servers, and a small pool that keeps idle ones.
+"""A connection to another HTTP/1.1 server, which carries one exchange at a time.
 
-A connection carries one exchange at a time: `exchange` sends a head, `answer` waits for the other side's head, `body`
-gives its body as it comes. It goes back to the pool only after an answer that was read to its end and allowed it; data that
-arrive on an idle connection end it. `received` tells whether the other side has said anything in this exchange:
+`exchange` sends a head, `answer` waits for the other side's head, `body` gives its body as it comes. What comes of an answer is
+what its head announced, or an UpstreamError: never a part for the whole, never bytes of another answer. Another exchange may
+follow (`settled`) only after an answer that was there to its end, had nothing after it and allowed it, and a request that has left
+whole; data that arrive on an idle connection end it. `received` tells whether the other side has said anything in this exchange:
 only if it has not may a request be tried again, and only if the connection had been used before.
 """
 
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import httptools
 
+from muster.http.flow import GONE
 from muster.http.keepalive import keep_tcp_alive
 from muster.http.stream import Inbox
 
 MAX_HEAD = 256 * 1024
-READ_BUFFER = 256 * 1024
+"""Of a head, and of all else that may come before, between and after the pieces of a body."""
 
 
 class UpstreamError(Exception):
@@ -71,6 +72,16 @@ def message(method: str, target: str, fields: Iterable[tuple[str, str]], body: b
     return f"{method} {target} HTTP/1.1\r\n{lines}{length}\r\n".encode("latin-1") + (body or b"")
 
 
+def _unanswered(upstream: str, error: Exception | None) -> UpstreamUnavailable:
+    """Closed before an answer came; TLS may say why, e.g. that a certificate is wanted."""
+    reason = "the connection was closed before an answer came"
+    if not isinstance(error, ssl.SSLError):
+        return UpstreamUnavailable(upstream, reason)
+    problem = UpstreamUnavailable(upstream, f"{reason}: TLS: {error.reason or error}")
+    problem.__cause__ = error
+    return problem
+
+
 class UpstreamConnection(asyncio.BufferedProtocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, upstream: str, read_buffer: memoryview) -> None:
         self._read_buffer = read_buffer
@@ -90,8 +101,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._answer: asyncio.Future[AnswerHead] | None = None
         self._inbox = Inbox(self)
         self._fields: list[tuple[str, str]] = []
-        self._head_bytes = 0
+        self._wordless = 0
+        """Bytes since the last ones that belonged to a body."""
         self._bodiless = False
+        self._upgrade = False
         self._ends_with_connection = False
         self._interim = False
         self._reading_paused = False
@@ -100,15 +113,17 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
     # An exchange
 
-    def exchange(self, head: bytes, *, bodiless: bool) -> None:
-        """Send a request head (and what is joined to it); `bodiless` answers (to HEAD) have no body whatever they say."""
+    def exchange(self, head: bytes, *, bodiless: bool, upgrade: bool = False) -> None:
+        """Send a request head (and what is joined to it); `bodiless` answers (to HEAD) have no body whatever they say, and
+        the other side may switch protocols only where it was asked to (`upgrade`)."""
         self.received = self.complete = self.reusable = False
         self._parser = httptools.HttpResponseParser(self)
         self._answer = self.loop.create_future()
         self._inbox = Inbox(self)
         self._fields = []
-        self._head_bytes = 0
+        self._wordless = 0
         self._bodiless = bodiless
+        self._upgrade = upgrade
         if self.lost:
             self._fail(UpstreamUnavailable(self.upstream, "the connection was closed"))
         else:
@@ -166,6 +181,17 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     def alive(self) -> bool:
         return not self.lost and not self._transport.is_closing()
 
+    @property
+    def settled(self) -> bool:
+        """Another exchange may follow. It may not while a part of the last request has not left: an answer may come before that."""
+        return self.complete and self.reusable and self.alive and not self._transport.get_write_buffer_size()
+
+    def silent(self) -> bool:
+        """Whether nothing has come that the loop has not seen yet: above all, no farewell."""
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return not poll.poll(0)
+
     async def start_tls(self, inner: UpstreamConnection, context: ssl.SSLContext, server_hostname: str) -> None:
         """Hand the connection over to `inner`, which goes on in it by TLS: the other side is a tunnel to a third one."""
         transport = await self.loop.start_tls(self._transport, inner, context, server_hostname=server_hostname)
@@ -193,8 +219,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             self.reusable = False
             self.abort()
             return
-        if self._answer is not None and not self._answer.done():
-            self._head_bytes += len(data)
+        self._wordless += nbytes
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -204,9 +229,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 self._fail(UpstreamBroken(self.upstream, f"malformed answer: {error}"))
             self.reusable = False
             self.abort()
-        if self._head_bytes > MAX_HEAD and self._answer is not None and not self._answer.done():
-            self._fail(UpstreamBroken(self.upstream, "the head of the answer is too large"))
-            self.abort()
+        if self._wordless > MAX_HEAD and not self.complete and not self.switched:
+            self._refuse("the head of the answer, or what its body is wrapped in, is too large")
 
     def eof_received(self) -> bool | None:
         if self.switched:
@@ -226,8 +250,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         elif self._answer is not None and self._answer.done():
             self._fail(UpstreamBroken(self.upstream, "the answer ended before its end"))
         else:
-            self._fail(UpstreamUnavailable(self.upstream, "the connection was closed before an answer came"))
+            self._fail(_unanswered(self.upstream, error))
         self._parser = None
+        self._inbox.let_go()
+        self._transport = GONE
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -253,9 +279,20 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             self._answer.exception()  # whoever waits still gets it; nobody waiting is not worth a warning
         self._inbox.feed_eof(error)
 
+    def _refuse(self, reason: str) -> None:
+        self._fail(UpstreamBroken(self.upstream, reason))
+        self.abort()
+
     # Callbacks of the parser
 
+    def on_message_begin(self) -> None:
+        if self.complete:
+            # Nobody asked for a second answer: whose would it be?
+            self.reusable = False
+
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._answer is not None and self._answer.done():
+            return  # a trailer
         self._fields.append((name.decode("latin-1"), value.decode("latin-1").rstrip(" \t")))
 
     def on_headers_complete(self) -> None:
@@ -264,7 +301,9 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._interim = 100 <= status < 200 and status != 101
         if self._interim or self._answer is None or self._answer.done():
             return
-        self.switched = status == 101
+        if status < 100 or (status == 101 and not self._upgrade):
+            self._refuse("it switched protocols without being asked" if status == 101 else f"malformed answer: status {status}")
+            return
         length: int | None = None
         chunked = False
         for name, value in fields:
@@ -272,14 +311,19 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             if lowered == "content-length":
                 length = int(value)
             elif lowered == "transfer-encoding":
+                if chunked or value.lower() != "chunked":
+                    self._refuse("the answer has a transfer coding that was not asked for")
+                    return
                 chunked = True
+        self.switched = status == 101
         bodiless = self._bodiless or self.switched or status in (204, 304)
         self._ends_with_connection = not bodiless and length is None and not chunked
         self._answer.set_result(AnswerHead(status, fields, length))
         if self._bodiless:
-            self._end(self._parser.should_keep_alive() or length is not None)
+            self._end(self._parser.should_keep_alive())
 
     def on_body(self, data: bytes) -> None:
+        self._wordless = 0
         if self.complete:
             self.reusable = False
         else:
@@ -295,133 +339,3 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self.complete = True
         self.reusable = reusable
         self._inbox.feed_eof()
-
-
-@contextmanager
-def explained(upstream: str, whose: str = "") -> Iterator[None]:
-    """What goes wrong in connecting, as UpstreamError, but for the time that it takes; `whose` begins the reason."""
-    try:
-        yield
-    except TimeoutError:
-        raise
-    except ssl.SSLError as error:
-        reason = getattr(error, "verify_message", "") or error.reason or "TLS failed"
-        raise UpstreamUntrusted(upstream, f"{whose}TLS: {reason}") from error
-    except ConnectionRefusedError as error:
-        raise UpstreamUnavailable(upstream, f"{whose}connection refused") from error
-    except OSError as error:
-        raise UpstreamUnavailable(upstream, f"{whose}{error.strerror or error}") from error
-
-
-UpstreamKey = tuple[str, int, ssl.SSLContext | None, str | None]
-
-
-class UpstreamPool:
-    """Idle connections by upstream; the TLS context is part of the key, so one identity never rides on another's connection."""
-
-    def __init__(self, *, max_idle: int = 32, idle_timeout: float = 30.0) -> None:
-        self._max_idle = max_idle
-        self._idle_timeout = idle_timeout
-        self._idle: dict[UpstreamKey, list[UpstreamConnection]] = {}
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._closed = False
-        self._read_buffer = memoryview(bytearray(READ_BUFFER))
-
-    @property
-    def idle(self) -> int:
-        return sum(map(len, self._idle.values()))
-
-    async def connect(self, key: UpstreamKey, timeout: float, *, fresh: bool = False) -> UpstreamConnection:
-        """An idle connection if there is one (and not `fresh`), else a new one."""
-        kept = [] if fresh else self._idle.get(key, [])
-        while kept:
-            connection = kept.pop()
-            if connection.alive and connection.complete and connection.reusable:
-                return connection
-            connection.abort()
-        try:
-            return await self._new(key, timeout)
-        except UpstreamError as error:
-            error.sent = False
-            raise
-
-    async def _new(self, key: UpstreamKey, timeout: float) -> UpstreamConnection:
-        upstream = f"{key[0]}:{key[1]}"
-        try:
-            with explained(upstream):
-                async with asyncio.timeout(timeout):
-                    return await self.open(key)
-        except TimeoutError:
-            raise UpstreamTimeout(upstream, f"no connection within {timeout:g} s") from None
-
-    async def ask(
-        self, key: UpstreamKey, message: bytes, *, timeout: float, repeat: bool, longest: int | None = None
-    ) -> tuple[AnswerHead, bytes]:
-        """One whole exchange: what is answered to `message`, with a body of `longest` bytes at most. `timeout` is for connecting.
-        With `repeat`, a kept connection that the other side closed without a word is replaced. Raises UpstreamError."""
-        fresh = False
-        while True:
-            connection = await self.connect(key, timeout, fresh=fresh)
-            try:
-                connection.exchange(message, bodiless=False)
-                return await connection.answer(), await connection.whole_body(longest)
-            except UpstreamUnavailable:
-                if fresh or not repeat or not connection.used or connection.received:
-                    raise
-                fresh = True
-            finally:
-                self.release(key, connection)
-
-    async def open(self, key: UpstreamKey) -> UpstreamConnection:
-        """A new connection; what goes wrong is raised as it comes."""
-        host, port, tls, server_hostname = key
-        loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(
-            lambda: self.protocol(f"{host}:{port}"),
-            host,
-            port,
-            ssl=tls,
-            server_hostname=(server_hostname or host) if tls is not None else None,
-        )
-        return connection
-
-    def protocol(self, upstream: str) -> UpstreamConnection:
-        return UpstreamConnection(asyncio.get_running_loop(), upstream, self._read_buffer)
-
-    def release(self, key: UpstreamKey, connection: UpstreamConnection) -> None:
-        """Keep the connection if its exchange ended in a way that allows another, else close it."""
-        kept = self._idle.setdefault(key, [])
-        if not (connection.complete and connection.reusable and connection.alive) or self._closed:
-            connection.abort()
-        elif len(kept) >= self._max_idle:
-            connection.close()
-        else:
-            connection.used = True
-            connection.idle_since = time.monotonic()
-            kept.append(connection)
-            if self._sweeper is None:
-                self._sweeper = connection.loop.call_later(self._idle_timeout, self._sweep, connection.loop)
-        if not kept:
-            del self._idle[key]
-
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        oldest = time.monotonic() - self._idle_timeout
-        for key, kept in list(self._idle.items()):
-            stale = [connection for connection in kept if connection.idle_since <= oldest or not connection.alive]
-            for connection in stale:
-                kept.remove(connection)
-                connection.close()
-            if not kept:
-                del self._idle[key]
-        self._sweeper = loop.call_later(self._idle_timeout / 2, self._sweep, loop) if self._idle else None
-
-    def close(self) -> None:
-        """Close what is idle; connections in use are closed when they come back."""
-        self._closed = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
-        for kept in self._idle.values():
-            for connection in kept:
-                connection.close()
-        self._idle.clear()

@@ -17,8 +17,9 @@ from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from muster.http import UpstreamError, UpstreamPool
+from muster.http.pool import UpstreamKey
 from muster.http.tunnel import ProxiedPool
-from muster.http.upstream import AnswerHead, UpstreamConnection, UpstreamKey
+from muster.http.upstream import AnswerHead, UpstreamConnection
 from muster.runtime.clock import Clock
 from muster.runtime.credentials import CredentialError, Credentials
 from muster.runtime.errors import KubeError, NoCredential, Unreachable, Untrusted
@@ -126,7 +127,9 @@ class Transport:
         self.requests += 1
         try:
             async with asyncio.timeout(timeout):
-                head, content = await self._pool.ask(key, message, timeout=CONNECT_SECONDS, repeat=idempotent)
+                head, content = await self._pool.ask(
+                    key, message, timeout=CONNECT_SECONDS, repeat=idempotent, bodiless=asking.method == "HEAD"
+                )
         except TimeoutError:
             raise Unreachable(self._server, f"no answer within {timeout:g} s") from None
         except UpstreamError as error:
@@ -141,18 +144,13 @@ class Transport:
         loop = asyncio.get_running_loop()
         deadline = None if total is None else loop.time() + total
         try:
-            connection = await self._pool.connect(key, CONNECT_SECONDS)
+            async with asyncio.timeout(idle if total is None else min(idle, total)):
+                connection, head = await self._pool.begin(key, message, timeout=CONNECT_SECONDS, repeat=True)
+        except TimeoutError:
+            raise Unreachable(self._server, "no answer in time") from None
         except UpstreamError as error:
             raise self._problem(error) from error
         try:
-            connection.exchange(message, bodiless=False)
-            try:
-                async with asyncio.timeout(idle if total is None else min(idle, total)):
-                    head = await connection.answer()
-            except TimeoutError:
-                raise Unreachable(self._server, "no answer in time") from None
-            except UpstreamError as error:
-                raise self._problem(error) from error
             yield Stream(self._server, connection, head, idle, deadline)
         finally:
             self._pool.release(key, connection)

@@ -53,6 +53,11 @@ class Site:
     def port(self) -> int:
         return self.server.port
 
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """With which to call it."""
+        return self._context
+
     async def peer(self, context: ssl.SSLContext | None = None) -> Peer:
         peer = await Peer.connect(self.port, context or self._context)
         self._peers.append(peer)

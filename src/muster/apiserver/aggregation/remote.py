@@ -21,8 +21,9 @@ from muster.apiserver.auth.identity import MASTERS, User, to_header
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.webhooks import go_words, trusting
 from muster.http import UpstreamError, UpstreamPool
+from muster.http.pool import UpstreamKey
 from muster.http.tls import load_chain
-from muster.http.upstream import UpstreamKey, message
+from muster.http.upstream import message
 from muster.kube.certificates import KeyPair
 from muster.logs import get_logger
 

@@ -17,7 +17,8 @@ import orjson
 
 from muster.apiserver.auth.identity import User
 from muster.http import UpstreamError, UpstreamPool
-from muster.http.upstream import UpstreamKey, message
+from muster.http.pool import UpstreamKey
+from muster.http.upstream import message
 from muster.kube.yaml import YAMLError, load
 from muster.logs import get_logger
 

@@ -1,0 +1,87 @@
+"""Sockets to servers whose name has several addresses: side by side, each a moment after the one before (RFC 8305).
+
+A name often leads to an address of each IP version, and one of them nowhere: packets vanish and nobody says so. Tried one after
+the other, the good address would have its turn when all the time for connecting is gone. Here the first that connects is taken,
+and what the others reach is closed, whenever they do. A failure brings the next address's turn at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from ipaddress import ip_address
+from itertools import chain, zip_longest
+from typing import Any, Final, TypeVar
+
+DELAY: Final = 0.25
+"""RFC 8305's "Connection Attempt Delay"."""
+Address = tuple[socket.AddressFamily, int, Any]
+"""Family, protocol and what `connect` takes."""
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+def is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+async def dial(host: str, port: int) -> socket.socket:
+    """A connected socket. Raises OSError, or UnicodeError for what cannot be a name."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    places = [(family, protocol, place) for family, _, protocol, _, place in found]
+    return await first(alternating(places), lambda place: _connected(loop, place), _close)
+
+
+def alternating(addresses: Sequence[Address]) -> list[Address]:
+    """The resolver's order, but with the families in turns: if one leads nowhere, the second attempt is of the other."""
+    preferred = [address for address in addresses if address[0] == addresses[0][0]]
+    others = [address for address in addresses if address[0] != addresses[0][0]]
+    return [address for address in chain.from_iterable(zip_longest(preferred, others)) if address is not None]
+
+
+async def first(ways: Sequence[A], attempt: Callable[[A], Coroutine[Any, Any, T]], undo: Callable[[T], None]) -> T:
+    """What the first successful attempt gives; `undo` gets what later ones give. Raises the OSError of the last that failed."""
+    waiting = list(ways)
+    attempts: set[asyncio.Task[T]] = set()
+    failure = OSError("the name has no address")
+    try:
+        while waiting or attempts:
+            if waiting:
+                attempts.add(asyncio.create_task(attempt(waiting.pop(0))))
+            done, _ = await asyncio.wait(attempts, timeout=DELAY if waiting else None, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                attempts.remove(task)
+                error = task.exception()
+                if error is None:
+                    attempts |= done - {task}
+                    return task.result()
+                if not isinstance(error, OSError):
+                    raise error
+                failure = error
+        raise failure
+    finally:
+        for task in attempts:
+            task.cancel()
+            task.add_done_callback(lambda late: None if late.cancelled() or late.exception() else undo(late.result()))
+
+
+async def _connected(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
+    family, protocol, place = address
+    made = socket.socket(family, socket.SOCK_STREAM, protocol)
+    try:
+        made.setblocking(False)
+        await loop.sock_connect(made, place)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _close(late: socket.socket) -> None:
+    late.close()

@@ -1,0 +1,171 @@
+"""Connections to other servers, made and kept for the next exchange.
+
+A connection goes back to its pool only if nothing of its last exchange can reach the next. A kept one may have been closed by the
+other side a moment ago, which nobody can see in time. So a request that may be sent twice is, on a new connection, if there was no
+word in answer; one that may not is sent only where nothing speaks against it, and never again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from muster.http.dialing import dial, is_address
+from muster.http.upstream import (
+    AnswerHead,
+    UpstreamConnection,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+    UpstreamUntrusted,
+)
+
+READ_BUFFER = 256 * 1024
+
+
+@contextmanager
+def explained(upstream: str, whose: str = "") -> Iterator[None]:
+    """What goes wrong in connecting, as UpstreamError, but for the time that it takes; `whose` begins the reason."""
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except ssl.SSLError as error:
+        reason = getattr(error, "verify_message", "") or error.reason or "TLS failed"
+        raise UpstreamUntrusted(upstream, f"{whose}TLS: {reason}") from error
+    except ConnectionRefusedError as error:
+        raise UpstreamUnavailable(upstream, f"{whose}connection refused") from error
+    except OSError as error:
+        raise UpstreamUnavailable(upstream, f"{whose}{error.strerror or error}") from error
+    except UnicodeError as error:
+        raise UpstreamUnavailable(upstream, f"{whose}no host can have this name") from error
+
+
+UpstreamKey = tuple[str, int, ssl.SSLContext | None, str | None]
+
+
+class UpstreamPool:
+    """Idle connections by upstream; the TLS context is part of the key, so one identity never rides on another's connection."""
+
+    def __init__(self, *, max_idle: int = 32, idle_timeout: float = 30.0) -> None:
+        self._max_idle = max_idle
+        self._idle_timeout = idle_timeout
+        self._idle: dict[UpstreamKey, list[UpstreamConnection]] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._read_buffer = memoryview(bytearray(READ_BUFFER))
+
+    @property
+    def idle(self) -> int:
+        return sum(map(len, self._idle.values()))
+
+    async def connect(self, key: UpstreamKey, timeout: float, *, fresh: bool = False, sure: bool = False) -> UpstreamConnection:
+        """An idle connection if there is one (and not `fresh`), else a new one. With `sure`, a connection that the other side has
+        closed is not taken even if the loop has not heard of it yet."""
+        kept = [] if fresh else self._idle.get(key, [])
+        while kept:
+            connection = kept.pop()
+            if connection.settled and (not sure or connection.silent()):
+                return connection
+            connection.abort()
+        try:
+            return await self._new(key, timeout)
+        except UpstreamError as error:
+            error.sent = False
+            raise
+
+    async def _new(self, key: UpstreamKey, timeout: float) -> UpstreamConnection:
+        upstream = f"{key[0]}:{key[1]}"
+        try:
+            with explained(upstream):
+                async with asyncio.timeout(timeout):
+                    return await self.open(key)
+        except TimeoutError:
+            raise UpstreamTimeout(upstream, f"no connection within {timeout:g} s") from None
+
+    async def begin(
+        self, key: UpstreamKey, message: bytes, *, timeout: float, repeat: bool, bodiless: bool = False
+    ) -> tuple[UpstreamConnection, AnswerHead]:
+        """Send `message`, and wait until an answer begins; the connection is the caller's to release. `timeout` is for connecting.
+        With `repeat`, a kept connection that the other side closed without a word is replaced. Raises UpstreamError."""
+        connection = await self.connect(key, timeout, sure=not repeat)
+        while True:
+            try:
+                connection.exchange(message, bodiless=bodiless)
+                return connection, await connection.answer()
+            except BaseException as error:
+                self.release(key, connection)
+                stale = isinstance(error, UpstreamUnavailable) and connection.used and not connection.received
+                if not (repeat and stale):
+                    raise
+            connection = await self.connect(key, timeout, fresh=True)
+
+    async def ask(
+        self, key: UpstreamKey, message: bytes, *, timeout: float, repeat: bool, bodiless: bool = False, longest: int | None = None
+    ) -> tuple[AnswerHead, bytes]:
+        """As `begin`, and the whole body of `longest` bytes at most."""
+        connection, head = await self.begin(key, message, timeout=timeout, repeat=repeat, bodiless=bodiless)
+        try:
+            return head, await connection.whole_body(longest)
+        finally:
+            self.release(key, connection)
+
+    async def open(self, key: UpstreamKey) -> UpstreamConnection:
+        """A new connection; what goes wrong is raised as it comes."""
+        host, port, tls, server_hostname = key
+        loop = asyncio.get_running_loop()
+        name = (server_hostname or host) if tls is not None else None
+
+        def protocol() -> UpstreamConnection:
+            return self.protocol(f"{host}:{port}")
+
+        if is_address(host):
+            _, connection = await loop.create_connection(protocol, host, port, ssl=tls, server_hostname=name)
+            return connection
+        _, connection = await loop.create_connection(protocol, sock=await dial(host, port), ssl=tls, server_hostname=name)
+        return connection
+
+    def protocol(self, upstream: str) -> UpstreamConnection:
+        return UpstreamConnection(asyncio.get_running_loop(), upstream, self._read_buffer)
+
+    def release(self, key: UpstreamKey, connection: UpstreamConnection) -> None:
+        """Keep the connection if its exchange ended in a way that allows another, else close it."""
+        kept = self._idle.setdefault(key, [])
+        if not connection.settled or self._closed:
+            connection.abort()
+        elif len(kept) >= self._max_idle:
+            connection.close()
+        else:
+            connection.used = True
+            connection.resume_reading()
+            connection.idle_since = time.monotonic()
+            kept.append(connection)
+            if self._sweeper is None:
+                self._sweeper = connection.loop.call_later(self._idle_timeout, self._sweep, connection.loop)
+        if not kept:
+            del self._idle[key]
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        oldest = time.monotonic() - self._idle_timeout
+        for key, kept in list(self._idle.items()):
+            stale = [connection for connection in kept if connection.idle_since <= oldest or not connection.alive]
+            for connection in stale:
+                kept.remove(connection)
+                connection.close()
+            if not kept:
+                del self._idle[key]
+        self._sweeper = loop.call_later(self._idle_timeout / 2, self._sweep, loop) if self._idle else None
+
+    def close(self) -> None:
+        """Close what is idle; connections in use are closed when they come back."""
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for kept in self._idle.values():
+            for connection in kept:
+                connection.close()
+        self._idle.clear()
