@@ -105,7 +105,7 @@ class HttpClient(KubeClient):
         async with self._turns:
             reply = await self._transport.ask(asking, self._impersonation, self._timeout, idempotent=idempotent)
         self._count(asking.method, reply.status)
-        if reply.status >= 400:
+        if not 200 <= reply.status < 300:
             raise status_error(reply.status, reply.content, reply.retry_after)
         return reply.content
 
@@ -117,7 +117,7 @@ class HttpClient(KubeClient):
         asking = Asking("GET", path, query)
         async with self._transport.stream(asking, self._impersonation, total=total, idle=self._idle) as stream:
             self._count("GET", stream.status)
-            if stream.status >= 400:
+            if not 200 <= stream.status < 300:
                 error = status_error(stream.status, await stream.read(), stream.retry_after)
                 if isinstance(error, Unauthorized):
                     self._transport.credentials.forget()

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -59,12 +60,21 @@ class Watched:
             return self._content
         stamp = stamp_of(self._path)
         if stamp is not None and stamp != self._stamp:
-            content = self._path.read_bytes()
+            content = _content(self._path)
             if content.strip():
                 self._content, self._stamp = content, stamp
         if not self._content:
-            raise CredentialError(f"{self._path}: no such file or empty")
+            raise CredentialError(f"{self._path}: no such file, not readable or empty")
         return self._content
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        # It was there a moment ago: somebody is replacing it.
+        log.debug("cannot be read at present", path=str(path), error=error.strerror)
+        return b""
 
 
 def stamp_of(path: Path) -> _Stamp:
@@ -82,6 +92,7 @@ class Credentials:
         identity = config.identity
         self._config = config
         self._clock = clock
+        self._secure = urlsplit(config.server).scheme == "https"
         self._ca = Watched(config.ca) if config.ca is not None else None
         self._pair = (
             (Watched(identity.cert), Watched(identity.key)) if identity.cert is not None and identity.key is not None else None
@@ -115,7 +126,7 @@ class Credentials:
 
     async def tls(self) -> ssl.SSLContext | None:
         """The TLS context of now; `generation` tells whether it is another one than before. None for plain http."""
-        if not self._config.server.startswith("https:"):
+        if not self._secure:
             return None
         issued = await self._plugin(self._config.identity.exec_plugin) if self._config.identity.exec_plugin else Issued()
         cert, key = issued.cert, issued.key

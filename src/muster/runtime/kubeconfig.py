@@ -273,13 +273,13 @@ def _resolve(documents: Sequence[_Document], context: str) -> ClientConfig:
 
 def _config(cluster: _Entry, namespace: str, identity: Identity) -> ClientConfig:
     server = cluster.text("server").rstrip("/")
-    if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).hostname:
+    if not _leads_somewhere(server):
         raise cluster.error("server", "not set" if not server else f"{server!r} is not an http or https URL")
     ca, insecure = cluster.material("certificate-authority"), cluster.flag("insecure-skip-tls-verify")
     if insecure and ca is not None:
         raise cluster.error("insecure-skip-tls-verify", "may not be combined with a certificate authority")
     proxy = cluster.text("proxy-url")
-    if proxy and (urlsplit(proxy).scheme not in ("http", "https") or not urlsplit(proxy).hostname):
+    if proxy and not _leads_somewhere(proxy):
         raise cluster.error("proxy-url", "only http and https proxies are supported")
     extensions = {
         item["name"]: item.get("extension")
@@ -287,6 +287,16 @@ def _config(cluster: _Entry, namespace: str, identity: Identity) -> ClientConfig
         if isinstance(item, dict) and "name" in item
     }
     return ClientConfig(server, ca, cluster.text("tls-server-name"), insecure, proxy, namespace, identity, extensions)
+
+
+def _leads_somewhere(url: str) -> bool:
+    """Whether it is an http or https address."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        # No such port, or a bracket too many.
+        return False
 
 
 def _identity(user: _Entry) -> Identity:

@@ -213,6 +213,22 @@ async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path) -> Non
     assert seen == ["Bearer first", "Bearer second, longer", "Bearer second, longer"]
 
 
+async def test_a_token_file_that_cannot_be_read_for_a_moment_is_the_one_of_before(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.mkdir()
+    with HttpsServer(lambda request: Answer({})) as server:
+        async with client_of(config(server, Identity(token_file=token))) as client:
+            with pytest.raises(NoCredential, match="not readable"):
+                await client.get(CONFIG_MAPS, "a", "default")
+            token.rmdir()
+            token.write_text("first")
+            await client.get(CONFIG_MAPS, "a", "default")
+            token.unlink()
+            token.mkdir()
+            await client.get(CONFIG_MAPS, "a", "default")
+    assert [request.headers["authorization"] for request in server.received] == ["Bearer first"] * 2
+
+
 async def test_acting_as_somebody_else_says_so_on_the_same_connections(tmp_path: Path) -> None:
     with HttpsServer(lambda request: Answer({})) as server:
         async with client_of(config(server, Identity(token="own"))) as client:

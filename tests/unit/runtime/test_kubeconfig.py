@@ -123,6 +123,9 @@ def test_several_files_are_merged_and_the_first_one_counts(tmp_path: Path) -> No
         ),
         (kubeconfig(clusters=[]), "", "f: context 'one': cluster: 'c' does not exist; there are none"),
         (kubeconfig({"server": "host:6443"}), "", "f: cluster 'c': server: 'host:6443' is not an http or https URL"),
+        (kubeconfig({"server": "https://h:99999"}), "", "f: cluster 'c': server: 'https://h:99999' is not an http or https URL"),
+        (kubeconfig({"server": "https://[::1"}), "", "f: cluster 'c': server: 'https://[::1' is not an http or https URL"),
+        (kubeconfig({"proxy-url": "http://p:x"}), "", "f: cluster 'c': proxy-url: only http and https proxies are supported"),
         (kubeconfig({"certificate-authority-data": "%"}), "", "f: cluster 'c': certificate-authority-data: not valid base64"),
         (kubeconfig({"certificate-authority": "/nowhere"}), "", "f: cluster 'c': certificate-authority: /nowhere: no such file"),
         (

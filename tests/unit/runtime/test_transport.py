@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import itertools
+import socket
+import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +22,7 @@ from hypothesis import strategies as st
 
 from muster.runtime.client import HttpClient
 from muster.runtime.clock import SYSTEM
-from muster.runtime.errors import KubeError, NoCredential, Unreachable, Untrusted
+from muster.runtime.errors import KubeError, NoCredential, StatusError, Unreachable, Untrusted
 from muster.runtime.kubeconfig import ClientConfig, Identity
 from muster.runtime.transport import Asking, Reply, Transport
 from tests.support.https_server import Answer, HttpsServer
@@ -123,6 +129,59 @@ async def test_a_kept_connection_that_has_ended_is_replaced_where_asking_twice_d
         assert way.requests == 3
 
 
+async def test_a_watch_finds_its_way_when_the_server_has_just_closed_the_kept_connection() -> None:
+    async def leaving(writer: asyncio.StreamWriter, number: int) -> bool:
+        if number != 2:
+            writer.write(OK)
+        return number != 2
+
+    async with serving(leaving) as (script, url), transport(ClientConfig(url)) as way:
+        await get(way)
+        async with way.stream(Asking("GET", "/", {"watch": "true"}), (), total=None, idle=5) as stream:
+            assert await stream.read() == b"{}"
+        assert script.connections == 2
+        assert way.requests == 2
+
+
+async def test_a_watch_that_a_new_connection_does_not_answer_is_not_asked_for_again() -> None:
+    async def leaving(writer: asyncio.StreamWriter, number: int) -> bool:
+        return False
+
+    async with serving(leaving) as (script, url), transport(ClientConfig(url)) as way:
+        with pytest.raises(Unreachable):
+            async with way.stream(Asking("GET", "/", {}), (), total=None, idle=5):
+                pass
+        assert script.connections == 1
+
+
+async def test_a_head_request_has_no_body_to_wait_for() -> None:
+    async def headless(writer: asyncio.StreamWriter, number: int) -> bool:
+        writer.write(OK[:-2])
+        return True
+
+    async with serving(headless) as (script, url):
+        client = HttpClient(ClientConfig(url))
+        assert [await client.raw("HEAD", "/version") for _ in range(2)] == [b"", b""]
+        await client.close()
+        assert script.connections == 1
+
+
+@pytest.mark.parametrize("status", [b"302 Found", b"304 Not Modified"])
+async def test_an_answer_that_leads_elsewhere_is_no_success(status: bytes) -> None:
+    async def elsewhere(writer: asyncio.StreamWriter, number: int) -> bool:
+        writer.write(b"HTTP/1.1 " + status + b"\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n")
+        return True
+
+    async with serving(elsewhere) as (_, url):
+        client = HttpClient(ClientConfig(url))
+        with pytest.raises(StatusError) as asked:
+            await client.raw("GET", "/version")
+        with pytest.raises(StatusError) as watched:
+            await anext(client.lines("/watch", {}, None, None))
+        await client.close()
+    assert asked.value.code == watched.value.code == int(status[:3])
+
+
 async def test_a_connection_that_the_server_says_it_ends_is_not_used_again() -> None:
     async def closing(writer: asyncio.StreamWriter, number: int) -> bool:
         writer.write(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
@@ -217,6 +276,76 @@ async def test_a_server_that_speaks_no_tls_is_not_taken_for_an_impostor() -> Non
         assert not failure.value.sent
 
 
+async def test_what_is_to_be_secret_is_however_https_is_spelled() -> None:
+    async with serving(ok) as (script, url):
+        config = ClientConfig(url.replace("http:", "HTTPS:"), identity=Identity(token="sesame"))
+        async with transport(config) as way:
+            with pytest.raises(Unreachable):
+                await get(way, timeout=0.5)
+        assert script.heads == []
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 70 + ".example"])
+async def test_a_name_that_no_host_can_have_is_as_good_as_none(host: str) -> None:
+    async with transport(ClientConfig(f"http://{host}")) as way:
+        with pytest.raises(Unreachable, match="no host can have this name") as failure:
+            await get(way)
+        assert not failure.value.sent
+
+
+async def test_a_host_is_reached_by_whichever_of_its_addresses_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(ok) as (script, url):
+        port = int(url.rpartition(":")[2])
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            nobody = taken.getsockname()[1]
+
+        def resolve(host: str, *_: Any, **__: Any) -> Any:
+            assert host == "hub.example"
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", place)) for place in (nobody, port)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        async with transport(ClientConfig("http://hub.example")) as way:
+            assert (await get(way)).content == b"{}"
+            connection = await way._pool.connect(("hub.example", 80, None, None), 5)
+            assert connection._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            connection.abort()
+        assert "Host: hub.example" in script.heads[0]
+
+
+async def test_what_tls_says_at_the_end_of_a_connection_is_told(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ca")
+    pair = authority.issue("hub", hosts=("127.0.0.1",))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    context.load_verify_locations(authority.pair.cert)
+    context.verify_mode = ssl.CERT_REQUIRED
+    listener, heard = socket.create_server(("127.0.0.1", 0)), threading.Event()
+
+    def refuse() -> None:
+        accepted, _ = listener.accept()
+        secured = context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+        with secured, contextlib.suppress(ssl.SSLError):
+            try:
+                secured.do_handshake()
+            finally:
+                # Closed too early, what it said would be lost with what it has not read.
+                heard.wait(30)
+
+    thread = threading.Thread(target=refuse)
+    thread.start()
+    try:
+        config = ClientConfig(f"https://127.0.0.1:{listener.getsockname()[1]}", authority.pair.cert.read_bytes())
+        async with transport(config) as way:
+            with pytest.raises(Unreachable, match="CERTIFICATE_REQUIRED") as failure:
+                await way.ask(Asking("POST", "/", {}, b"{}"), (), 20, idempotent=False)
+        assert not isinstance(failure.value, Untrusted)
+        assert failure.value.sent
+    finally:
+        heard.set()
+        await asyncio.to_thread(thread.join, 30)
+        listener.close()
+
+
 async def test_a_closed_client_sends_nothing() -> None:
     async with serving(ok) as (script, url), transport(ClientConfig(url)) as way:
         await way.close()
@@ -236,9 +365,32 @@ async def test_a_proxy_is_given_whole_addresses_and_its_own_password() -> None:
     assert f"Proxy-Authorization: Basic {base64.b64encode(b'user:p@ss').decode()}" in lines
 
 
-async def test_a_proxy_that_refuses_is_named() -> None:
+async def test_a_proxy_by_tls_is_spoken_to_by_tls_even_about_servers_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path, "company")
+    pair = authority.issue("proxy", hosts=("127.0.0.1",))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    config = ClientConfig("http://hub.example", identity=Identity(token="sesame"))
+    script = Scripted(ok)
+    server = await asyncio.start_server(script.serve, "127.0.0.1", 0, ssl=context)
+    url = f"https://user:secret@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        async with transport(replace(config, proxy_url=url)) as way:
+            with pytest.raises(Untrusted):
+                await get(way)
+        assert script.heads == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.pair.cert))
+        async with transport(replace(config, proxy_url=url)) as way:
+            assert (await get(way)).content == b"{}"
+    assert script.heads[0].startswith("GET http://hub.example/version HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize("rest", [b"Content-Length: 0\r\n\r\n", b"Content-Length: 4\r\n\r\nsorr", b"\r\nsorry", b"\r\n"])
+async def test_a_proxy_that_refuses_is_named(rest: bytes) -> None:
     async def refuse(writer: asyncio.StreamWriter, number: int) -> bool:
-        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n" + rest)
         return False
 
     async with serving(refuse) as (script, url):
