@@ -19,7 +19,7 @@ from muster.api.crds import ACCOUNTS, definitions
 from muster.registration.installing import apply_all, await_definitions
 from muster.registration.kinds import MANAGED_CLUSTERS, served
 from muster.runtime.clock import SYSTEM
-from muster.runtime.errors import AlreadyExists, NotFound
+from muster.runtime.errors import NotFound
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 from tests.support.kubectl import executable
@@ -107,17 +107,15 @@ def whole(example: Object) -> Object:
 
 
 @pytest.mark.parametrize("text", [text for kind, text in fences() if kind == "yaml"], ids=lambda text: text.split("\n")[1])
-async def test_the_objects_that_the_page_shows_are_taken_by_the_hub_with_all_their_fields(cluster1: Workplace, text: str) -> None:
+async def test_the_objects_that_the_page_shows_are_taken_by_the_hub_with_all_their_fields(place: Workplace, text: str) -> None:
     body = whole(yaml.safe_load(text))
-    resource = SHOWN[body["kind"]]
+    if "namespace" in body["metadata"]:
+        body["metadata"]["namespace"] = place.name
     # As a hub has them whose configuration asks for bindings.
-    await apply_all(cluster1.admin, [(DEFINITIONS, definition) for definition in definitions(ACCOUNTS)], "tests")
-    await await_definitions(cluster1.admin, [kind.name for kind in ACCOUNTS], SYSTEM)
-    with contextlib.suppress(AlreadyExists):
-        await cluster1.admin.create(NAMESPACES, {"metadata": {"name": "apps"}})
-    query = {"dryRun": "All", "fieldValidation": "Strict"}
-    path = resource.path(body["metadata"].get("namespace", ""))
-    await cluster1.admin.raw("POST", path, query, body)
+    await apply_all(place.admin, [(DEFINITIONS, definition) for definition in definitions(ACCOUNTS)], "tests")
+    await await_definitions(place.admin, [kind.name for kind in ACCOUNTS], SYSTEM)
+    path = SHOWN[body["kind"]].path(body["metadata"].get("namespace", ""))
+    await place.admin.raw("POST", path, {"dryRun": "All", "fieldValidation": "Strict"}, body)
 
 
 def test_every_block_of_the_page_is_run_printed_or_an_object() -> None:
