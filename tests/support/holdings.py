@@ -1,4 +1,4 @@
-"""What a part of the program holds: the sizes of all containers that can be reached from it, by class and attribute.
+"""What a part of the program holds, by class and attribute, and what it leaves to the garbage collector.
 
 For tests that something which comes and goes leaves nothing behind. Attributes, closures, bound methods and containers are
 followed; tasks and what they have on their stacks are not.
@@ -7,8 +7,10 @@ followed; tasks and what they have on their stacks are not.
 from __future__ import annotations
 
 import functools
+import gc
 from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -64,3 +66,20 @@ def _filled(cell: Any) -> bool:
         return cell.cell_contents is not None
     except ValueError:
         return False
+
+
+@contextmanager
+def garbage() -> Iterator[Counter[str]]:
+    """What of the program's own is in cycles at the end: gone, but for the collector. Filled when the block ends."""
+    found: Counter[str] = Counter()
+    gc.collect()
+    gc.disable()
+    try:
+        yield found
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        found.update(type(one).__qualname__ for one in gc.garbage if type(one).__module__.startswith("muster."))
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()

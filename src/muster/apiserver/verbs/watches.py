@@ -96,6 +96,8 @@ class _Watch:
         finally:
             for subscription in self._subscriptions:
                 subscription.close()
+            # They know this watch too: it would stay, and its connection with it, until a garbage collection.
+            self._subscriptions.clear()
             if pump is not None:
                 pump.cancel()
 
