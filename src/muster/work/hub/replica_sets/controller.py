@@ -46,6 +46,8 @@ PLACEMENTS: Final = served(Placement)
 DECISIONS: Final = served(PlacementDecision)
 AT_ONCE: Final = 16
 """Writes under way for one set."""
+LOOK_AGAIN: Final = 1.0
+"""Seconds until works that only the server knows of are looked for again."""
 _LONGEST: Final = 182
 """Of a name, so that what is added to it does not make it too long for the agent's record of it."""
 _BY_OWNER: Final = "owner"
@@ -119,8 +121,7 @@ class ReplicaSets:
         if found is None:
             return None
         if found.metadata.deletion_timestamp:
-            await self._let_go(found)
-            return None
+            return await self._let_go(found)
         if found.spec is None:
             return None
         if problem := label_value(owner_label(key)):
@@ -136,16 +137,32 @@ class ReplicaSets:
     async def _hold(self, found: ManifestWorkReplicaSet) -> None:
         await self._set_finalizers(found, (*found.metadata.finalizers, REPLICA_SET_FINALIZER))
 
-    async def _let_go(self, found: ManifestWorkReplicaSet) -> None:
+    async def _let_go(self, found: ManifestWorkReplicaSet) -> float | None:
         if REPLICA_SET_FINALIZER not in found.metadata.finalizers:
-            return
-        works = self._works.cache.by_index(_BY_OWNER, owner_label(_key(found)))
+            return None
+        patient = found.spec is not None and found.spec.cascade_deletion_policy == "Foreground"
+        known = self._works.cache.by_index(_BY_OWNER, owner_label(_key(found)))
+        await self._delete_all(known)
+        if known and patient:
+            return None
+        # The last look is at the works themselves: of those made a moment ago the cache may not know.
+        there = await self._there(owner_label(_key(found)))
+        await self._delete_all(there)
+        if there and patient:
+            return LOOK_AGAIN
+        await self._set_finalizers(found, tuple(one for one in found.metadata.finalizers if one != REPLICA_SET_FINALIZER))
+        return None
+
+    async def _there(self, owner: str) -> list[Replica]:
+        if label_value(owner):
+            return []
+        pages = self._world.client.pages(MANIFEST_WORKS, label_selector=f"{REPLICA_SET_LABEL}={owner}")
+        return [Replica.decode(raw) async for page in pages for raw in page.items]
+
+    async def _delete_all(self, works: Iterable[Replica]) -> None:
         failed = await self._each((work.cluster, partial(self._delete, work)) for work in works if not work.deleting)
         if failed:
             raise WorksNotWritten(reporting.listed([f"{cluster}: {why}" for cluster, why in sorted(failed.items())]))
-        if works and found.spec is not None and found.spec.cascade_deletion_policy == "Foreground":
-            return
-        await self._set_finalizers(found, tuple(one for one in found.metadata.finalizers if one != REPLICA_SET_FINALIZER))
 
     async def _set_finalizers(self, found: ManifestWorkReplicaSet, finalizers: tuple[str, ...]) -> None:
         metadata = msgspec.structs.replace(found.metadata, finalizers=finalizers)

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -342,6 +342,35 @@ async def test_its_works_go_with_it(site: Site, policy: str) -> None:
         assert there["metadata"]["finalizers"] == [REPLICA_SET_FINALIZER]
         await site.admin.patch(MANIFEST_WORKS, "r.with.dots", {"metadata": {"finalizers": None}}, "c1")
     await site.until(lambda: site.moving(gone))
+
+
+@pytest.mark.parametrize("policy", ["Background", "Foreground"])
+async def test_works_that_it_has_only_just_made_go_with_it_too(bare: Site, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    passing, hearing = bare.own.lines, asyncio.Event()
+    hearing.set()
+
+    async def lines(path: str, *arguments: Any) -> AsyncGenerator[bytes, None]:
+        """The controller does not hear of works while it is not to."""
+        async for line in passing(path, *arguments):
+            if path.endswith("/manifestworks"):
+                await hearing.wait()
+            yield line
+
+    monkeypatch.setattr(bare.own, "lines", lines)
+    body = replica_set("r")
+    body["spec"]["cascadeDeletionPolicy"] = policy
+    async with running(bare):
+        hearing.clear()
+        await bare.place("everywhere", "c1", "c2")
+        await bare.admin.create(REPLICA_SETS, body)
+        await bare.until_works("c1", "c2")
+        await bare.admin.delete(REPLICA_SETS, "r", "apps")
+        await bare.until_works()
+
+        async def gone() -> bool:
+            return await bare.find(REPLICA_SETS, "r", "apps") is None
+
+        await bare.until(lambda: bare.moving(gone))
 
 
 async def test_a_controller_that_comes_back_goes_on_where_the_last_one_was(bare: Site) -> None:
