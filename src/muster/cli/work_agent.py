@@ -29,12 +29,12 @@ from muster.cli.process import (
     run_until_stopped,
 )
 from muster.cli.values import Duration, Gates
+from muster.work.names import AGENT_GATES, ALL_REVIEWS, ALL_VERBS, PER_MANIFEST, RAW_FEEDBACK
 
 if TYPE_CHECKING:
     from muster.work.agent.options import WorkAgentOptions
 
 LEASE = "work-agent-lock"
-GATES = ("RawFeedbackJsonString", "ExecutorValidatingCaches")
 """The second is for others' command lines: what executors may is always remembered here."""
 KUBE_DRIVER = "kube"
 AT_ONCE = 32
@@ -101,7 +101,7 @@ AT_ONCE = 32
 @click.option("--kube-api-burst", type=int, hidden=True)
 @click.option("--hub-kube-api-qps", type=float, hidden=True)
 @click.option("--hub-kube-api-burst", type=int, hidden=True)
-@click.option("--feature-gates", "gates", type=Gates(GATES), multiple=True, help=f"Of {', '.join(GATES)}.")
+@click.option("--feature-gates", "gates", type=Gates(AGENT_GATES), multiple=True, help=f"Of {', '.join(AGENT_GATES)}.")
 @click.option(
     "--leader-elect/--no-leader-elect",
     " /--disable-leader-election",
@@ -157,12 +157,12 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
         eviction_grace=given["eviction_grace"],
         poll_seconds=_positive(given["poll_seconds"]),
         workers=given["workers"],
-        raw_json=gates.get("RawFeedbackJsonString", False),
+        raw_json=gates.get(RAW_FEEDBACK, False),
         max_json_raw_length=given["max_json_raw_length"],
         executor=ExecutorOptions(
-            strict=given["executor_mode"] == "strict",
-            review_all=given["executor_reviews"] == "always",
-            every_verb=given["executor_verbs"] == "all",
+            strict=given["executor_mode"] == "strict" and not gates.get(PER_MANIFEST),
+            review_all=given["executor_reviews"] == "always" or gates.get(ALL_REVIEWS, False),
+            every_verb=given["executor_verbs"] == "all" or gates.get(ALL_VERBS, False),
         ),
     )
     host = here.bind(given["health_host"] or (ANY_ADDRESS if management.in_pod else LOOPBACK))

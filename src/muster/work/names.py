@@ -29,3 +29,10 @@ FAILED_TO_APPLY: Final = "Failed to apply manifest: "
 """How the message about a manifest begins that could not be applied."""
 WITHHELD: Final = "withheld because "
 """How it goes on for one that waits for another manifest of its work (ours)."""
+
+RAW_FEEDBACK: Final = "RawFeedbackJsonString"
+PER_MANIFEST: Final = "ExecutorPerManifest"
+ALL_REVIEWS: Final = "ExecutorReviewsAlways"
+ALL_VERBS: Final = "ExecutorVerbsAll"
+AGENT_GATES: Final = (RAW_FEEDBACK, "ExecutorValidatingCaches", PER_MANIFEST, ALL_REVIEWS, ALL_VERBS)
+"""Feature gates of the agent. Those about executors are ours but for the caches: a Klusterlet can say gates, but no flags."""

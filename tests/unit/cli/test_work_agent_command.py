@@ -79,6 +79,14 @@ def test_executors_are_judged_as_one_wishes(files: Path) -> None:
     assert (executor.strict, executor.review_all, executor.every_verb) == (False, True, True)
 
 
+def test_executors_are_judged_as_gates_say_where_flags_cannot_be_given(files: Path) -> None:
+    gates = "--feature-gates=ExecutorPerManifest=true,ExecutorReviewsAlways=true,ExecutorVerbsAll=true"
+    executor = parsed(files, "--spoke-cluster-name=c1", gates).options.executor
+    assert (executor.strict, executor.review_all, executor.every_verb) == (False, True, True)
+    executor = parsed(files, "--spoke-cluster-name=c1", gates.replace("true", "false")).options.executor
+    assert (executor.strict, executor.review_all, executor.every_verb) == (True, False, False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

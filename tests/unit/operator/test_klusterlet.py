@@ -110,7 +110,8 @@ async def test_a_singleton_has_one_agent_with_the_klusterlets_own_id(spoke: Spok
 
 
 async def test_the_work_agent_comes_with_the_credential_for_the_hub(spoke: Spoke) -> None:
-    given = {"statusSyncInterval": "30s", "featureGates": [{"feature": "RawFeedbackJsonString", "mode": "Enable"}]}
+    gates = [{"feature": name, "mode": "Enable"} for name in ("RawFeedbackJsonString", "ExecutorPerManifest")]
+    given = {"statusSyncInterval": "30s", "featureGates": gates}
     await spoke.bootstrap()
     await spoke.up(workConfiguration=given)
     assert (await spoke.deployment(WORK_AGENT))["spec"]["replicas"] == 0
@@ -119,7 +120,8 @@ async def test_the_work_agent_comes_with_the_credential_for_the_hub(spoke: Spoke
     await spoke.place.until(lambda: _wanted(spoke), "the work agent is wanted")
     arguments = await spoke.arguments(WORK_AGENT)
     assert "--status-sync-interval=30s" in arguments
-    assert "--feature-gates=RawFeedbackJsonString=true" in arguments
+    assert "--feature-gates=RawFeedbackJsonString=true,ExecutorPerManifest=true" in arguments
+    await spoke.says("ValidFeatureGates", "True")
     pod = (await spoke.deployment(WORK_AGENT))["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == f"{K}-work-sa"
     assert {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume} == {"hub-kubeconfig-secret"}

@@ -37,7 +37,7 @@ from muster.kube import yaml
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.operator.applying import Applier, Wanted, checked
 from muster.operator.bundle import KLUSTERLET_OPERATOR, BundleOptions, bundle
-from muster.operator.klusterlet.plan import WORK_GATES, agent_namespace_of, is_hosted
+from muster.operator.klusterlet.plan import agent_namespace_of, is_hosted
 from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLET, KLUSTERLETS, KUBECONFIG_KEY
 from muster.operator.spec import DRIVERS, BadSpec, eks_cluster
 from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION
@@ -56,6 +56,7 @@ from muster.runtime.errors import NotFound
 from muster.runtime.kubeconfig import ClientConfig, Identity, KubeconfigError, dump_kubeconfig
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS
 from muster.runtime.verbs import KubeClient
+from muster.work.names import AGENT_GATES as WORK_GATES
 
 CERTIFICATE_SECONDS: Final = 31_536_000
 ADDON_AUTHS: Final = ("csr", "token")

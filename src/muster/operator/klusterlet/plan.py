@@ -28,6 +28,7 @@ from muster.registration.names import (
     HUB_NAMESPACE,
     is_cluster_name,
 )
+from muster.work.names import AGENT_GATES as WORK_GATES
 
 MODES: Final = ("Default", "Singleton", "Hosted", "SingletonHosted")
 HOSTED: Final = ("Hosted", "SingletonHosted")
@@ -38,7 +39,6 @@ TAKEN: Final = (ADDON_NAMESPACE, OPERATOR_NAMESPACE, HUB_NAMESPACE, "default", "
 """Namespaces that are not a Klusterlet's to take, and to take away."""
 CLUSTER_PROPERTY: Final = "ClusterProperty"
 MULTIPLE_HUBS: Final = "MultipleHubs"
-WORK_GATES: Final = ("ExecutorValidatingCaches", "RawFeedbackJsonString")
 
 _CONFIGURED: Final = "spec.registrationConfiguration"
 
