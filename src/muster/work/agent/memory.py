@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from muster.runtime.clock import Backoff
-from muster.runtime.errors import NotFound, Unreachable
+from muster.runtime.errors import NotFound, StatusError, Unreachable
 from muster.work.agent.reporting import Failure
 from muster.work.agent.seam import ApplyProblem, Manifest, ObjectRef, Presence, Sight
 
@@ -25,6 +25,8 @@ CHANGED_RETRY: Final = 1.0
 """At the earliest, after a change of the object."""
 MISSING_RETRY: Final = 15.0
 """At the latest, where something else has to come first: the namespace, or the cluster itself."""
+TERMINATING: Final = "NamespaceTerminating"
+"""The cause that a server gives for a refusal."""
 REPAIRS: Final = 10.0
 """How often in a row an object is set right at once."""
 REPAIR_PAUSE: Final = 30.0
@@ -125,9 +127,15 @@ class Memory:
         delay = backoff.delay(attempts)
         if isinstance(error, ApplyProblem):
             delay = max(delay, CONTESTED_RETRY)
-        elif isinstance(error, NotFound | Unreachable):
+        elif isinstance(error, NotFound | Unreachable) or _place_goes(error):
             delay = min(delay, MISSING_RETRY)
         self.troubles[manifest.ref] = Trouble(manifest.digest, sight.version, failure, attempts, now, now + delay)
+
+    def made(self, namespace: str, now: float) -> None:
+        """A namespace was made: what failed for want of it need not wait."""
+        for ref, trouble in self.troubles.items():
+            if ref.namespace == namespace:
+                self.troubles[ref] = replace(trouble, due=min(trouble.due, now))
 
     def keep_only(self, refs: frozenset[ObjectRef]) -> None:
         """A pass begins: forget what the work is no longer about."""
@@ -139,3 +147,8 @@ class Memory:
     def due(self) -> float | None:
         """When the next manifest is to be tried that failed or was left alone."""
         return min((*(trouble.due for trouble in self.troubles.values()), *self.resting.values()), default=None)
+
+
+def _place_goes(error: Exception) -> bool:
+    """Whether the namespace is being removed: it may soon be there anew."""
+    return isinstance(error, StatusError) and any(cause.get("reason") == TERMINATING for cause in error.causes)

@@ -23,7 +23,7 @@ from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random
 from muster.runtime.errors import BadRequest, Forbidden, Invalid, KubeError, NotFound, StatusError
-from muster.runtime.resource import Object, Resource
+from muster.runtime.resource import NAMESPACES, Object, Resource
 from muster.work.agent.leaving import Leaving, Remover
 from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory
 from muster.work.agent.observing import UnservedKind
@@ -263,6 +263,8 @@ class Reconciler:
         if applied.document is not None:
             version = applied.document["metadata"].get("resourceVersion", "")
             memory.applied(manifest, version, self._clock.monotonic(), wrote=applied.wrote)
+            if applied.wrote and manifest.ref.resource == NAMESPACES:
+                memory.made(manifest.ref.name, self._clock.monotonic())
         return Outcome(manifest, live=applied.document)
 
     async def _failed(self, manifest: Manifest, sight: Sight, error: Exception, memory: Memory) -> Outcome:

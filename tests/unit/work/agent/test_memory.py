@@ -6,7 +6,7 @@ import pytest
 
 from muster.api.work.v1 import UpdateStrategy
 from muster.runtime.clock import Backoff
-from muster.runtime.errors import Invalid, NotFound
+from muster.runtime.errors import Forbidden, Invalid, NotFound
 from muster.runtime.resource import CONFIG_MAPS
 from muster.work.agent.memory import CHANGED_RETRY, CONTESTED_RETRY, MISSING_RETRY, REPAIR_PAUSE, REPAIRS, Memory
 from muster.work.agent.reporting import failed
@@ -74,6 +74,22 @@ def test_what_waits_for_something_else_never_waits_long(memory: Memory) -> None:
     for _ in range(20):
         fail(memory, NotFound(404, "NotFound", "no namespace"))
     assert memory.due() == MISSING_RETRY
+
+
+def test_what_failed_in_a_namespace_that_is_going_never_waits_long(memory: Memory) -> None:
+    causes = {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]}
+    for _ in range(10):
+        fail(memory, Forbidden(403, "Forbidden", "it is being terminated", causes))
+    assert memory.due() == MISSING_RETRY
+
+
+def test_what_failed_for_want_of_a_namespace_is_tried_when_that_was_made(memory: Memory) -> None:
+    for _ in range(10):
+        fail(memory, Forbidden(403, "Forbidden", "no"))
+    memory.made("another", 3.0)
+    assert memory.trouble(manifest(), ABSENT, 3.0) is not None
+    memory.made("app", 3.0)
+    assert memory.trouble(manifest(), ABSENT, 3.0) is None
 
 
 def test_what_the_work_is_no_longer_about_is_forgotten(memory: Memory) -> None:

@@ -63,10 +63,18 @@ async def test_a_secret_of_another_type_is_made_anew_if_it_is_ours(cluster: Clus
     with pytest.raises(Invalid, match="immutable"):
         await cluster.apply(basic, owned=False)
     changed, asked = await cluster.apply(basic)
-    assert asked == ["DELETE s", "POST secrets"]
+    assert asked == ["POST secrets", "DELETE s", "POST secrets"]
     assert changed["type"] == "kubernetes.io/basic-auth"
     assert changed["metadata"]["uid"] != first["metadata"]["uid"]
     assert changed["metadata"]["ownerReferences"] == first["metadata"]["ownerReferences"]
+
+
+async def test_a_secret_is_not_given_up_for_one_that_the_server_would_not_take(cluster: Cluster) -> None:
+    first, _ = await cluster.apply(of("v1", "Secret", "s", stringData={"a": "b"}))
+    incomplete = of("v1", "Secret", "s", type="kubernetes.io/tls", stringData={"tls.crt": "c"})
+    with pytest.raises(Invalid, match=r"tls\.key"):
+        await cluster.apply(incomplete)
+    assert await cluster.live(incomplete) == first
 
 
 async def test_a_secret_of_another_type_that_somebody_else_made_is_not_taken_away(cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ The strategies are methods of a table; Update's decisions are in `merging`, serv
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random as chance
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -168,12 +169,17 @@ class ClusterApplier:
                 raise error from None
 
     async def _replace(self, manifest: Manifest, live: Object, wanted: Object) -> Object:
+        """What the server would not take is not worth what there is: it is asked first."""
         ref, metadata = manifest.ref, live["metadata"]
+        kept = {key: wanted["metadata"][key] for key in _KEPT if key in wanted["metadata"]}
+        anew = {**wanted, "metadata": kept}
+        # That it exists is said only of what nothing else is wrong with.
+        with contextlib.suppress(AlreadyExists):
+            await self._client.create(ref.resource, anew, ref.namespace, manager=AGENT, dry_run=True)
         await self._client.delete(
             ref.resource, ref.name, ref.namespace, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
         )
-        kept = {key: wanted["metadata"][key] for key in _KEPT if key in wanted["metadata"]}
-        return await self._client.create(ref.resource, {**wanted, "metadata": kept}, ref.namespace, manager=AGENT)
+        return await self._client.create(ref.resource, anew, ref.namespace, manager=AGENT)
 
     def _remember(self, manifest: Manifest, owner: Owner, written: Object) -> None:
         differs = merged(manifest, written, owner) is not None
