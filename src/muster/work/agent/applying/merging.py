@@ -6,35 +6,14 @@ Content is compared and overlaid as `agreeing` does it, by the rules of the kind
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from muster.runtime.resource import Object
 from muster.work.agent.applying.agreeing import Rules, agrees, overlay, replacement, stated, without_unsaid
 from muster.work.agent.applying.kinds import content_of, rules_of
 from muster.work.agent.applying.owners import owners_wanted, reference
+from muster.work.agent.manifests import as_new
 from muster.work.agent.seam import Manifest, Owner
-
-_SERVER_SET: Final = (
-    *("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
-    *("managedFields", "selfLink", "ownerReferences"),
-)
-"""Metadata that a manifest cannot decide; owners named in a manifest would be those of another cluster."""
-
-
-def cleaned(document: Object) -> Object:
-    """A manifest without the metadata that is not its to say."""
-    metadata = {key: value for key, value in (document.get("metadata") or {}).items() if key not in _SERVER_SET}
-    return {**document, "metadata": metadata}
-
-
-def as_new(document: Object) -> Object:
-    """A manifest as an object that was not there before."""
-    document = cleaned(document)
-    metadata = document["metadata"]
-    for field in ("labels", "annotations"):
-        if isinstance(metadata.get(field), dict):
-            metadata[field] = {key: value for key, value in metadata[field].items() if not key.endswith("-")}
-    return document
 
 
 def creation(manifest: Manifest, owner: Owner) -> Object:

@@ -20,8 +20,9 @@ from muster.runtime.resource import Object
 from muster.runtime.verbs import KubeClient
 from muster.work.agent.applying.ignoring import without_ignored
 from muster.work.agent.applying.memory import Memory
-from muster.work.agent.applying.merging import agreed, cleaned
+from muster.work.agent.applying.merging import agreed
 from muster.work.agent.applying.owners import owners_wanted, works_among
+from muster.work.agent.manifests import cleaned
 from muster.work.agent.seam import ApplyProblem, Manifest, Owner
 from muster.work.names import CONFIG_HASH
 

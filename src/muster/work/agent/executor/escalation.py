@@ -21,9 +21,9 @@ from muster.runtime.errors import AlreadyExists, Forbidden, StatusError
 from muster.runtime.rbac import RbacAuthorizer
 from muster.runtime.resource import Object
 from muster.runtime.verbs import KubeClient
-from muster.work.agent.applying.merging import as_new
 from muster.work.agent.executor.demands import shortened, verbs
 from muster.work.agent.executor.standing import Standing
+from muster.work.agent.manifests import as_new
 from muster.work.agent.seam import Manifest
 from muster.work.names import AGENT
 
