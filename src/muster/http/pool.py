@@ -47,6 +47,11 @@ def explained(upstream: str, whose: str = "") -> Iterator[None]:
 UpstreamKey = tuple[str, int, ssl.SSLContext | None, str | None]
 
 
+def proven_name(key: UpstreamKey) -> str:
+    """What a certificate must be for: no certificate has the dot that ends a full name."""
+    return (key[3] or key[0]).removesuffix(".")
+
+
 class UpstreamPool:
     """Idle connections by upstream; the TLS context is part of the key, so one identity never rides on another's connection."""
 
@@ -115,9 +120,9 @@ class UpstreamPool:
 
     async def open(self, key: UpstreamKey) -> UpstreamConnection:
         """A new connection; what goes wrong is raised as it comes."""
-        host, port, tls, server_hostname = key
+        host, port, tls, _ = key
         loop = asyncio.get_running_loop()
-        name = (server_hostname or host) if tls is not None else None
+        name = proven_name(key) if tls is not None else None
 
         def protocol() -> UpstreamConnection:
             return self.protocol(f"{host}:{port}")

@@ -140,7 +140,7 @@ class _Exchange:
         else:
             if max_body is not None and body.length is not None and body.length > max_body:
                 raise RequestBodyTooLarge
-            connection.exchange(head, bodiless=False, upgrade=upgrade)
+            connection.exchange(head, bodiless=request.method == "HEAD", upgrade=upgrade)
             self._upload = asyncio.create_task(_send_body(body, connection, max_body))
             self._upload.add_done_callback(_heard)
             await self._until_sent_or_answered(self._upload)

@@ -12,7 +12,7 @@ import ssl
 from functools import cached_property
 from urllib.parse import unquote, urlsplit
 
-from muster.http.pool import UpstreamKey, UpstreamPool, explained
+from muster.http.pool import UpstreamKey, UpstreamPool, explained, proven_name
 from muster.http.upstream import UpstreamConnection
 
 
@@ -40,7 +40,7 @@ class ProxiedPool(UpstreamPool):
         return ssl.create_default_context()
 
     async def open(self, key: UpstreamKey) -> UpstreamConnection:
-        host, port, tls, server_hostname = key
+        host, port, tls, _ = key
         proxy = f"{self._host}:{self._port}"
         with explained(proxy, f"the proxy {proxy}: "):
             outer = await super().open((self._host, self._port, (tls or self._trust) if self._secure else None, None))
@@ -49,7 +49,7 @@ class ProxiedPool(UpstreamPool):
         inner = self.protocol(f"{host}:{port}")
         try:
             await self._ask(outer, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-            await outer.start_tls(inner, tls, server_hostname or host)
+            await outer.start_tls(inner, tls, proven_name(key))
         except BaseException:
             outer.abort()
             raise

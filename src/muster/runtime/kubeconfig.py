@@ -14,12 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from muster.kube import yaml
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+
+_HEADER_SAFE = "!#$&'*+-.^_`|~"
+"""What may stand in a header's name beside letters and digits; the server undoes the quoting of all else."""
 
 Material = bytes | Path
 """A certificate or key: its PEM text, or the file that holds it and may change."""
@@ -351,7 +354,7 @@ def _impersonation(user: _Entry) -> tuple[tuple[str, str], ...]:
         raise user.error("as-user-extra", "must be a map")
     for name in extra or {}:
         values = _Entry(user.document, f"{user.where}: as-user-extra", extra or {}).texts(name)
-        headers += [(f"Impersonate-Extra-{name}", value) for value in values]
+        headers += [(f"Impersonate-Extra-{quote(str(name), safe=_HEADER_SAFE)}", value) for value in values]
     if headers and not user.text("as"):
         raise user.error("as", "must be set when groups, uid or extra are impersonated")
     return tuple(headers)

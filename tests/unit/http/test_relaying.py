@@ -127,6 +127,17 @@ async def test_head_and_not_modified_keep_their_length(serve: Serve, front: Fron
     assert lengths == ["77", "78"]
 
 
+async def test_a_head_request_with_a_body_is_answered_too(serve: Serve, front: Front) -> None:
+    async def measure(incoming: Request) -> Answer:
+        return Response(200, b"x" * 7)
+
+    peer = await (await front((await serve(measure)).port)).peer()
+    for _ in range(2):
+        peer.send(request("HEAD", "/", body=b"why"))
+        reply = await peer.reply(bodiless=True)
+        assert (reply.status, reply.headers["content-length"]) == (200, "7")
+
+
 async def test_large_bodies_flow_at_the_pace_of_the_slower_side(serve: Serve, front: Front) -> None:
     size = 30 * 1024 * 1024
     received = 0

@@ -49,6 +49,12 @@ def test_the_current_context_is_read_with_everything_in_it() -> None:
     assert config.identity.impersonate == (("Impersonate-User", "root"), ("Impersonate-Group", "g1"), ("Impersonate-Group", "g2"))
 
 
+def test_an_impersonated_users_extras_may_have_any_name() -> None:
+    config = parse_kubeconfig(kubeconfig(user={"as": "root", "as-user-extra": {"example.com/a b": ["1", "2"]}}))
+    name = "Impersonate-Extra-example.com%2Fa%20b"
+    assert config.identity.impersonate == (("Impersonate-User", "root"), (name, "1"), (name, "2"))
+
+
 def test_another_context_may_be_asked_for_and_may_be_of_nobody() -> None:
     config = parse_kubeconfig(kubeconfig(user={"token": "secret"}), "nobody")
     assert config.identity.token == ""
