@@ -8,9 +8,10 @@ once where asking twice is as good as once.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +25,7 @@ from muster.runtime.clock import Clock
 from muster.runtime.credentials import CredentialError, Credentials
 from muster.runtime.errors import KubeError, NoCredential, Unreachable, Untrusted
 from muster.runtime.kubeconfig import ClientConfig
+from muster.runtime.proxies import proxy_for
 from muster.runtime.verbs import JSON, Query
 
 CONNECT_SECONDS: Final = 10.0
@@ -96,7 +98,9 @@ class Stream:
 class Transport:
     """Shared by a client and those that act as somebody else through it."""
 
-    def __init__(self, config: ClientConfig, agent: str, clock: Clock, *, max_idle: int) -> None:
+    def __init__(
+        self, config: ClientConfig, agent: str, clock: Clock, *, max_idle: int, environ: Mapping[str, str] = os.environ
+    ) -> None:
         self.credentials = Credentials(config, clock)
         self.requests = 0
         """Attempts so far."""
@@ -106,9 +110,10 @@ class Transport:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._closed = False
+        proxy = config.proxy_url or proxy_for(config.server, environ)
         self._pool = (
-            ProxiedPool(config.proxy_url, max_idle=max_idle, idle_timeout=IDLE_SECONDS)
-            if config.proxy_url
+            ProxiedPool(proxy, max_idle=max_idle, idle_timeout=IDLE_SECONDS)
+            if proxy
             else UpstreamPool(max_idle=max_idle, idle_timeout=IDLE_SECONDS)
         )
         self._root = parts.path.rstrip("/")

@@ -68,8 +68,8 @@ async def serving(say: Say) -> AsyncIterator[tuple[Scripted, str]]:
 
 
 @asynccontextmanager
-async def transport(config: ClientConfig) -> AsyncIterator[Transport]:
-    opened = Transport(config, "test", SYSTEM, max_idle=4)
+async def transport(config: ClientConfig, environ: dict[str, str] | None = None) -> AsyncIterator[Transport]:
+    opened = Transport(config, "test", SYSTEM, max_idle=4, environ=environ or {})
     try:
         yield opened
     finally:
@@ -312,6 +312,29 @@ async def test_a_host_is_reached_by_whichever_of_its_addresses_answers(monkeypat
         assert "Host: hub.example" in script.heads[0]
 
 
+@pytest.mark.parametrize("proxied", [False, True])
+async def test_the_dot_that_ends_a_full_name_is_in_no_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxied: bool
+) -> None:
+    authority = Authority(tmp_path, "ca")
+    pair = authority.issue("hub", hosts=("hub.example",))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    server = await asyncio.start_server(Scripted(ok).serve, "127.0.0.1", 0, ssl=context)
+    place = server.sockets[0].getsockname()
+    name = f"hub.example.:{place[1]}"
+    config = ClientConfig(f"https://{name}", authority.pair.cert.read_bytes())
+    resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place)]
+    with contextlib.ExitStack() as stack:
+        if proxied:
+            proxy = stack.enter_context(Proxy(routes={name: f"127.0.0.1:{place[1]}"}))
+            config = replace(config, proxy_url=proxy.url)
+        else:
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved)
+        async with server, transport(config) as way:
+            assert (await get(way)).content == b"{}"
+
+
 async def test_what_tls_says_at_the_end_of_a_connection_is_told(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "ca")
     pair = authority.issue("hub", hosts=("127.0.0.1",))
@@ -385,6 +408,18 @@ async def test_a_proxy_by_tls_is_spoken_to_by_tls_even_about_servers_without(
         async with transport(replace(config, proxy_url=url)) as way:
             assert (await get(way)).content == b"{}"
     assert script.heads[0].startswith("GET http://hub.example/version HTTP/1.1\r\n")
+
+
+async def test_the_environment_names_the_proxy_where_the_kubeconfig_does_not() -> None:
+    async with serving(ok) as (script, url):
+        environ = {"HTTP_PROXY": url}
+        async with transport(ClientConfig("http://hub.example"), environ) as way:
+            await get(way)
+        async with transport(ClientConfig("http://other.example", proxy_url=url), {"http_proxy": "http://127.0.0.1:1"}) as way:
+            await get(way)
+        async with transport(ClientConfig(url), environ) as way:
+            await get(way)
+    assert [head.split()[1] for head in script.heads] == ["http://hub.example/version", "http://other.example/version", "/version"]
 
 
 @pytest.mark.parametrize("rest", [b"Content-Length: 0\r\n\r\n", b"Content-Length: 4\r\n\r\nsorr", b"\r\nsorry", b"\r\n"])
