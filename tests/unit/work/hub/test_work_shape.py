@@ -8,7 +8,7 @@ import pytest
 from muster.api.work.v1 import ManifestWork
 from muster.work.hub.webhooks.configs import config_problem
 from muster.work.hub.webhooks.executors import AGENT, Executor, MalformedExecutor, concerned, executor_of
-from muster.work.hub.webhooks.manifests import manifest_problem, manifests_of
+from muster.work.hub.webhooks.manifests import manifest_problem, manifest_warnings, manifests_of
 from muster.work.hub.webhooks.works import Subject, shape_problem
 from tests.unit.work.hub.conftest import config_map, executor, spec, work
 
@@ -208,3 +208,30 @@ def test_a_change_concerns_who_it_will_run_as_and_who_it_ran_as(
     new: Executor | None, old: Executor | None, is_new: bool, nil_counts: bool, expected: tuple[Executor, ...]
 ) -> None:
     assert concerned(new, old, is_new=is_new, nil_counts=nil_counts) == expected
+
+
+def warnings(new: dict[str, Any], old: dict[str, Any] | None = None) -> list[str]:
+    return manifest_warnings(manifests_of(new), manifests_of(old or {}))
+
+
+def bare(api_version: str, kind: str) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}}
+
+
+def test_whoever_forgets_a_namespace_is_warned_where_the_hub_knows_that_one_is_needed() -> None:
+    homeless = spec(config_map("fine"), bare("v1", "ConfigMap"), bare("apps/v1", "Deployment"))
+    assert warnings(homeless) == [
+        "spec.workload.manifests[1]: ConfigMap x has no metadata.namespace and cannot be applied",
+        "spec.workload.manifests[2]: Deployment x has no metadata.namespace and cannot be applied",
+    ]
+    assert warnings(homeless, homeless) == []
+    assert problem(homeless) is None
+
+
+def test_of_kinds_without_namespaces_and_of_strange_ones_nothing_is_said() -> None:
+    assert warnings(spec(bare("v1", "Namespace"), bare("rbac.authorization.k8s.io/v1", "ClusterRole"))) == []
+    assert warnings(spec(bare("example.org/v1", "ConfigMap"), bare("v1", "Strange"))) == []
+
+
+def test_nobody_is_warned_a_hundred_times() -> None:
+    assert len(warnings(spec(*({**bare("v1", "Secret"), "metadata": {"name": f"s{n}"}} for n in range(100))))) == 5

@@ -5,6 +5,8 @@ came, or under a larger limit, can still be changed elsewhere and made smaller.
 
 The size is that of the manifests as Go's API server would send them, so that the limit is the same to the byte whoever serves the
 hub: JSON without spaces, with `<`, `>`, `&` and two line separators escaped, and each framed as in a protobuf message.
+
+What no managed cluster could apply, so far as the hub can know that, is accepted with a warning, since upstream's hub accepts it.
 """
 
 from __future__ import annotations
@@ -19,6 +21,20 @@ import orjson
 _LISTED: Final = 5
 _ESCAPED: Final = ((b"<", 5), (b">", 5), (b"&", 5), ("\u2028".encode(), 3), ("\u2029".encode(), 3))
 """What Go writes as a \\u escape, and how much longer that is."""
+_IN_NAMESPACES: Final = {
+    "": "ConfigMap Endpoints Event LimitRange PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret "
+    "Service ServiceAccount",
+    "apps": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+    "autoscaling": "HorizontalPodAutoscaler",
+    "batch": "CronJob Job",
+    "coordination.k8s.io": "Lease",
+    "discovery.k8s.io": "EndpointSlice",
+    "events.k8s.io": "Event",
+    "networking.k8s.io": "Ingress NetworkPolicy",
+    "policy": "PodDisruptionBudget",
+    "rbac.authorization.k8s.io": "Role RoleBinding",
+}
+"""Kubernetes' own kinds that live in namespaces, by group: of others only the managed cluster knows."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,12 @@ class Manifest:
     @property
     def identity(self) -> tuple[str, str, str, str]:
         return (str(self.document.get("apiVersion") or ""), self.kind, self.namespace, self.name)
+
+    @property
+    def homeless(self) -> bool:
+        """Whether it lacks the namespace that its kind needs."""
+        group, _, _ = str(self.document.get("apiVersion") or "").rpartition("/")
+        return not self.namespace and self.kind in _IN_NAMESPACES.get(group, "").split()
 
     @property
     def size(self) -> int:
@@ -86,6 +108,16 @@ def manifest_problem(new: Sequence[Manifest], old: Sequence[Manifest], limit: in
             where = " and ".join(f"{at}[{index}]" for index in places)
             return f"duplicate manifest for resource {namespace}/{name} with resource type {version}.{kind}: {where}"
     return None
+
+
+def manifest_warnings(new: Sequence[Manifest], old: Sequence[Manifest], at: str = "spec") -> list[str]:
+    """What its author should know of the new manifests that are accepted."""
+    known = {manifest.raw for manifest in old}
+    homeless = [manifest for manifest in new if manifest.homeless and manifest.raw not in known]
+    return [
+        f"{at}.workload.manifests[{manifest.index}]: {manifest} has no metadata.namespace and cannot be applied"
+        for manifest in homeless[:_LISTED]
+    ]
 
 
 def _problem(manifest: Manifest) -> str | None:
