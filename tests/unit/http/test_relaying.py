@@ -127,7 +127,7 @@ async def test_head_and_not_modified_keep_their_length(serve: Serve, front: Fron
     assert lengths == ["77", "78"]
 
 
-async def test_a_head_request_with_a_body_is_answered_too(serve: Serve, front: Front) -> None:
+async def test_a_head_request_with_a_body_leaves_a_good_connection(serve: Serve, front: Front, pool: UpstreamPool) -> None:
     async def measure(incoming: Request) -> Answer:
         return Response(200, b"x" * 7)
 
@@ -136,6 +136,7 @@ async def test_a_head_request_with_a_body_is_answered_too(serve: Serve, front: F
         peer.send(request("HEAD", "/", body=b"why"))
         reply = await peer.reply(bodiless=True)
         assert (reply.status, reply.headers["content-length"]) == (200, "7")
+        assert pool.idle == 1
 
 
 async def test_large_bodies_flow_at_the_pace_of_the_slower_side(serve: Serve, front: Front) -> None:
