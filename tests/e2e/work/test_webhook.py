@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from muster.api.crds import HUB, definitions
 from muster.cli.clusteradm import main as clusteradm
 from tests.support.administrator import HUB_NAMESPACE, MANAGED_CLUSTERS, service_account_token
-from tests.support.client import Client, Reply
+from tests.support.client import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, Client, Reply
 from tests.support.planes import USERS, ControlPlane, write_kubeconfig
 from tests.support.processes import complaints
 from tests.support.work_hub import ACCOUNT, CONFIGURATIONS, WORK_GROUP, WORK_VALIDATOR, WorkHub, works
@@ -110,6 +110,50 @@ def test_w3_every_change_of_the_spec_needs_the_executor_and_no_other_change_does
         refused(patch(bob, name, {"spec": change}), "bob", f"sa-ns/{name}")
     for metadata in ({"labels": {"a": "b"}}, {"finalizers": [FINALIZER]}, {"finalizers": None}):
         patch(bob, name, {"metadata": metadata}).expect(200)
+
+
+def test_w3_however_a_change_is_sent_it_needs_the_executor(hub: WorkHub, name: str) -> None:
+    """By every kind of patch and by replacing it, for a trial as in earnest; and a status that brings a spec changes none."""
+    made = hub.admin.post(works("cluster1"), work(name, name)).expect(201)
+    bob, path = hub.cluster.client("bob"), works("cluster1", name)
+    other = {**made["spec"], "deleteOption": {"propagationPolicy": "Orphan"}}
+    orphaning = {"op": "add", "path": "/spec/deleteOption", "value": other["deleteOption"]}
+    applied = {"apiVersion": made["apiVersion"], "kind": "ManifestWork", "metadata": {"name": name}, "spec": other}
+    ways: list[tuple[str, Any, str, dict[str, str]]] = [
+        ("PUT", {**made, "spec": other}, JSON, {}),
+        ("PATCH", {"spec": {"deleteOption": other["deleteOption"]}}, MERGE_PATCH, {}),
+        ("PATCH", [orphaning], JSON_PATCH, {}),
+        ("PATCH", applied, APPLY_PATCH, {"fieldManager": "bob", "force": "true"}),
+    ]
+    for method, body, media, query in ways:
+        for trial in ({}, {"dryRun": "All"}):
+            reply = bob.request(method, path, body, content_type=media, query={**query, **trial})
+            refused(reply, "bob", f"sa-ns/{name}")
+    new = work(f"{name}-new", name)
+    refused(bob.request("POST", works("cluster1"), new, query={"dryRun": "All"}), "bob", f"sa-ns/{name}")
+    # An apply may also be a creation.
+    fresh = {**applied, "metadata": {"name": f"{name}-new"}}
+    reply = bob.request("PATCH", works("cluster1", f"{name}-new"), fresh, content_type=APPLY_PATCH, query={"fieldManager": "bob"})
+    refused(reply, "bob", f"sa-ns/{name}")
+
+    status = [{"apiGroups": [WORK_GROUP], "resources": ["manifestworks/status"], "verbs": ["patch", "update"]}]
+    hub.let("writes-statuses", {"kind": "User", "name": "bob"}, status)
+    told = {"spec": other, "status": {"conditions": []}}
+    hub.wait(lambda: bob.patch(f"{path}/status", told).status == 200, "bob to be allowed to write statuses")
+    now = hub.admin.get(path).expect(200)
+    assert (now["spec"], now["metadata"]["generation"]) == (made["spec"], 1)
+
+
+def test_w3_giving_a_work_to_a_replica_set_needs_the_executor(hub: WorkHub, name: str) -> None:
+    hub.admin.post(works("cluster1"), work(name, name)).expect(201)
+    bob, label = hub.cluster.client("bob"), f"{WORK_GROUP}/manifestworkreplicaset"
+    refused(patch(bob, name, {"metadata": {"labels": {label: "apps.bobs"}}}), "bob", f"sa-ns/{name}")
+    patch(bob, name, {"metadata": {"labels": {"other": "apps.bobs"}}}).expect(200)
+    patch(hub.admin, name, {"metadata": {"labels": {label: "apps.somebodys"}}}).expect(200)
+    for labels in ({label: None}, {label: "apps.bobs"}, None):
+        refused(patch(bob, name, {"metadata": {"labels": labels}}), "bob", f"sa-ns/{name}")
+    patch(bob, name, {"metadata": {"finalizers": [FINALIZER]}}).expect(200)
+    patch(bob, name, {"metadata": {"finalizers": None}}).expect(200)
 
 
 def test_w4_another_executor_or_none_needs_the_one_that_was(hub: WorkHub, name: str) -> None:

@@ -40,7 +40,7 @@ from muster.runtime.verbs import KubeClient
 from muster.runtime.webhookconfig import Endpoint, Hook, configure
 from muster.work.hub.options import WorkHubOptions
 from muster.work.hub.webhooks.executors import AGENT, user_name
-from muster.work.names import EXECUTE_AS
+from muster.work.names import EXECUTE_AS, REPLICA_SET_LABEL
 
 MANAGER: Final = "muster-work-hub-install"
 ACCOUNT: Final = "work-controller-sa"
@@ -64,8 +64,18 @@ _SPEC_CHANGES: Final = (
 )
 SPEC_CHANGES: Final = (("spec-changes", _SPEC_CHANGES),)
 
+
+def _replica_set_of(work: str) -> str:
+    """In CEL: of which replica set a work is."""
+    labels = f"{work}.metadata.labels"
+    return f"(has({labels}) && '{REPLICA_SET_LABEL}' in {labels} ? {labels}['{REPLICA_SET_LABEL}'] : '')"
+
+
+WORK_CHANGES: Final = (("spec-changes", f"{_SPEC_CHANGES} || {_replica_set_of('object')} != {_replica_set_of('oldObject')}"),)
+"""Or who writes the spec from now on."""
+
 HOOKS: Final = (
-    Hook(VALIDATING_WEBHOOKS, WORK_VALIDATOR, VALIDATE_WORK, GROUP, ("*",), "manifestworks", SPEC_CHANGES),
+    Hook(VALIDATING_WEBHOOKS, WORK_VALIDATOR, VALIDATE_WORK, GROUP, ("*",), "manifestworks", WORK_CHANGES),
     Hook(VALIDATING_WEBHOOKS, REPLICA_SET_VALIDATOR, VALIDATE_REPLICA_SET, GROUP, ("*",), "manifestworkreplicasets", SPEC_CHANGES),
 )
 BINDING_HOOK: Final = Hook(

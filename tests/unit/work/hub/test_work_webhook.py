@@ -3,15 +3,17 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import orjson
 import pytest
 
+from muster.http import Response
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS
 from muster.runtime.errors import BadRequest, Invalid, ServerFailure
 from muster.runtime.resource import VALIDATING_WEBHOOKS, Object
 from muster.work.hub.install import WORK_VALIDATOR
 from muster.work.hub.options import WorkHubOptions
 from muster.work.kinds import MANIFEST_WORKS
-from muster.work.names import WORK_FINALIZER
+from muster.work.names import REPLICA_SET_LABEL, WORK_FINALIZER
 from tests.unit.work.hub.conftest import (
     EXEC1,
     EXEC2,
@@ -115,6 +117,24 @@ async def test_what_leaves_the_spec_alone_is_accepted_without_a_review(hub: Hub)
         await bob.patch(MANIFEST_WORKS, "w", {"metadata": metadata}, "cluster1")
     await bob.patch(MANIFEST_WORKS, "w", {"status": {"conditions": []}}, "cluster1", subresource="status")
     assert hub.own.reviews == []
+
+
+async def test_giving_a_work_to_a_replica_set_needs_its_executor(hub: Hub) -> None:
+    # The set's controller would write it from then on, with rights of its own.
+    await stored(hub, spec(runs_as=EXEC1))
+    bob = await hub.writer("bob")
+    given = {"metadata": {"labels": {REPLICA_SET_LABEL: "apps.bobs"}}}
+    with pytest.raises(BadRequest) as refused:
+        await bob.patch(MANIFEST_WORKS, "w", given, "cluster1")
+    assert refused.value.message == refusal("bob")
+    await hub.let_execute("bob", EXEC1)
+    await bob.patch(MANIFEST_WORKS, "w", given, "cluster1")
+    carol = await hub.writer("carol")
+    await carol.patch(MANIFEST_WORKS, "w", {"metadata": {"labels": {"a": "b"}}}, "cluster1")
+    for labels in ({REPLICA_SET_LABEL: None}, {REPLICA_SET_LABEL: "apps.carols"}, None):
+        with pytest.raises(BadRequest) as refused:
+            await carol.patch(MANIFEST_WORKS, "w", {"metadata": {"labels": labels}}, "cluster1")
+        assert refused.value.message == refusal("carol")
 
 
 async def test_another_executor_needs_both(hub: Hub) -> None:
@@ -225,3 +245,14 @@ async def test_no_answer_to_a_review_is_no_yes() -> None:
     async with serving(WorkHubOptions(), Broken) as hub:
         with pytest.raises(ServerFailure, match="user admin may execute as system:serviceaccount:sa-ns:exec1 cannot be asked"):
             await hub.admin.create(MANIFEST_WORKS, work("w", spec(runs_as=EXEC1)))
+
+
+async def test_a_manifest_without_the_namespace_it_needs_is_stored_with_a_warning(hub: Hub) -> None:
+    homeless = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "homeless"}}
+    admin = hub.server.client(hub.server.clusters["hub"])
+    body = orjson.dumps(work("w", spec(homeless)))
+    answer = await admin.send("POST", MANIFEST_WORKS.path("cluster1"), {}, body)
+    assert isinstance(answer, Response)
+    assert answer.status == 201
+    said = [value for name, value in answer.headers if name.lower() == "warning"]
+    assert said == ['299 - "spec.workload.manifests[0]: ConfigMap homeless has no metadata.namespace and cannot be applied"']

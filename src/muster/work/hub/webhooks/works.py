@@ -3,6 +3,7 @@
 Both carry the same spec and are judged alike: manifests, the expressions of their configurations, the executor's shape, and whether
 the writer may act as the executors concerned. A request that leaves the spec alone is accepted whoever sends it and whatever the
 spec holds: agents hold and let go works by their finalizers, and nothing may keep them from that. Otherwise what changes is judged.
+One label is as good as a change of the spec: that by which a replica set knows its works, for its controller overwrites them.
 
 A replica set's works land wherever its placements point, today and later, so its writer needs the executor on all clusters, also
 where he changes nothing but the placements. It is judged though its controller may be off: it may be on tomorrow.
@@ -24,7 +25,8 @@ from muster.runtime.webhookserver import AdmissionRequest, Verdict, allow, bad_r
 from muster.work.hub.webhooks.authorization import ExecutorPolicy
 from muster.work.hub.webhooks.configs import config_problem
 from muster.work.hub.webhooks.executors import Executor, MalformedExecutor, concerned, executor_of
-from muster.work.hub.webhooks.manifests import manifest_problem, manifests_of
+from muster.work.hub.webhooks.manifests import manifest_problem, manifest_warnings, manifests_of
+from muster.work.names import REPLICA_SET_LABEL
 
 TEMPLATE: Final = "manifestWorkTemplate"
 _WRITES: Final = ("CREATE", "UPDATE")
@@ -67,7 +69,7 @@ class WorkWebhooks:
         self._rules = rules
 
     async def validate_work(self, request: AdmissionRequest) -> Verdict:
-        if not _writes_spec(request):
+        if not _writes_spec(request) and not _changes_hands(request):
             return allow()
         typed = read(ManifestWork, request.object).spec
         new, old, namespace = _spec(request.object), _old(request), request.key.namespace
@@ -91,7 +93,7 @@ class WorkWebhooks:
         for executor in executors(subject, nil_counts=self._rules.nil_counts):
             if not await self._policy.allows(who, executor, subject.namespace):
                 raise bad_request(subject.refusal(who, executor))
-        return allow()
+        return allow(*manifest_warnings(manifests_of(subject.new), manifests_of(subject.old or {}), subject.at))
 
 
 def shape_problem(subject: Subject, limit: int) -> str | None:
@@ -126,6 +128,15 @@ def _writes_spec(request: AdmissionRequest) -> bool:
         return False
     # Not by equality: to Python, true is 1.
     return request.old_object is None or _bytes(_spec(request.object)) != _bytes(_spec(request.old_object))
+
+
+def _changes_hands(request: AdmissionRequest) -> bool:
+    """Whether a work comes to a replica set or leaves one: the controller of the set writes it with rights of its own."""
+    return request.operation in _WRITES and _replica_set(request.object) != _replica_set(request.old_object)
+
+
+def _replica_set(document: Object | None) -> object:
+    return _part(_part(document, "metadata"), "labels").get(REPLICA_SET_LABEL) or ""
 
 
 def _old(request: AdmissionRequest) -> Spec | None:
