@@ -71,12 +71,14 @@ class Stream:
         return b"".join([piece async for piece in self.pieces()])
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Raises Unreachable when nothing comes for too long, or the end is missing."""
+        """Raises Unreachable when nothing comes for too long, or the end is missing or too late."""
         connection = self._connection
         while True:
             piece = connection.body_at_hand()
             if piece:
                 connection.resume_reading()
+                if self._deadline is not None and connection.loop.time() > self._deadline:
+                    raise Unreachable(self._server, "the answer did not end in time")
             else:
                 piece = await self._next()
             if not piece:

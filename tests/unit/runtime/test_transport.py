@@ -24,7 +24,7 @@ from muster.runtime.client import HttpClient
 from muster.runtime.clock import SYSTEM
 from muster.runtime.errors import KubeError, NoCredential, StatusError, Unreachable, Untrusted
 from muster.runtime.kubeconfig import ClientConfig, Identity
-from muster.runtime.transport import Asking, Reply, Transport
+from muster.runtime.transport import Asking, Reply, Stream, Transport
 from tests.support.https_server import Answer, HttpsServer
 from tests.support.pki import Authority
 from tests.support.proxy import Proxy
@@ -261,6 +261,28 @@ async def test_a_watch_that_falls_silent_is_left(idle: float, total: float | Non
         assert await anext(pieces) == b"{}\n"
         with pytest.raises(Unreachable, match="nothing more came in time"):
             await anext(pieces)
+
+
+async def read_slowly(stream: Stream) -> None:
+    async for _ in stream.pieces():
+        await asyncio.sleep(0.01)
+
+
+async def test_a_watch_that_goes_on_beyond_its_time_is_left_though_it_has_always_more_to_say() -> None:
+    async def chatter(writer: asyncio.StreamWriter, number: int) -> bool:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(b"3\r\n{}\n\r\n" * 1000)
+            await writer.drain()
+
+    async with (
+        asyncio.timeout(20),
+        serving(chatter) as (_, url),
+        transport(ClientConfig(url)) as way,
+        way.stream(Asking("GET", "/", {}), (), total=0.2, idle=30) as stream,
+    ):
+        with pytest.raises(Unreachable, match="in time"):
+            await read_slowly(stream)
 
 
 async def test_a_server_that_speaks_no_tls_is_not_taken_for_an_impostor() -> None:
