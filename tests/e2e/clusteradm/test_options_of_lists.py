@@ -255,6 +255,29 @@ def test_a_list_goes_on_with_the_rows_that_change(
 
 
 @pytest.mark.timeout(60)
+def test_a_work_that_is_asked_for_by_name_goes_on_with_all_that_is_told_of_it(stocked: World) -> None:
+    stocked.cluster("watched")
+    path = f"{WORKS}/namespaces/watched/manifestworks"
+    stocked.hub.admin.post(path, work("followed")).expect(201)
+    failed = {
+        "type": "Applied",
+        "status": "False",
+        "reason": "AppliedManifestFailed",
+        "message": "Failed to apply manifest: no room",
+    }
+    failed |= {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    meta = {"ordinal": 0, "resource": "configmaps", "version": "v1", "kind": "ConfigMap", "name": "a", "namespace": "default"}
+    entry = {"resourceMeta": {**meta, "group": ""}, "conditions": [failed]}
+    with Watching(stocked, "get", "works", "followed", "--cluster", "watched", "--watch") as watching:
+        watching.until(lambda words: words[-1:] == ["<Resources>"])
+        stocked.hub.admin.patch(f"{path}/followed/status", {"status": {"resourceStatus": {"manifests": [entry]}}}).expect(200)
+        watching.until(lambda words: words[-2:] == ["no", "room"])
+        stocked.hub.admin.delete(f"{path}/followed").expect(200)
+        watching.until(lambda words: "(deleted)>" in words)
+        assert "Traceback" not in watching.interrupt()
+
+
+@pytest.mark.timeout(60)
 def test_who_sees_two_clusters_lists_and_watches_their_works_alone(stocked: World) -> None:
     names = ("near", "nearer")
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "sees-works"}
