@@ -49,6 +49,7 @@ class NonResources:
     """Paths outside the resource tree. What describes a cluster is made when somebody first asks."""
 
     def __init__(self, server: ApiServer) -> None:
+        self._clusters = server.clusters
         self._documents: dict[str, tuple[Cluster, Discovery, OpenApi]] = {}
         self._metrics = server.metrics
         self._health = Health({"ping": lambda: None, "store": server.store_problem})
@@ -63,6 +64,8 @@ class NonResources:
             return Response(200, self._metrics.render(), (), CONTENT_TYPE)
         found = self._documents.get(ctx.cluster.name)
         if found is None or found[0] is not ctx.cluster:  # one that was removed may be made anew under its name
+            for gone in self._documents.keys() - self._clusters.keys():
+                del self._documents[gone]
             found = self._documents[ctx.cluster.name] = (ctx.cluster, Discovery(ctx.cluster), OpenApi(ctx.cluster))
         _, discovery, openapi = found
         return openapi.serve(ctx) or await discovery.serve(ctx)

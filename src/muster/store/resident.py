@@ -258,6 +258,8 @@ class ResidentStore:
                     self._retained_bytes -= _cost(event)
                     bucket.stale += 1
                 bucket.ring = None
+                # Its marks in `_order` are passed over in time, and hold on to it until then.
+                bucket.entries, bucket.keys = {}, None
         for scope in [scope for scope in self._watches if scope[0] == name]:
             for watch in tuple(self._watches.get(scope, ())):
                 watch.lose()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from muster.apiserver.auth.grants import CLUSTER_ROLES
 from muster.apiserver.client import object_path
@@ -32,7 +33,7 @@ class RoleAggregation:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._aggregating: dict[str, Aggregating] = {}
+        self._aggregating: WeakKeyDictionary[Cluster, Aggregating] = WeakKeyDictionary()
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         known = self._known(cluster)
@@ -48,17 +49,17 @@ class RoleAggregation:
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
         """Every aggregating role; none where a cluster has only the bootstrap roles, which are complete as they are."""
-        self._aggregating.pop(cluster.name, None)
+        self._aggregating.pop(cluster, None)
         if cluster.store.generation(cluster.name, CLUSTER_ROLES) <= 1:
             return ()
         return list(self._known(cluster))
 
     def _known(self, cluster: Cluster) -> Aggregating:
-        known = self._aggregating.get(cluster.name)
+        known = self._aggregating.get(cluster)
         if known is None:
             entries = cluster.store.list(cluster.name, CLUSTER_ROLES)
             found = ((entry.key, _selectors(entry)) for entry in entries)
-            known = self._aggregating[cluster.name] = {key: chosen for key, chosen in found if chosen is not None}
+            known = self._aggregating[cluster] = {key: chosen for key, chosen in found if chosen is not None}
         return known
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from muster.apiserver.auth.bootstraptokens import SECRET_TYPE, decoded_data
 from muster.apiserver.client import object_path
@@ -28,16 +29,16 @@ class EventExpiry:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._sweeping: set[str] = set()
+        self._sweeping: WeakSet[Cluster] = WeakSet()
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
-        return () if event.deleted or cluster.name in self._sweeping else ("sweep",)
+        return () if event.deleted or cluster in self._sweeping else ("sweep",)
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
         return ("sweep",) if cluster.store.count(cluster.name, "/events") else ()
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
-        self._sweeping.add(cluster.name)
+        self._sweeping.add(cluster)
         limit = cluster.clock() - EVENT_LIFETIME
         client = self._server.client(cluster)
         for event in list(cluster.scan("/events")):
@@ -50,7 +51,7 @@ class EventExpiry:
                         raise
         if cluster.store.count(cluster.name, "/events"):
             return _SWEEP_SECONDS
-        self._sweeping.discard(cluster.name)
+        self._sweeping.discard(cluster)
         return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Iterator
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
@@ -33,12 +34,12 @@ class GarbageCollector:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._dependents: dict[str, dict[str, set[Place]]] = {}
+        self._dependents: WeakKeyDictionary[Cluster, dict[str, set[Place]]] = WeakKeyDictionary()
         """cluster → owner uid → places of dependents"""
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         entry, previous = event.entry, event.previous
-        index = self._dependents.get(cluster.name)
+        index = self._dependents.get(cluster)
         has_owners = _MARK in entry.value
         had_owners = previous is not None and _MARK in previous.value
         if index is None and not has_owners and not had_owners and _DELETING not in entry.value:
@@ -48,17 +49,17 @@ class GarbageCollector:
     def _note(self, cluster: Cluster, event: Event, has_owners: bool, had_owners: bool) -> Iterator[str]:
         place = (event.resource, event.entry.key)
         if had_owners and event.previous is not None:
-            self._unindex(cluster.name, place, event.previous)
+            self._unindex(cluster, place, event.previous)
         if event.deleted:
             uid = metadata(event.entry).uid
-            for resource, key in self._dependents.get(cluster.name, {}).get(uid, ()):
+            for resource, key in self._dependents.get(cluster, {}).get(uid, ()):
                 yield f"{resource}|{key}"
             if has_owners or had_owners:
                 yield from self._waiting_owners(cluster, metadata(event.entry))
             return
         meta = metadata(event.entry)
         if has_owners:
-            self._index(cluster.name, place, meta)
+            self._index(cluster, place, meta)
             yield f"{place[0]}|{place[1]}"
         if had_owners and meta.deletionTimestamp is None and event.previous is not None:
             yield from self._waiting_owners(cluster, metadata(event.previous))
@@ -76,12 +77,12 @@ class GarbageCollector:
             if found is not None and _DELETING in found[1].value:
                 yield f"{found[0].storage}|{found[1].key}"
 
-    def _index(self, cluster: str, place: Place, meta: Metadata) -> None:
+    def _index(self, cluster: Cluster, place: Place, meta: Metadata) -> None:
         owners = self._dependents.setdefault(cluster, {})
         for reference in meta.ownerReferences or ():
             owners.setdefault(reference.uid, set()).add(place)
 
-    def _unindex(self, cluster: str, place: Place, entry: Entry) -> None:
+    def _unindex(self, cluster: Cluster, place: Place, entry: Entry) -> None:
         owners = self._dependents.get(cluster, {})
         for reference in metadata(entry).ownerReferences or ():
             places = owners.get(reference.uid)
@@ -97,7 +98,7 @@ class GarbageCollector:
                 continue
             for entry in cluster.store.list(cluster.name, resource):
                 if _MARK in entry.value:
-                    self._index(cluster.name, (resource, entry.key), metadata(entry))
+                    self._index(cluster, (resource, entry.key), metadata(entry))
                     keys.append(f"{resource}|{entry.key}")
                 elif _DELETING in entry.value:
                     keys.append(f"{resource}|{entry.key}")
@@ -159,7 +160,7 @@ class GarbageCollector:
             await self._drop_references(cluster, row, meta, lost)
             return
         policy = "Background"
-        if waiting and self._dependents.get(cluster.name, {}).get(meta.uid):
+        if waiting and self._dependents.get(cluster, {}).get(meta.uid):
             policy = "Foreground"
         options = {"preconditions": {"uid": meta.uid}, "propagationPolicy": policy}
         await self._attempt(self._server.client(cluster).delete(_path(row, meta), options))
@@ -173,7 +174,7 @@ class GarbageCollector:
         await self._attempt(self._server.client(cluster).merge(_path(row, meta), patch))
 
     async def _orphan_dependents(self, cluster: Cluster, row: Resource, meta: Metadata) -> None:
-        for resource, key in list(self._dependents.get(cluster.name, {}).get(meta.uid, ())):
+        for resource, key in list(self._dependents.get(cluster, {}).get(meta.uid, ())):
             entry, dependent_row = cluster.entry(resource, key), cluster.resources.by_storage(resource)
             if entry is not None and dependent_row is not None:
                 await self._drop_references(cluster, dependent_row, metadata(entry), {meta.uid})
@@ -181,7 +182,7 @@ class GarbageCollector:
 
     async def _finish_foreground(self, cluster: Cluster, row: Resource, meta: Metadata) -> float | None:
         blocking = False
-        for resource, key in list(self._dependents.get(cluster.name, {}).get(meta.uid, ())):
+        for resource, key in list(self._dependents.get(cluster, {}).get(meta.uid, ())):
             entry, dependent_row = cluster.entry(resource, key), cluster.resources.by_storage(resource)
             if entry is None or dependent_row is None:
                 continue

@@ -97,6 +97,8 @@ class ControllerManager:
     def forget(self, cluster: str) -> None:
         for item in [i for i in self._timers if i[1] == cluster]:
             self._timers.pop(item).cancel()
+        for item in [i for i in self._failures if i[1] == cluster]:
+            del self._failures[item]
 
     @property
     def backlog(self) -> int:
@@ -155,6 +157,7 @@ class ControllerManager:
         index, name, key = item
         cluster = self._server.clusters.get(name)
         if cluster is None:
+            self._failures.pop(item, None)
             return
         controller = self._controllers[index]
         try:
