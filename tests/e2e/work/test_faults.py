@@ -1,6 +1,6 @@
 """Agents that are killed, clusters that are away, manifests that nobody can apply, and very many of them: all comes right.
 
-`MUSTER_KILLS` and `MUSTER_MANIFESTS` make the runs longer than a quick one can be.
+`MUSTER_KILLS`, `MUSTER_AWAY` and `MUSTER_MANIFESTS` make the runs longer than a quick one can be.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from tests.support.registration import MUSTER
 from tests.support.working import Workplace, condition, config_map
 
 KILLS = int(os.environ.get("MUSTER_KILLS", "10"))
+AWAY = float(os.environ.get("MUSTER_AWAY", "2"))
+"""Seconds for which a cluster is away."""
 MANIFESTS = int(os.environ.get("MUSTER_MANIFESTS", "200"))
 
 
@@ -112,10 +114,18 @@ async def test_an_agent_that_is_killed_again_and_again_gets_everything_right(pla
             return found == {**author.objects, "foreign": "keep"} and all(map(_applied, works))
 
         await place.wait(right, "the cluster to have what the hub says and nothing else", 60)
-        records = [one for one in (await place.admin.list(APPLIED_WORKS)).items if one["spec"].get("agentID") == place.name]
-        assert {record["spec"]["manifestWorkName"] for record in records} == set(author.wanted)
-        tracked = [entry["name"] for record in records for entry in record["status"]["appliedResources"]]
-        assert sorted(tracked) == sorted(author.objects)
+
+        async def recorded() -> bool:
+            """Its last word comes after works that wait, within a minute."""
+            found = (await place.admin.list(APPLIED_WORKS)).items
+            records = {one["spec"]["manifestWorkName"]: one for one in found if one["spec"].get("agentID") == place.name}
+            assert set(records) == set(author.wanted)
+            entries = {name: one.get("status", {}).get("appliedResources", ()) for name, one in records.items()}
+            return {name: {one["name"] for one in listed if one.get("uid")} for name, listed in entries.items()} == {
+                name: set(contents) for name, contents in author.wanted.items()
+            }
+
+        await place.wait(recorded, "the records to have what there is and nothing else", 90)
         assert complaints(agent.log) == []
 
 
@@ -147,7 +157,7 @@ async def test_while_the_managed_cluster_is_away_nothing_is_lost(place: Workplac
             await place.create("new", config_map("new", place.namespace))
             await place.delete("leaves")
             await place.admin.delete(CONFIG_MAPS, "before", place.namespace)
-            await asyncio.sleep(2)
+            await asyncio.sleep(AWAY)
             assert await place.data("new") is None
             link.mend()
             await place.wait_applied("before", 40)
@@ -174,7 +184,7 @@ async def test_while_the_hub_is_away_the_cluster_is_kept_as_it_said(place: Workp
                 return await place.data("kept") == {"a": "1"}
 
             await place.wait(back, "the object to be made anew without the hub", 5)
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(AWAY)
             # Longer than the time of grace: a hub that is away has not lost its works.
             assert await back()
             await place.change("kept", config_map("kept", place.namespace, a="2"))
