@@ -57,6 +57,10 @@ UNSERVED_RETRY: Final = 300.0
 LAST_REMOVAL: Final = 60.0
 RECORDED_WITHIN: Final = 60.0
 """Seconds that the uids of what was applied may be missing from the record, however much there is to do."""
+OVERTAKEN_RETRY: Final = 0.05
+_OVERTAKEN: Final = Failure("", "")
+"""Of a manifest that is not written because the executor's rights have changed since they were looked at; never told, for the pass
+ends with it and another one asks anew."""
 REPORTING: Final = 1.0
 """Seconds between two reports of a work that is as well as it was."""
 
@@ -151,10 +155,13 @@ class Reconciler:
             await self._observer.settle(refs, SETTLE)
         # A work that has reached its end rests: nothing more is applied, but what it lost still goes.
         finished = _finished(work)
+        stands = self._standing(work)
         refusals = await self._refusals(work, plan)
         done = frozenset(one.ordinal for one in plan.manifests) if finished else _done_already(work)
         record = await self._intend(record, plan, refusals.keys() | done, memory)
-        outcomes = await self._apply(plan, refusals, done, owner_of(record), memory)
+        outcomes = await self._apply(plan, refusals, done, owner_of(record), memory, stands)
+        if any(outcome.failure is _OVERTAKEN for outcome in outcomes.values()):
+            return OVERTAKEN_RETRY
         # A work of nothing but misfits has no manifest to withhold, and yet is not applied as a whole.
         held_back = self._options.executor.strict and work.spec.executor is not None and bool(refusals or plan.misfits)
         remaining = leftovers if held_back else await self._prune(name, plan, leftovers, owner_of(record), memory)
@@ -204,6 +211,15 @@ class Reconciler:
         self._executors.pop(work.metadata.name, None)
         return {manifest.ordinal: Refusal(problem, hidden=problem) for manifest in plan.manifests}
 
+    def _standing(self, work: ManifestWork) -> Callable[[], bool]:
+        """Tells whether what is found out from now on about the executor's rights still holds."""
+        subject = work.spec.executor.subject if work.spec.executor is not None else None
+        account = subject.service_account if subject is not None else None
+        if account is None:
+            return lambda: True
+        before = self._gate.changes(account)
+        return lambda: self._gate.changes(account) == before
+
     # Applying.
 
     async def _intend(self, record: AppliedManifestWork, plan: Plan, untouched: Set[int], memory: Memory) -> AppliedManifestWork:
@@ -216,7 +232,13 @@ class Reconciler:
         return await self._records.track(record, [*record.status.applied_resources, *new]) if new else record
 
     async def _apply(
-        self, plan: Plan, refusals: Mapping[int, Refusal], done: frozenset[int], owner: Owner, memory: Memory
+        self,
+        plan: Plan,
+        refusals: Mapping[int, Refusal],
+        done: frozenset[int],
+        owner: Owner,
+        memory: Memory,
+        stands: Callable[[], bool],
     ) -> dict[int, Outcome]:
         outcomes = {misfit.meta.ordinal: Outcome(misfit, unfit(misfit)) for misfit in plan.misfits}
         turn = asyncio.Semaphore(self._options.writers)
@@ -229,7 +251,7 @@ class Reconciler:
             elif refusal is not None:
                 outcome = await self._seen(manifest, refused(refusal), hidden)
             else:
-                outcome = await self._apply_one(manifest, owner, memory, turn)
+                outcome = await self._apply_one(manifest, owner, memory, turn, stands)
             outcomes[manifest.ordinal] = outcome
 
         for rank in plan.ranks:
@@ -241,7 +263,9 @@ class Reconciler:
                     tasks.create_task(one(manifest))
         return outcomes
 
-    async def _apply_one(self, manifest: Manifest, owner: Owner, memory: Memory, turn: asyncio.Semaphore) -> Outcome:
+    async def _apply_one(
+        self, manifest: Manifest, owner: Owner, memory: Memory, turn: asyncio.Semaphore, stands: Callable[[], bool]
+    ) -> Outcome:
         sight = self._observer.look(manifest.ref)
         if memory.agrees(manifest, sight):
             return Outcome(manifest, live=sight.raw)
@@ -251,6 +275,8 @@ class Reconciler:
         if memory.rests(manifest, now):
             return await self._seen(manifest)
         async with turn:
+            if not stands():
+                return Outcome(manifest, _OVERTAKEN)
             try:
                 applied = await self._applier.apply(manifest, owner, sight)
             except (KubeError, ApplyProblem) as error:

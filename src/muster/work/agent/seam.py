@@ -178,6 +178,9 @@ class Gate(Protocol):
     ) -> Mapping[int, Refusal]:
         """The refused manifests by ordinal; empty: all may be written. Never raises for what the cluster answers."""
 
+    def changes(self, executor: ExecutorServiceAccount) -> int:
+        """Another number after each change of what it may, at once: an answer from before that is one no longer."""
+
     def on_change(self, handler: Callable[[ExecutorServiceAccount], None]) -> None:
         """`handler` is called when what an executor may, and that was asked for before, may have changed."""
 

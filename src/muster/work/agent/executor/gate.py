@@ -63,6 +63,7 @@ class _Executor:
         self.who = identity_of(account)
         self.subjects = frozenset(subjects_of(self.who.name, self.who.groups))
         self.standing: Standing | None = None
+        self.changes = 0
         self.tell_at = float("inf")
         """Its rights have changed: when to say so."""
         self.recheck_at = float("inf")
@@ -94,6 +95,10 @@ class ExecutorGate:
         self._waited = False
         self._news = asyncio.Event()
         self._followed = True
+
+    def changes(self, executor: ExecutorServiceAccount) -> int:
+        known = self._executors.get(executor)
+        return known.changes if known is not None else 0
 
     def on_change(self, handler: Handler) -> None:
         self._handlers.append(handler)
@@ -204,6 +209,7 @@ class ExecutorGate:
         for executor in self._executors.values():
             if executor.subjects & subjects:
                 executor.standing = None
+                executor.changes += 1
                 executor.doubts.reset()
                 executor.recheck_at = float("inf")
                 executor.tell_at = min(executor.tell_at, self._clock.monotonic() + COALESCE)
