@@ -9,7 +9,8 @@ import pytest
 
 from muster.runtime.rbac import ROLE_BINDINGS, ROLES, ChangeHandler, RbacAuthorizer
 from muster.runtime.resource import Object
-from tests.unit.work.agent.conftest import Mortal, Site, config_map, until
+from muster.work.kinds import MANIFEST_WORKS
+from tests.unit.work.agent.conftest import CLUSTER, Mortal, Site, config_map, until
 
 EXECUTOR = {"subject": {"type": "ServiceAccount", "serviceAccount": {"namespace": "sa-ns", "name": "exec1"}}}
 GROUP = "rbac.authorization.k8s.io"
@@ -31,7 +32,14 @@ async def refused(site: Site) -> bool:
     return any("may not create" in condition["message"] for one in manifests for condition in one["conditions"])
 
 
-async def test_what_is_not_written_yet_when_permission_goes_is_not_written(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def gone(site: Site) -> bool:
+    return await site.work("w") is None
+
+
+@pytest.mark.parametrize("then", ["the work goes", "permission is given back"])
+async def test_what_is_not_written_yet_when_permission_goes_is_not_written(
+    site: Site, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
     noticed, writing, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
     subscribe, exchange = RbacAuthorizer.on_change, Mortal.exchange
     written = 0
@@ -62,9 +70,11 @@ async def test_what_is_not_written_yet_when_permission_goes_is_not_written(site:
         await until(lambda: refused(site), "the work to be refused")
         assert len(await site.config_maps()) == 3
 
-        # What was written is on record, and goes with the work; and when permission comes back the rest is applied.
-        [record] = await site.records()
-        assert {one["name"] for one in record["status"]["appliedResources"]} >= set(await site.config_maps())
-        await grant(site)
-        await until(lambda: site.applied("w"), "the work to be applied")
-        assert len(await site.config_maps()) == MANIFESTS
+        if then == "the work goes":
+            await site.hub.delete(MANIFEST_WORKS, "w", CLUSTER)
+            await until(lambda: gone(site), "the work to go")
+            assert await site.config_maps() == {}
+        else:
+            await grant(site)
+            await until(lambda: site.applied("w"), "the work to be applied")
+            assert len(await site.config_maps()) == MANIFESTS
