@@ -28,6 +28,8 @@ MAX_IDLE = 64
 """Connections kept for later."""
 MAX_LINE = 64 * 1024 * 1024
 """No object is larger than 1.5 MB in etcd; a line beyond this is no event."""
+MAX_COMPLAINT = 1024 * 1024
+"""What is read of the answer when a watch is refused."""
 
 
 class HttpClient(KubeClient):
@@ -118,7 +120,7 @@ class HttpClient(KubeClient):
         async with self._transport.stream(asking, self._impersonation, total=total, idle=self._idle) as stream:
             self._count("GET", stream.status)
             if not 200 <= stream.status < 300:
-                error = status_error(stream.status, await stream.read(), stream.retry_after)
+                error = status_error(stream.status, await stream.read(MAX_COMPLAINT), stream.retry_after)
                 if isinstance(error, Unauthorized):
                     self._transport.credentials.forget()
                 raise error

@@ -8,6 +8,7 @@ once where asking twice is as good as once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import ssl
@@ -67,8 +68,15 @@ class Stream:
         self._idle = idle
         self._deadline = deadline
 
-    async def read(self) -> bytes:
-        return b"".join([piece async for piece in self.pieces()])
+    async def read(self, enough: int) -> bytes:
+        """All of it, or so much that `enough` bytes are there."""
+        content = bytearray()
+        async with contextlib.aclosing(self.pieces()) as pieces:
+            async for piece in pieces:
+                content += piece
+                if len(content) >= enough:
+                    break
+        return bytes(content)
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         """Raises Unreachable when nothing comes for too long, or the end is missing or too late."""

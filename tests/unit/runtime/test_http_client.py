@@ -255,6 +255,20 @@ async def test_a_rotated_client_certificate_is_used_by_the_next_request(authorit
     assert [request.peer for request in server.received] == ["agent-1", "agent-2", "agent-2", "agent-2"]
 
 
+async def test_a_rotated_ca_judges_the_next_request_whatever_was_trusted_before(authority: Authority, tmp_path: Path) -> None:
+    ca = tmp_path / "ca.crt"
+    with HttpsServer(lambda request: Answer({})) as server:
+        ca.write_bytes(server.ca)
+        async with client_of(ClientConfig(server.url, ca)) as client:
+            await client.get(CONFIG_MAPS, "a", "default")
+            ca.write_bytes(authority.pair.cert.read_bytes())
+            with pytest.raises(Untrusted):
+                await client.get(CONFIG_MAPS, "b", "default")
+            ca.write_bytes(authority.pair.cert.read_bytes() + server.ca)
+            await client.get(CONFIG_MAPS, "c", "default")
+    assert [request.path[-1] for request in server.received] == ["a", "c"]
+
+
 def plugin(tmp_path: Path, status: dict[str, Any]) -> tuple[ExecPlugin, Path]:
     """Prints the status in `answer`, and counts its runs."""
     runs, answer, program = tmp_path / "runs", tmp_path / "answer", tmp_path / "get-token"

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from muster.runtime.client import HttpClient
 from muster.runtime.clock import SYSTEM
-from muster.runtime.errors import KubeError, NoCredential, StatusError, Unreachable, Untrusted
+from muster.runtime.errors import KubeError, NoCredential, ServerFailure, StatusError, Unreachable, Untrusted
 from muster.runtime.kubeconfig import ClientConfig, Identity
 from muster.runtime.transport import Asking, Reply, Stream, Transport
 from tests.support.https_server import Answer, HttpsServer
@@ -138,7 +138,7 @@ async def test_a_watch_finds_its_way_when_the_server_has_just_closed_the_kept_co
     async with serving(leaving) as (script, url), transport(ClientConfig(url)) as way:
         await get(way)
         async with way.stream(Asking("GET", "/", {"watch": "true"}), (), total=None, idle=5) as stream:
-            assert await stream.read() == b"{}"
+            assert await stream.read(100) == b"{}"
         assert script.connections == 2
         assert way.requests == 2
 
@@ -261,6 +261,21 @@ async def test_a_watch_that_falls_silent_is_left(idle: float, total: float | Non
         assert await anext(pieces) == b"{}\n"
         with pytest.raises(Unreachable, match="nothing more came in time"):
             await anext(pieces)
+
+
+async def test_a_refusal_without_end_is_cut_short() -> None:
+    async def complaining(writer: asyncio.StreamWriter, number: int) -> bool:
+        writer.write(b"HTTP/1.1 500 Oh\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(b"8\r\noh dear \r\n" * 1000)
+            await writer.drain()
+
+    async with serving(complaining) as (_, url):
+        client = HttpClient(ClientConfig(url))
+        with pytest.raises(ServerFailure, match="oh dear oh dear"):
+            async with asyncio.timeout(20):
+                await anext(client.lines("/watch", {}, None, None))
+        await client.close()
 
 
 async def read_slowly(stream: Stream) -> None:
