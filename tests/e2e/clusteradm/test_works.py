@@ -193,6 +193,15 @@ def test_an_agent_that_demands_more_is_asked_for_with_its_options(shop: World, t
     assert "apps:reader may not create, update, patch it" in refused["checks"][-1]["reason"]
 
 
+@shows("work can-i", "--update-strategy", "--delete-option")
+def test_a_work_is_asked_about_on_the_terms_that_are_said(shop: World, tmp_path: Path) -> None:
+    line = ["work", "can-i", "shop", "-f", write(tmp_path, config_map("a")), "--executor", "apps/looker"]
+    line += ["--managed-context", MANAGED, "-o", "json"]
+    allow(shop.managed.client(), "can-i-look", "configmaps", account="looker", verbs=["get", "create"])
+    assert json.loads(shop.fails(*line))["answer"] == "no"
+    assert json.loads(shop.ok(*line, "--update-strategy", "CreateOnly", "--delete-option", "Orphan"))["answer"] == "yes"
+
+
 @shows("work can-i", "--managed-kubeconfig", "--recursive")
 def test_a_cluster_that_cannot_be_asked_makes_no_answer(shop: World, tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()

@@ -13,6 +13,7 @@ from typing import Final
 from muster.administration.errors import AdministrationError
 from muster.api import Document
 from muster.kube import yaml
+from muster.registration.kinds import MANIFEST_WORKS
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 STDIN: Final = "-"
@@ -27,6 +28,10 @@ def read_manifests(sources: Iterable[str], *, recursive: bool = False) -> list[D
         remedy = "look into directories below directories with --recursive" if shallow else ""
         raise AdministrationError(f"--filename {','.join(named)}: there is no manifest", remedy)
     return found
+
+
+def is_work(manifest: Document) -> bool:
+    return (manifest["apiVersion"], manifest["kind"]) == (MANIFEST_WORKS.api_version, MANIFEST_WORKS.kind)
 
 
 def _texts(source: str, recursive: bool) -> Iterator[tuple[str, bytes]]:

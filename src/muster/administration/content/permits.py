@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Final
 
 from muster.administration.content.grants import Grant
+from muster.administration.content.manifests import is_work
 from muster.administration.content.terms import definitions
 from muster.administration.content.works import require_cluster
 from muster.administration.errors import AdministrationError
@@ -63,17 +64,15 @@ def verdict(checks: Iterable[Check]) -> Answer:
     return next((one for one in (Answer.NO, Answer.UNKNOWN) if one in answers), Answer.YES)
 
 
-def work_of(documents: Sequence[Document], executor: ExecutorServiceAccount | None) -> ManifestWork:
-    """The work that these documents are: a ManifestWork, or manifests for one. Raises AdministrationError."""
-    works = [one for one in documents if (one["apiVersion"], one["kind"]) == (MANIFEST_WORKS.api_version, MANIFEST_WORKS.kind)]
+def work_of(documents: Sequence[Document], parts: Document) -> ManifestWork:
+    """The work that these documents are: a ManifestWork, or manifests for one. `parts` of its spec are said besides. Raises
+    AdministrationError."""
+    works = [one for one in documents if is_work(one)]
     if works and len(documents) > 1:
         raise AdministrationError("--filename: give either one ManifestWork or the manifests of one")
     kind = {"apiVersion": MANIFEST_WORKS.api_version, "kind": MANIFEST_WORKS.kind}
     body: Document = works[0] if works else {**kind, "spec": {"workload": {"manifests": list(documents)}}}
-    if executor is not None:
-        account = {"namespace": executor.namespace, "name": executor.name}
-        said = {"subject": {"type": "ServiceAccount", "serviceAccount": account}}
-        body = {**body, "spec": {**(body.get("spec") or {}), "executor": said}}
+    body = {**body, "spec": {**(body.get("spec") or {}), **parts}}
     try:
         return ManifestWork.decode(body)
     except MalformedObject as error:

@@ -214,6 +214,19 @@ async def test_a_work_that_leaves_its_objects_needs_no_right_to_delete_them(hub:
     assert said["checks"][-1]["verbs"] == LIFE[:-1]
 
 
+async def test_terms_are_asked_about_as_a_work_is_made_on_them(hub: Fleet, file: str, tmp_path: Path) -> None:
+    line = ["-f", file, *EXECUTOR, "--managed-context", PLAIN]
+    for terms, verbs in (
+        (["--update-strategy", "ReadOnly"], ["get"]),
+        (["--update-strategy", "CreateOnly", "--delete-option", "Orphan"], ["create", "get"]),
+        (["--delete-option", "Orphan"], LIFE[:-1]),
+    ):
+        assert (await told(hub, *line, *terms, code=1))["checks"][-1]["verbs"] == verbs
+    path = write(tmp_path / "w.json", manifest_work("w", CONFIG_MAP))
+    refused = ["work", "can-i", "c1", "-f", path, "--delete-option", "Orphan"]
+    assert "a ManifestWork says so itself" in await hub.fails(*refused, code=3)
+
+
 async def test_a_role_that_would_give_more_than_the_executor_has_is_refused(hub: Fleet, tmp_path: Path) -> None:
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.clusteradm.bundling import flat
+from muster.cli.clusteradm.work.terms import said, term_options
 from muster.cli.connection import Globals, Session, administer, connected
 from muster.cli.executor_options import asking_options
 from muster.cli.output import document, format_option, table
@@ -35,7 +36,7 @@ Examples:
 @click.argument("cluster")
 @click.option("-f", "--filename", "files", type=Files(), multiple=True, help="Of a ManifestWork or manifests: file, folder, or -.")
 @click.option("-R", "--recursive", is_flag=True, help="Directories below directories too.")
-@click.option("--executor", default="", metavar="NAMESPACE/NAME", help="Service account of the cluster to apply as.")
+@term_options
 @click.option("--managed-kubeconfig", type=click.Path(dir_okay=False), help="Of the managed cluster, to ask it too.")
 @click.option("--managed-context", default="", help="Of the managed cluster, to ask it too.")
 @asking_options
@@ -79,16 +80,20 @@ def _managed(kubeconfig: str | None, context: str) -> FoundCluster | None:
 async def _ask(
     session: Session, cluster: str, managed: FoundCluster | None, given: dict[str, Any]
 ) -> tuple[ManifestWork, list[Check]]:
-    from muster.administration.content.manifests import read_manifests
+    from muster.administration.content.manifests import is_work, read_manifests
     from muster.administration.content.permits import MANAGED, ask_cluster, ask_hub, unasked, work_of
-    from muster.administration.content.terms import parse_executor
+    from muster.administration.content.terms import spec_parts
+    from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
     from muster.runtime.client import HttpClient
     from muster.runtime.errors import KubeError
 
-    executor = parse_executor(given["executor"]) if given["executor"] else None
-    work = work_of(read_manifests(flat(given["files"]), recursive=given["recursive"]), executor)
+    terms = said(given)
+    documents = read_manifests(flat(given["files"]), recursive=given["recursive"])
+    if any(map(is_work, documents)) and (terms.update_strategy or terms.delete_option):
+        raise AdministrationError("--update-strategy and --delete-option: are for manifests; a ManifestWork says so itself")
     await require_hub(session.client)
+    work = work_of(documents, await spec_parts(session.client, terms, documents))
     # A client of its own: its dry run is a question, not something that this command would do.
     hub = HttpClient(session.config, agent="clusteradm")
     try:

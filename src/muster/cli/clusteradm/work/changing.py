@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.clusteradm.bundling import flat
+from muster.cli.clusteradm.work.terms import said, term_options
 from muster.cli.connection import Session, administer, connected, explain
 from muster.cli.values import Files, Names
 
 if TYPE_CHECKING:
     from muster.administration.content.works import Outcome
 
-STRATEGIES = ("Update", "CreateOnly", "ServerSideApply", "ReadOnly")
 _CLUSTERS = click.option("-c", "--cluster", "--clusters", "clusters", type=Names(), multiple=True, help="Names of the clusters.")
 
 
@@ -37,9 +37,7 @@ Examples:
 @click.option("--placement", default="", help="namespace/name of a Placement: the clusters that it has chosen.")
 @click.option("--overwrite", is_flag=True, help="Replace the manifests of a work that is there.")
 @click.option("-r", "--replicaset", is_flag=True, help="Have the hub follow the Placement (ManifestWorkReplicaSet).")
-@click.option("--executor", default="", metavar="NAMESPACE/NAME", help="Service account of the clusters to apply as.")
-@click.option("--update-strategy", type=click.Choice(STRATEGIES), help="How objects that are there are changed.  [default: Update]")
-@click.option("--delete-option", type=click.Choice(["Foreground", "Orphan"]), help="Whether objects go with the work, or stay.")
+@term_options
 @click.option("--wait", is_flag=True, help="Until all is applied and available.")
 @connected
 def create(name: str, **given: Any) -> None:
@@ -57,8 +55,8 @@ def create(name: str, **given: Any) -> None:
 
 
 async def _create(session: Session, name: str, clusters: list[str], given: dict[str, Any]) -> list[Outcome]:
-    from muster.administration.content.manifests import read_manifests
-    from muster.administration.content.terms import Terms, parse_executor, spec_parts
+    from muster.administration.content.manifests import is_work, read_manifests
+    from muster.administration.content.terms import spec_parts
     from muster.administration.content.works import (
         Done,
         await_works,
@@ -68,17 +66,15 @@ async def _create(session: Session, name: str, clusters: list[str], given: dict[
         parse_placement,
     )
     from muster.administration.hubs import require_hub
-    from muster.registration.kinds import MANIFEST_WORKS
 
     manifests = read_manifests(flat(given["files"]), recursive=given["recursive"])
-    if any((one["apiVersion"], one["kind"]) == (MANIFEST_WORKS.api_version, MANIFEST_WORKS.kind) for one in manifests):
+    if any(map(is_work, manifests)):
         # A hub may well be a managed cluster of another one.
         inside = f"work {name} would bring a ManifestWork, which only hubs know"
         session.progress.warn(f"{inside}; if that is the work itself, make it with kubectl apply")
     placement, overwrite = given["placement"], given["overwrite"]
     key = parse_placement(placement) if placement else None
-    executor = parse_executor(given["executor"]) if given["executor"] else None
-    terms = Terms(executor, given["update_strategy"] or "", given["delete_option"] or "")
+    terms = said(given)
     client = session.client
     await require_hub(client)
     parts = await spec_parts(client, terms, manifests)

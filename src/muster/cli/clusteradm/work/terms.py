@@ -1,0 +1,36 @@
+"""On what terms a work is applied: flags that whoever makes a work, and whoever asks about one, have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from muster.administration.content.terms import Terms
+
+STRATEGIES = ("Update", "CreateOnly", "ServerSideApply", "ReadOnly")
+
+
+def term_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    options = (
+        click.option("--executor", default="", metavar="NAMESPACE/NAME", help="Service account of the cluster to apply as."),
+        click.option(
+            "--update-strategy", type=click.Choice(STRATEGIES), help="How objects that are there are changed.  [default: Update]"
+        ),
+        click.option(
+            "--delete-option", type=click.Choice(["Foreground", "Orphan"]), help="Whether objects go with the work, or stay."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def said(given: dict[str, Any]) -> Terms:
+    """Raises AdministrationError."""
+    from muster.administration.content.terms import Terms, parse_executor
+
+    executor = parse_executor(given["executor"]) if given["executor"] else None
+    return Terms(executor, given["update_strategy"] or "", given["delete_option"] or "")
