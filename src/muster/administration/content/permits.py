@@ -113,13 +113,14 @@ async def ask_hub(client: KubeClient, cluster: str, work: ManifestWork) -> list[
 
 
 async def _there(client: KubeClient, cluster: str, work: ManifestWork) -> Object | None:
-    """The work of this name that the cluster has already, as far as one may see."""
+    """The work of this name that the cluster has already, as far as one may see; one that is going cannot be changed."""
     if not work.metadata.name:
         return None
     try:
-        return await client.get(MANIFEST_WORKS, work.metadata.name, cluster)
+        found = await client.get(MANIFEST_WORKS, work.metadata.name, cluster)
     except (BadRequest, Forbidden, NotFound):
         return None
+    return None if found["metadata"].get("deletionTimestamp") else found
 
 
 async def _asker(client: KubeClient) -> str:

@@ -121,6 +121,9 @@ async def _create(client: KubeClient, name: str, spec: Document, cluster: str, p
         body = {"metadata": {"name": name, "namespace": cluster, **marks}, "spec": spec}
         await client.create(MANIFEST_WORKS, _whole(MANIFEST_WORKS, body), cluster)
         return Done.CREATED
+    if found["metadata"].get("deletionTimestamp"):
+        problem = f"work {name} in cluster {cluster} is being deleted"
+        raise AdministrationError(problem, f"wait until it is gone: delete work {name} --clusters {cluster} --wait")
     if not overwrite:
         raise AdministrationError(f"work {name} in cluster {cluster} already exists", "replace its manifests with --overwrite")
     return await _overwrite(client, MANIFEST_WORKS, found, spec)

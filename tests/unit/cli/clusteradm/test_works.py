@@ -202,6 +202,19 @@ async def test_what_was_not_deleted_is_not_waited_for(clusters: Fleet, file: str
     assert "cannot delete" in await clusters.fails(*refused, context="mallory@hub")
 
 
+async def test_a_work_that_is_going_is_not_replaced(clusters: Fleet, file: str, tmp_path: Path) -> None:
+    await clusters.ok("create", "work", "web", "-f", file, "--clusters", "c1")
+    await clusters.admin().patch(MANIFEST_WORKS, "web", {"metadata": {"finalizers": ["example.com/held"]}}, "c1")
+    await clusters.ok("delete", "work", "web", "-c", "c1")
+    other = write(tmp_path / "other.json", {**CONFIG_MAP, "data": {"word": "hello"}})
+    complaint = await clusters.fails("create", "work", "web", "-f", other, "-c", "c1", "--overwrite")
+    assert "work web in cluster c1 is being deleted; wait until it is gone: delete work web --clusters c1 --wait" in complaint
+    whole = {"apiVersion": MANIFEST_WORKS.api_version, "kind": "ManifestWork", "metadata": {"name": "web"}}
+    asked = write(tmp_path / "whole.json", {**whole, "spec": {"workload": {"manifests": [CONFIG_MAP]}}})
+    result = await clusters.run("work", "can-i", "c1", "-f", asked)
+    assert (result.exit_code, "already exists" in result.output) == (3, True), result.output
+
+
 async def test_who_waits_for_a_deletion_is_told_what_the_agent_waits_for(clusters: Fleet, file: str) -> None:
     await clusters.ok("create", "work", "web", "-f", file, "--clusters", "c1")
     await clusters.admin().patch(MANIFEST_WORKS, "web", {"metadata": {"finalizers": ["example.com/held"]}}, "c1")
