@@ -12,8 +12,8 @@ from muster.api.work.v1 import ExecutorServiceAccount
 from muster.kube.rbac import API_GROUP
 from muster.runtime.delegation import AccessReviewer, Action, Identity
 from muster.runtime.errors import Forbidden
-from muster.runtime.rbac import ROLE_BINDINGS, ROLES
-from muster.runtime.resource import CONFIG_MAPS, Resource
+from muster.runtime.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from muster.runtime.resource import CONFIG_MAPS, Object, Resource
 from muster.runtime.verbs import KubeClient
 from muster.work.agent.executor import ExecutorGate, ExecutorOptions
 from muster.work.agent.seam import Manifest
@@ -26,7 +26,7 @@ GROUP = API_GROUP
 
 
 def understood(ordinal: int, resource: Resource, namespace: str, name: str, **content: Any) -> Manifest:
-    metadata = {"name": name, "namespace": namespace}
+    metadata = {"name": name, **({"namespace": namespace} if resource.namespaced else {})}
     return replace(
         manifest({"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **content}), ordinal=ordinal
     )
@@ -82,41 +82,94 @@ RULES = (
 )
 
 
+PATHS = (
+    {"verbs": ["get"], "nonResourceURLs": ["/metrics"]},
+    {"verbs": ["get"], "nonResourceURLs": ["/metrics/*", "/healthz"]},
+    {"verbs": ["get"], "nonResourceURLs": ["/metrics**"]},
+)
+"""Only roles for the whole cluster may have these."""
+
+
 async def compare_escalation(client: KubeClient, random: Random, namespace: str, rounds: int) -> tuple[int, int]:
-    """Random executors with random roles to write: the gate calls escalation what the server refuses to them, and only that."""
+    """Random executors with random roles to write and to bind, for a namespace and for the whole cluster: the gate calls escalation
+    what the server refuses to them, and only that."""
     gate = ExecutorGate(client, ExecutorOptions(strict=False))
     running = asyncio.create_task(gate.run())
-    managing = {"verbs": list(VERBS), "apiGroups": [GROUP], "resources": ["roles"]}
+    wide = [f"{namespace}-{number}" for number in range(len(RULES) + len(PATHS))]
+    made: list[tuple[Resource, str]] = []
+
+    async def create(resource: Resource, document: Object) -> None:
+        await client.create(resource, document)
+        if not resource.namespaced:
+            made.append((resource, document["metadata"]["name"]))
+
     counts = [0, 0]
     try:
+        for name, rule in zip(wide, (*RULES, *PATHS), strict=True):
+            await create(CLUSTER_ROLES, {"metadata": {"name": name}, "rules": [rule]})
         for number in range(rounds):
             executor = ExecutorServiceAccount(namespace=namespace, name=f"writer{number}")
-            rules = [managing, *random.sample(RULES[:-1], random.randint(1, 4))]
-            metadata = {"name": executor.name, "namespace": namespace}
-            reference = {"apiGroup": GROUP, "kind": "Role", "name": executor.name}
+            everywhere = bool(number % 2)
+            rules = _holdings(random, wide, everywhere)
+            metadata = {"name": f"{namespace}-{executor.name}", **({} if everywhere else {"namespace": namespace})}
+            reference = {"apiGroup": GROUP, "kind": "ClusterRole" if everywhere else "Role", "name": metadata["name"]}
             subject = {"kind": "ServiceAccount", "namespace": namespace, "name": executor.name}
-            await client.create(ROLES, {"metadata": metadata, "rules": rules})
-            await client.create(ROLE_BINDINGS, {"metadata": metadata, "roleRef": reference, "subjects": [subject]})
-            wanted = [random.sample(RULES, random.randint(1, 2)) for _ in range(8)]
-            manifests = [understood(i, ROLES, namespace, f"new{number}-{i}", rules=rules) for i, rules in enumerate(wanted)]
+            await create(CLUSTER_ROLES if everywhere else ROLES, {"metadata": metadata, "rules": rules})
+            await create(
+                CLUSTER_ROLE_BINDINGS if everywhere else ROLE_BINDINGS,
+                {"metadata": metadata, "roleRef": reference, "subjects": [subject]},
+            )
+            manifests = _granting(random, f"new{number}", namespace, wide, everywhere)
             refusals = await _steady(gate, executor, manifests)
             # By now both the agent and the server know the executor's role.
             robot = client.as_user(account(namespace, executor.name).name)
             for one in manifests:
                 refused = await _refuses(robot, one)
                 told = refusals.get(one.ordinal)
-                assert (told is not None) is refused, (rules, one.document["rules"], told)
+                assert (told is not None) is refused, (rules, one.document, told)
                 assert told is None or "permission escalation" in told.message, told
                 counts[refused] += 1
     finally:
+        for resource, name in made:
+            await client.delete(resource, name)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     return counts[0], counts[1]
 
 
+def _holdings(random: Random, wide: list[str], everywhere: bool) -> list[Object]:
+    """What an executor may: to write roles and bindings, and some more."""
+    plurals = ["roles", "rolebindings", *(["clusterroles", "clusterrolebindings"] if everywhere else [])]
+    rules: list[Object] = [{"verbs": list(VERBS), "apiGroups": [GROUP], "resources": plurals}]
+    rules += random.sample(RULES[:-1], random.randint(1, 4))
+    if everywhere:
+        rules += random.sample(PATHS, random.randint(0, 2))
+    if random.random() < 0.5:
+        rules.append(
+            {"verbs": ["bind"], "apiGroups": [GROUP], "resources": ["clusterroles"], "resourceNames": random.sample(wide, 2)}
+        )
+    return rules
+
+
+def _granting(random: Random, prefix: str, namespace: str, wide: list[str], everywhere: bool) -> list[Manifest]:
+    """Roles and bindings to write."""
+    manifests: list[Manifest] = []
+    for number in range(12):
+        name, scope = f"{prefix}-{number}", random.choice(("", namespace)) if everywhere else namespace
+        if number % 2:
+            subject = {"kind": "ServiceAccount", "namespace": namespace, "name": "anybody"}
+            reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": random.choice(wide)}
+            kind, content = ROLE_BINDINGS if scope else CLUSTER_ROLE_BINDINGS, {"roleRef": reference, "subjects": [subject]}
+        else:
+            rules = random.sample(RULES if scope else (*RULES, *PATHS), random.randint(1, 2))
+            kind, content = ROLES if scope else CLUSTER_ROLES, {"rules": rules}
+        manifests.append(understood(number, kind, scope, name, **content))
+    return manifests
+
+
 async def _steady(gate: ExecutorGate, executor: ExecutorServiceAccount, manifests: list[Manifest]) -> Any:
     end = time.monotonic() + 10
-    probe = understood(99, ROLES, manifests[0].ref.namespace, "probe", rules=[])
+    probe = understood(99, ROLES, executor.namespace, "probe", rules=[])
     while await gate.check(executor, [probe], []):
         assert time.monotonic() < end
         await asyncio.sleep(0.05)

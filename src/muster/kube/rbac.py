@@ -100,7 +100,8 @@ EVERYTHING: Final = (
 
 
 def _path_matches(pattern: str, path: str) -> bool:
-    return pattern == "*" or pattern == path or (pattern.endswith("*") and path.startswith(pattern[:-1]))
+    # All stars at the end are one, as for the API server.
+    return pattern == "*" or pattern == path or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
 
 
 @lru_cache(maxsize=4096)

@@ -63,7 +63,7 @@ async def test_what_is_called_escalation_is_what_the_cluster_refuses(plane: Cont
     client = HttpClient(load_kubeconfig(plane.cluster.kubeconfig))
     await client.create(NAMESPACES, {"metadata": {"name": "truth-roles"}})
     try:
-        allowed, refused = await compare_escalation(client, Random(31), "truth-roles", 6)
+        allowed, refused = await compare_escalation(client, Random(31), "truth-roles", 12)
         assert allowed > 3
         assert refused > 3
     finally:

@@ -19,6 +19,6 @@ async def test_the_gate_agrees_with_a_review_of_everything(stage: Stage, seed: i
 
 
 async def test_what_is_called_escalation_is_what_the_server_refuses(stage: Stage) -> None:
-    allowed, refused = await compare_escalation(stage.admin, Random(5), "app", 8)
+    allowed, refused = await compare_escalation(stage.admin, Random(5), "app", 12)
     assert allowed > 5
     assert refused > 5
