@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
+
+import pytest
 
 from muster.api.work.v1 import AppliedManifestWork
 from muster.runtime.direct import InProcessClient
@@ -157,3 +160,63 @@ async def test_an_object_that_another_work_takes_on_at_the_last_moment_is_not_de
     found = (await site.config_maps())["x"]
     assert found["metadata"]["uid"] == first
     assert [owner["name"].endswith("-new") for owner in found["metadata"]["ownerReferences"]] == [True]
+
+
+class Owners:
+    """People who keep changing works that share four objects, each in its own way, and know whose they are in the end."""
+
+    WAYS = ("Update", "CreateOnly", "ServerSideApply")
+
+    def __init__(self, site: Site, chance: random.Random) -> None:
+        self._site = site
+        self._chance = chance
+        self.wanted: dict[str, list[str]] = {}
+
+    async def act(self, step: int) -> None:
+        name = f"w{self._chance.randrange(4)}"
+        there = await self._site.work(name)
+        if there is not None and there["metadata"].get("deletionTimestamp"):
+            return
+        if there is not None and self._chance.random() < 0.3:
+            await self._site.hub.delete(MANIFEST_WORKS, name, CLUSTER)
+            del self.wanted[name]
+            return
+        objects = self._chance.sample([f"x{number}" for number in range(4)], self._chance.randint(1, 3))
+        manifests = [config_map(each, a=str(step)) for each in objects]
+        configs = [of("configmaps", each, updateStrategy=self._way()) for each in objects]
+        if there is None:
+            await self._site.create(name, *manifests, manifestConfigs=configs)
+        else:
+            spec = {"workload": {"manifests": manifests}, "manifestConfigs": configs}
+            await self._site.hub.patch(MANIFEST_WORKS, name, {"spec": spec}, CLUSTER)
+        self.wanted[name] = objects
+
+    def _way(self) -> Object:
+        kind = self._chance.choice(self.WAYS)
+        return {"type": kind, **({"serverSideApply": {"force": True}} if kind == "ServerSideApply" else {})}
+
+    async def satisfied(self) -> bool:
+        """Every object that a work has is there, marked by exactly the works that have it, and there is nothing else."""
+        records = {one["metadata"]["uid"]: one["spec"]["manifestWorkName"] for one in await self._site.records()}
+        live = {
+            name: sorted(records.get(owner["uid"], "nobody") for owner in one["metadata"].get("ownerReferences", ()))
+            for name, one in (await self._site.config_maps()).items()
+        }
+        theirs: dict[str, list[str]] = {}
+        for work in sorted(self.wanted):
+            for name in self.wanted[work]:
+                theirs.setdefault(name, []).append(work)
+        works = {one["metadata"]["name"] for one in (await self._site.hub.list(MANIFEST_WORKS, CLUSTER)).items}
+        same = live == theirs and works == set(records.values()) == set(self.wanted)
+        return same and all([await self._site.applied(work) for work in works])
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_works_share_belongs_to_those_that_have_it(site: Site, seed: int) -> None:
+    chance = random.Random(seed)
+    owners = Owners(site, chance)
+    async with site.agent():
+        for step in range(50):
+            await owners.act(step)
+            await asyncio.sleep(chance.choice((0.0, 0.0, 0.005, 0.02, 0.1)))
+        await until(owners.satisfied, "all objects to be whose they are")
