@@ -173,4 +173,6 @@ class UpstreamPool:
         for kept in self._idle.values():
             for connection in kept:
                 connection.close()
+                # Who closes does not wait for the other side's farewell: it may never come, and the loop may end before.
+                connection.abort()
         self._idle.clear()

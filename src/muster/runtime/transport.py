@@ -197,8 +197,9 @@ class Transport:
     async def close(self) -> None:
         self._closed = True
         self._pool.close()
-        # Their ends are carried out in the turns after.
-        await asyncio.sleep(0)
+        # The ends of TLS, of sockets and of connections are carried out in a turn each.
+        for _ in range(3):
+            await asyncio.sleep(0)
 
 
 def _line(name: str, value: str) -> str:

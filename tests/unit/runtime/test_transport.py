@@ -414,6 +414,26 @@ async def test_a_closed_client_sends_nothing() -> None:
     assert script.heads == []
 
 
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("secured", [False, True])
+def test_nothing_of_a_closed_client_is_left(tmp_path: Path, run: Any, secured: bool) -> None:
+    authority = Authority(tmp_path, "ca")
+    pair = authority.issue("hub", hosts=("127.0.0.1",))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+
+    async def play() -> None:
+        server = await asyncio.start_server(Scripted(ok).serve, "127.0.0.1", 0, ssl=context if secured else None)
+        url = f"http{'s' if secured else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, transport(ClientConfig(url, authority.pair.cert.read_bytes())) as way:
+            await asyncio.gather(*(get(way) for _ in range(4)))
+            (kept,) = (list(connections) for connections in way._pool._idle.values())
+            await way.close()
+            assert [connection.lost for connection in kept] == [True] * 4
+
+    run(play())
+
+
 async def test_a_proxy_is_given_whole_addresses_and_its_own_password() -> None:
     async with serving(ok) as (script, url):
         proxy = url.replace("http://", "http://user:p%40ss@")
