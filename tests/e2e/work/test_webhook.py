@@ -35,10 +35,9 @@ def hub(ground: ControlPlane) -> Iterator[WorkHub]:
     hub.install()
     for name in ("cluster1", "cluster2", "apps"):
         hub.namespace(name)
-    verbs = ["get", "list", "create", "update", "patch", "delete"]
-    writing = [{"apiGroups": [WORK_GROUP], "resources": ["manifestworks", "manifestworkreplicasets"], "verbs": verbs}]
     for user in ("alice", "bob", "carol"):
-        hub.let(f"writes-works-{user}", {"kind": "User", "name": user}, writing)
+        rules = writing(["get", "list", "create", "update", "patch", "delete"])
+        hub.let(f"writes-works-{user}", {"kind": "User", "name": user}, rules)
     hub.start()
     hub.wait(lambda: hub.admin.post(works("cluster1"), work("x", manifests=[])).status == 400, "the webhook to be called")
     yield hub
@@ -50,6 +49,10 @@ def hub(ground: ControlPlane) -> Iterator[WorkHub]:
 @pytest.fixture
 def name() -> str:
     return f"w{next(_numbers)}"
+
+
+def writing(verbs: list[str]) -> list[Document]:
+    return [{"apiGroups": [WORK_GROUP], "resources": ["manifestworks", "manifestworkreplicasets"], "verbs": verbs}]
 
 
 def config_map(name: str = "cm1", **content: Any) -> Document:
@@ -304,6 +307,42 @@ def test_where_bindings_count_a_bound_user_may_have_works_run_as_the_account(hub
         return {(one["type"], one["status"]) for one in conditions} == {("RefFound", "True"), ("Accepted", "True")}
 
     hub.wait(said, "the binding to say that it counts")
+
+    # Users and service accounts are bound like groups, each for this cluster and this account only.
+    hub.namespace("pipelines")
+    hub.admin.post("/api/v1/namespaces/pipelines/serviceaccounts", {"metadata": {"name": "shop"}}).expect(201)
+    token = service_account_token(hub.admin, "pipelines", "shop")
+    robot, carol = Client(hub.cluster.url, ca=hub.cluster.ca, token=token), hub.cluster.client("carol")
+    robots = "system:serviceaccount:pipelines:shop"
+    hub.let("robot-writes-works", {"kind": "User", "name": robots}, writing(["create", "get"]))
+    bound = [{"kind": "User", "name": "carol"}, {"kind": "ServiceAccount", "namespace": "pipelines", "name": "shop"}]
+    hub.admin.patch(f"{bindings}/{name}", {"spec": {"subjects": bound}}).expect(200)
+
+    def wanting(who: str, namespace: str = ADDON, account: str = name) -> Document:
+        accounted = {"namespace": namespace, "name": account}
+        return work(f"{name}-{who}", executor={"subject": {"type": "ServiceAccount", "serviceAccount": accounted}})
+
+    hub.accepted(carol, works("cluster1"), wanting("carol"))
+    hub.accepted(robot, works("cluster1"), wanting("robot"))
+    refused(alice.post(works("cluster1"), wanting("alice")), "alice", f"{ADDON}/{name}")
+    for cluster, document in (
+        ("cluster2", wanting("x")),
+        ("cluster1", wanting("x", namespace="elsewhere")),
+        ("cluster1", wanting("x", account=f"{name}-other")),
+    ):
+        account_of = document["spec"]["executor"]["subject"]["serviceAccount"]
+        refused(carol.post(works(cluster), document), "carol", f"{account_of['namespace']}/{account_of['name']}", cluster)
+
+    # Without the account a binding counts for nothing, nor does one that is gone.
+    def is_refused() -> bool:
+        return carol.post(works("cluster1"), wanting("trial"), query={"dryRun": "All"}).status == 400
+
+    hub.admin.delete(f"{accounts}/{name}").expect(200)
+    hub.wait(is_refused, "the binding not to count without its account")
+    hub.admin.post(accounts, {**account, "spec": {"rotation": {}}}).expect(201)
+    hub.accepted(carol, works("cluster1"), wanting("carol-again"))
+    hub.admin.delete(f"{bindings}/{name}").expect(200)
+    hub.wait(is_refused, "the binding to count no longer")
 
 
 def test_who_asks_beforehand_is_told_what_the_webhook_would_say(hub: WorkHub, name: str, tmp_path: Path) -> None:
