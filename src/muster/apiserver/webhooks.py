@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from muster.http.pool import UpstreamKey, UpstreamPool
-from muster.http.upstream import UpstreamError, UpstreamTimeout, UpstreamUnavailable, message
+from muster.http.upstream import UpstreamError, UpstreamTimeout, UpstreamUnavailable, message, place
 from muster.kube.fielderrors import quote
 
 ResolveService = Callable[[str, str, int], tuple[str, int]]
@@ -115,7 +115,7 @@ class WebhookTarget:
             self._pool = UpstreamPool(max_idle=ENOUGH)
         key: UpstreamKey = (host, port, self._context(), server_name)
         fields = [
-            ("Host", f"{server_name or host}:{port}"),
+            ("Host", place(server_name or host, port)),
             ("User-Agent", "muster-apiserver"),
             ("Accept", "application/json, */*"),
             ("Content-Type", "application/json"),

@@ -21,6 +21,7 @@ from muster.http.upstream import (
     UpstreamTimeout,
     UpstreamUnavailable,
     UpstreamUntrusted,
+    place,
 )
 
 READ_BUFFER = 256 * 1024
@@ -83,7 +84,7 @@ class UpstreamPool:
             raise
 
     async def _new(self, key: UpstreamKey, timeout: float) -> UpstreamConnection:
-        upstream = f"{key[0]}:{key[1]}"
+        upstream = place(key[0], key[1])
         try:
             with explained(upstream):
                 async with asyncio.timeout(timeout):
@@ -125,7 +126,7 @@ class UpstreamPool:
         name = proven_name(key) if tls is not None else None
 
         def protocol() -> UpstreamConnection:
-            return self.protocol(f"{host}:{port}")
+            return self.protocol(place(host, port))
 
         if is_address(host):
             _, connection = await loop.create_connection(protocol, host, port, ssl=tls, server_hostname=name)

@@ -26,7 +26,7 @@ from muster.http.message import (
 )
 from muster.http.pool import UpstreamKey, UpstreamPool
 from muster.http.stream import BodyStream, RawConnection, StreamWriter
-from muster.http.upstream import AnswerHead, UpstreamConnection, UpstreamTimeout, UpstreamUnavailable
+from muster.http.upstream import AnswerHead, UpstreamConnection, UpstreamTimeout, UpstreamUnavailable, place
 
 HOP_BY_HOP = frozenset(
     {
@@ -82,7 +82,7 @@ async def relay(
     if request.method == "CONNECT":
         return Response(405, b"CONNECT is not relayed\n", content_type="text/plain")
     protocol = request.headers.get("upgrade") if request.upgrade else None
-    head = _request_head(request, path, headers, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", protocol)
+    head = _request_head(request, path, headers, place(host, port), protocol)
     repeatable = request.method in _REPEATABLE and request.body_stream is None
     for fresh in (protocol is not None, True):
         connection = await pool.connect(key, connect_timeout, fresh=fresh, sure=not repeatable)

@@ -13,7 +13,7 @@ from functools import cached_property
 from urllib.parse import unquote, urlsplit
 
 from muster.http.pool import UpstreamKey, UpstreamPool, explained, proven_name
-from muster.http.upstream import UpstreamConnection
+from muster.http.upstream import UpstreamConnection, place
 
 
 class ProxyRefused(OSError):
@@ -41,22 +41,22 @@ class ProxiedPool(UpstreamPool):
 
     async def open(self, key: UpstreamKey) -> UpstreamConnection:
         host, port, tls, _ = key
-        proxy = f"{self._host}:{self._port}"
+        proxy = place(self._host, self._port)
         with explained(proxy, f"the proxy {proxy}: "):
             outer = await super().open((self._host, self._port, (tls or self._trust) if self._secure else None, None))
         if tls is None:
             return outer
-        inner = self.protocol(f"{host}:{port}")
+        inner = self.protocol(place(host, port))
         try:
-            await self._ask(outer, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+            await self._ask(outer, place(host, port))
             await outer.start_tls(inner, tls, proven_name(key))
         except BaseException:
             outer.abort()
             raise
         return inner
 
-    async def _ask(self, outer: UpstreamConnection, place: str) -> None:
-        outer.exchange(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{self.authorization}\r\n".encode(), bodiless=True)
+    async def _ask(self, outer: UpstreamConnection, where: str) -> None:
+        outer.exchange(f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n{self.authorization}\r\n".encode(), bodiless=True)
         answer = await outer.answer()
         if not 200 <= answer.status < 300:
-            raise ProxyRefused(f"the proxy {self._host}:{self._port} does not lead there: it answered {answer.status}")
+            raise ProxyRefused(f"the proxy {place(self._host, self._port)} does not lead there: it answered {answer.status}")

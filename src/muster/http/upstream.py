@@ -65,6 +65,11 @@ class AnswerHead:
         return next((value for one, value in self.fields if one.lower() == name), None)
 
 
+def place(host: str, port: int) -> str:
+    """As addresses and Host fields have it: IPv6 stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def message(method: str, target: str, fields: Iterable[tuple[str, str]], body: bytes | None = None) -> bytes:
     """A request in bytes; the length of its body is told."""
     lines = "".join([f"{name}: {value}\r\n" for name, value in fields])

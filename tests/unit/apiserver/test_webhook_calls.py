@@ -1,16 +1,20 @@
 """One call of a webhook: what counts as an answer, and how each way to fail is told."""
 
 import asyncio
+import base64
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from muster.apiserver import webhooks
 from muster.apiserver.webhooks import WebhookFailed, WebhookTarget
 from tests.support.https_server import Answer, HttpsServer, Received
+from tests.support.pki import Authority
 
 both = threading.Barrier(2)
 
@@ -61,6 +65,28 @@ async def test_json_goes_out_and_comes_back(server: HttpsServer) -> None:
 
 async def test_an_address_without_a_path_means_the_root(server: HttpsServer) -> None:
     assert (await target(server).post({}))["path"] == "/?timeout=30s"
+
+
+async def test_an_address_of_ip_version_6_is_named_in_brackets(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ca")
+    pair = authority.issue("hook", hosts=("::1",))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    heads: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    try:
+        serving = await asyncio.start_server(answer, "::1", 0, ssl=context)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    place = f"[::1]:{serving.sockets[0].getsockname()[1]}"
+    bundle = base64.b64encode(authority.pair.cert.read_bytes()).decode()
+    async with serving:
+        assert await WebhookTarget({"url": f"https://{place}/hook", "caBundle": bundle}, None).post({}) == {}
+    assert f"Host: {place}\r\n".encode() in heads[0]
 
 
 async def test_one_connection_serves_many_calls(server: HttpsServer) -> None:

@@ -470,6 +470,29 @@ async def test_what_the_caller_passes_cannot_smuggle_a_second_request(pool: Upst
     assert b"ValueError" in (await peer.get("/field")).body
 
 
+async def test_an_address_of_ip_version_6_is_named_in_brackets(pool: UpstreamPool, serve: Serve) -> None:
+    heads: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(OK)
+        writer.close()
+
+    try:
+        server = await asyncio.start_server(answer, "::1", 0)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    port = server.sockets[0].getsockname()[1]
+
+    async def forward(incoming: Request) -> Answer:
+        return await relay(incoming, pool=pool, host="::1", port=port, path="/", headers=[])
+
+    async with server:
+        peer = await (await serve(forward, on_error=_quiet)).peer()
+        assert (await peer.get("/")).body == b"ok"
+    assert f"Host: [::1]:{port}\r\n".encode() in heads[0]
+
+
 async def test_idle_connections_are_bounded_and_dropped_after_a_while(serve: Serve) -> None:
     pool = UpstreamPool(max_idle=2, idle_timeout=0.2)
     upstream = await serve(describe, scheme="http")
