@@ -12,6 +12,7 @@ import pytest
 from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
 from muster.work.hub.replica_sets.controller import DECISIONS, PLACEMENTS
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
+from tests.support.executing import Keeper, rule
 from tests.support.planes import ControlPlane
 from tests.support.processes import complaints
 from tests.support.work_hub import WorkHub
@@ -131,6 +132,80 @@ async def test_a_cluster_that_cannot_apply_stops_the_rollout_until_it_can(fleet:
     await first.admin.delete(REPLICA_SETS, "stuck", "apps")
     for place in fleet:
         await place.wait_gone("stuck")
+
+
+async def test_what_the_server_adds_to_a_template_is_no_change(fleet: list[Workplace]) -> None:
+    """Defaults of works and of templates must be the same, or a work would be written for ever."""
+    first, second = fleet
+    await place_on(first, first.name, second.name)
+    manifest = config_map("rich", APP, v="1", n="2")
+
+    def config(name: str, **content: Any) -> Object:
+        return {"resourceIdentifier": {"resource": "configmaps", "name": name, "namespace": APP}, **content}
+
+    ignored = [{"jsonPaths": [".data.n"]}, {"condition": "OnSpokeChange", "jsonPointers": ["/data/v"]}]
+    template = {
+        "workload": {"manifests": [manifest]},
+        "deleteOption": {"ttlSecondsAfterFinished": 3600},
+        "manifestConfigs": [
+            config(
+                "rich",
+                updateStrategy={"type": "ServerSideApply", "serverSideApply": {"ignoreFields": ignored}},
+                feedbackRules=[{"type": "JSONPaths", "jsonPaths": [{"name": "v", "path": ".data.v"}]}],
+                conditionRules=[{"type": "CEL", "condition": "Told", "celExpressions": ["true"]}],
+            ),
+            config("other", updateStrategy={"type": "ServerSideApply", "serverSideApply": {}}),
+            config("third", updateStrategy={"type": "CreateOnly"}, feedbackScrapeType="Watch"),
+        ],
+    }
+    body = replica_set("rich")
+    body["spec"]["manifestWorkTemplate"] = template
+    await first.admin.create(REPLICA_SETS, body)
+    await until_said(first, "rich", "PlacementRolledOut", "Complete")
+    await until_said(first, "rich", "ManifestworkApplied", "AsExpected")
+    for place in fleet:
+        work = await place.work("rich")
+        assert work is not None
+        assert work["metadata"]["generation"] == 1
+    await first.admin.delete(REPLICA_SETS, "rich", "apps")
+    for place in fleet:
+        await place.wait_gone("rich")
+
+
+async def test_a_set_is_applied_in_its_executors_name_group_by_group(fleet: list[Workplace]) -> None:
+    first, second = fleet
+    keeper = Keeper(first)
+    await place_on(first)
+    await first.admin.delete(DECISIONS, "everywhere", "apps")
+    for index, place in enumerate(fleet):
+        label = "cluster.open-cluster-management.io"
+        labels = {f"{label}/placement": "everywhere", f"{label}/decision-group-index": str(index)}
+        name = f"everywhere-{index}"
+        metadata = {"name": name, "namespace": "apps", "labels": {**labels, f"{label}/decision-group-name": f"g{index}"}}
+        await first.admin.apply(DECISIONS, {"metadata": metadata}, manager="tests")
+        status = {"status": {"decisions": [{"clusterName": place.name, "reason": ""}]}}
+        await first.admin.patch(DECISIONS, name, status, "apps", subresource="status")
+    body = replica_set("executed", config_map("executed", APP, v="1"))
+    body["spec"]["manifestWorkTemplate"]["executor"] = keeper.executor()
+    body["spec"]["placementRefs"][0]["rolloutStrategy"] = {"type": "ProgressivePerGroup", "progressivePerGroup": {}}
+    try:
+        await first.admin.create(REPLICA_SETS, body)
+        await first.wait(lambda: first.work("executed"), "the first group's work")
+        await keeper.wait_refused("executed", f"{keeper.user()} may not create")
+        await until_said(first, "executed", "ManifestworkApplied", "NotAsExpected")
+        assert await second.work("executed") is None
+        assert await data(first, "executed") is None
+        await keeper.grant("executed", rule(), namespace=APP)
+        found = await until_said(first, "executed", "PlacementRolledOut", "Complete")
+        assert found["status"]["placementSummary"][0]["availableDecisionGroups"] == "2 (2 / 2 clusters applied)"
+        await second.wait_applied("executed")
+    finally:
+        await first.admin.delete(REPLICA_SETS, "executed", "apps")
+        for place in fleet:
+            await place.wait_gone("executed")
+        for index in range(2):
+            await first.admin.delete(DECISIONS, f"everywhere-{index}", "apps")
+        await keeper.close()
 
 
 async def test_a_finished_work_goes_when_its_time_is_over(fleet: list[Workplace]) -> None:
