@@ -204,7 +204,7 @@ class Fleet:
             "--feature-gates=AddonManagement=false",
         )
 
-    def start_work_agent(self, hub: Path | None = None) -> None:
+    def start_work_agent(self, hub: Path | None = None, *options: str) -> None:
         """After the cluster has joined, the agent uses the certificate that registration obtained; else a kubeconfig of the hub."""
         install(self.spoke_admin, "agent", AGENT_NAMESPACE)
         own = service_account_kubeconfig(
@@ -219,6 +219,7 @@ class Fleet:
             "--agent-id=agent1",
             f"--workload-source-config={hub or self.directory / 'hub-kubeconfig' / 'kubeconfig'}",
             "--status-sync-interval=2s",
+            *options,
         )
 
     def delivered(self, name: str = "delivered") -> str | None:

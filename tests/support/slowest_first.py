@@ -16,6 +16,7 @@ SECONDS: Mapping[str, int] = {
     "interop/test_client_go.py": 50,
     "e2e/test_kubectl_writes.py": 45,
     "e2e/clusteradm/test_every_command.py": 45,
+    "interop/test_random_works.py": 45,
     "e2e/test_hostile_input.py": 40,
     "e2e/test_apiserver_command.py": 35,
     "e2e/operator/test_cluster_manager.py": 32,
