@@ -243,3 +243,18 @@ async def test_a_secret_is_not_given_up_for_one_that_the_server_would_not_take(p
         assert found is not None
         assert found["type"] == "kubernetes.io/basic-auth"
         assert found["metadata"]["uid"] != first
+
+
+async def test_what_goes_the_moment_it_is_complete_is_not_made_anew(place: Workplace) -> None:
+    rule = {"type": "CEL", "condition": "Complete", "celExpressions": ["'done' in object.metadata.?labels.orValue({})"]}
+    job = config_map("job", place.namespace)
+    async with place.agent() as agent:
+        await place.create("brief", job, manifestConfigs=[identifier(job, "configmaps", conditionRules=[rule])])
+        await place.wait_applied("brief")
+        await agent.quiet(0.5)
+        await place.admin.patch(CONFIG_MAPS, "job", {"metadata": {"labels": {"done": "yes"}}}, place.namespace)
+        await place.admin.delete(CONFIG_MAPS, "job", place.namespace)
+        await place.wait_condition("brief", "Complete")
+        await place.wait_condition("brief", "Available", "False")
+        await agent.quiet(0.5)
+        assert await place.data("job") is None

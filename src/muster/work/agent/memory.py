@@ -90,6 +90,11 @@ class Memory:
             and settled.digest == manifest.digest
         )
 
+    def had(self, manifest: Manifest) -> bool:
+        """Whether the object was as this manifest says, the last time that it was looked at."""
+        settled = self.settled.get(manifest.ref)
+        return settled is not None and settled.digest == manifest.digest
+
     def trouble(self, manifest: Manifest, sight: Sight, now: float) -> Failure | None:
         """The failure that is not to be tried again yet."""
         trouble = self.troubles.get(manifest.ref)
@@ -102,9 +107,8 @@ class Memory:
 
     def rests(self, manifest: Manifest, now: float) -> bool:
         """Whether an object is left as it is for now, because it was set right too often."""
-        settled = self.settled.get(manifest.ref)
         left = self._repairs_left(manifest.ref, now)
-        if left >= 1.0 or settled is None or settled.digest != manifest.digest:
+        if left >= 1.0 or not self.had(manifest):
             return False
         self.resting[manifest.ref] = now + (1.0 - left) * REPAIR_PAUSE
         return True
@@ -114,8 +118,7 @@ class Memory:
         return min(REPAIRS, left + (now - since) / REPAIR_PAUSE)
 
     def applied(self, manifest: Manifest, version: str, now: float, *, wrote: bool) -> None:
-        former = self.settled.get(manifest.ref)
-        if wrote and former is not None and former.digest == manifest.digest:
+        if wrote and self.had(manifest):
             self.repairs[manifest.ref] = (self._repairs_left(manifest.ref, now) - 1.0, now)
         self.settled[manifest.ref] = Settled(manifest.digest, version)
         self.troubles.pop(manifest.ref, None)

@@ -17,6 +17,8 @@ import random as chance
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final, Protocol
 
+import orjson
+
 from muster.api.meta import Condition, condition_of
 from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ExecutorServiceAccount, ManifestWork, ManifestWorkStatus
 from muster.kube.duration import format_time
@@ -30,7 +32,7 @@ from muster.work.agent.observing import UnservedKind
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.agent.planning import READ_ONLY, Plan, identity, kinds, make_plan
 from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of, tracks
-from muster.work.agent.reporting import Failure, Outcome, Reporter, failed, refused, unfit
+from muster.work.agent.reporting import Failure, Outcome, Reporter, completes, failed, refused, unfit
 from muster.work.agent.seam import (
     Applier,
     ApplyProblem,
@@ -269,6 +271,8 @@ class Reconciler:
         sight = self._observer.look(manifest.ref)
         if memory.agrees(manifest, sight):
             return Outcome(manifest, live=sight.raw)
+        if memory.had(manifest) and await _ended(manifest, sight):
+            return Outcome(manifest, last=sight.raw)
         now = self._clock.monotonic()
         if failure := memory.trouble(manifest, sight, now):
             return await self._seen(manifest, failure)
@@ -429,6 +433,13 @@ def _is_complete(conditions: tuple[Condition, ...], generation: int) -> bool:
         (one := condition_of(conditions, kind)) is not None and one.status == "True" and one.observed_generation == generation
         for kind in (COMPLETE, APPLIED)
     )
+
+
+async def _ended(manifest: Manifest, sight: Sight) -> bool:
+    """Whether an object has gone because it had reached its end: a Job may be removed the moment that it is complete."""
+    if sight.presence is not Presence.ABSENT or not sight.raw or all(rule.condition != COMPLETE for rule in manifest.conditions):
+        return False
+    return await asyncio.to_thread(completes, manifest.ref.resource, orjson.loads(sight.raw), manifest.conditions)
 
 
 def _done_already(work: ManifestWork) -> frozenset[int]:

@@ -97,7 +97,7 @@ class Sight:
     version: str = ""
     """Its resourceVersion."""
     raw: bytes = b""
-    """Its JSON without managedFields, when present."""
+    """Its JSON without managedFields; of an absent one as it was when it went, where that was told."""
 
 
 ABSENT: Final = Sight(Presence.ABSENT)

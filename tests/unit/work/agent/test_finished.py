@@ -90,3 +90,50 @@ async def test_a_complete_work_costs_no_request(site: Site) -> None:
         await site.spoke.patch(CONFIG_MAPS, "a", {"data": {"x": "foreign"}}, "app")
         await quiet(life)
         assert life.asked == []
+
+
+async def test_an_object_that_goes_the_moment_it_is_complete_is_not_made_anew(site: Site) -> None:
+    """As Jobs do with `ttlSecondsAfterFinished: 0`: nobody has seen them complete before they are gone."""
+    rule = {"type": "CEL", "condition": "Complete", "celExpressions": ["'done' in object.metadata.?labels.orValue({})"]}
+    values = [{"type": "JSONPaths", "jsonPaths": [{"name": "result", "path": ".metadata.labels.done"}]}]
+    async with site.agent() as life:
+        configs = [of("configmaps", "job", conditionRules=[rule], feedbackRules=values)]
+        await site.create("w", config_map("job"), config_map("other"), manifestConfigs=configs)
+        await applied(site)
+        await quiet(life)
+        await site.spoke.patch(CONFIG_MAPS, "job", {"metadata": {"labels": {"done": "well"}}}, "app")
+        await site.spoke.delete(CONFIG_MAPS, "job", "app")
+        await until(lambda: complete(site), "the work to be complete")
+        await quiet(life)
+        assert set(await site.config_maps()) == {"other"}
+        work = await site.work("w")
+        assert work is not None
+        entry = work["status"]["resourceStatus"]["manifests"][0]
+        assert {one["type"]: one["status"] for one in entry["conditions"]} == {
+            "Applied": "True",
+            "Available": "False",
+            "Complete": "True",
+            "StatusFeedbackSynced": "True",
+        }
+        assert [one["fieldValue"]["string"] for one in entry["statusFeedback"]["values"]] == ["well"]
+        await site.change("w", config_map("job", again="yes"))
+        await applied(site)
+        assert set(await site.config_maps()) == {"job"}
+
+
+async def test_an_object_that_goes_before_it_is_complete_is_made_anew(site: Site) -> None:
+    rule = {"type": "CEL", "condition": "Complete", "celExpressions": ["'done' in object.metadata.?labels.orValue({})"]}
+    async with site.agent() as life:
+        await site.create("w", config_map("job"), manifestConfigs=[of("configmaps", "job", conditionRules=[rule])])
+        await applied(site)
+        await quiet(life)
+        first = (await site.config_maps())["job"]["metadata"]["uid"]
+        await site.spoke.delete(CONFIG_MAPS, "job", "app")
+
+        async def anew() -> bool:
+            found = (await site.config_maps()).get("job")
+            return found is not None and found["metadata"]["uid"] != first
+
+        await until(anew, "the object to be made anew")
+        await quiet(life)
+        assert not await complete(site)

@@ -155,7 +155,7 @@ class Watch(Reflector):
         if not sighting.works:
             del self._collection.places[metadata.namespace].sightings[metadata.name]
             return
-        sighting.gone(metadata.uid, metadata.resourceVersion)
+        sighting.gone(metadata.uid, metadata.resourceVersion, lambda: trimmed(raw, self.resource))
         if sighting.news:
             self._collection.tell(sighting)
 

@@ -77,7 +77,7 @@ class Sighting:
         if self.presence is Presence.PRESENT:
             return Sight(Presence.PRESENT, self.uid, self.version, self.raw)
         if self.presence is Presence.ABSENT:
-            return ABSENT
+            return Sight(Presence.ABSENT, raw=self.raw) if self.raw else ABSENT
         self.asked = True
         return UNKNOWN
 
@@ -88,12 +88,12 @@ class Sighting:
             return
         self._learn(Presence.PRESENT, uid, version, raw())
 
-    def gone(self, uid: str, version: str) -> None:
-        """It was deleted, as an event says."""
+    def gone(self, uid: str, version: str, last: Callable[[], bytes] = bytes) -> None:
+        """It was deleted, as an event says, which also says how it was at last."""
         if self.presence is Presence.PRESENT and uid != self.uid and older(version, self.version):
             return
         if self.presence is not Presence.ABSENT:
-            self._learn(Presence.ABSENT, uid)
+            self._learn(Presence.ABSENT, uid, raw=last())
 
     def missing(self, version: str) -> None:
         """The whole state of `version` was without it."""

@@ -35,6 +35,8 @@ class Outcome:
     failure: Failure | None = None
     live: Object | bytes | None = None
     """The object as it is now, as a document or as JSON; None: it is not there."""
+    last: bytes = b""
+    """The object as it was when it went, where it had reached its end by then; `live` is None."""
     unfetched: str = ""
     """Why it is not known whether the object is there; `live` says nothing then."""
     hidden: str = ""

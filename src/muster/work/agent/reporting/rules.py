@@ -94,6 +94,12 @@ def evaluate(resource: Resource, document: Object, rules: Iterable[ConditionRule
     return Evaluated(tuple(conditions.values()), tuple(problems))
 
 
+def completes(resource: Resource, document: Object, rules: Iterable[ConditionRule]) -> bool:
+    """Whether the rules call this object complete."""
+    asked = [rule for rule in rules if rule.condition == COMPLETE]
+    return any(one.status == "True" for one in evaluate(resource, document, asked).conditions)
+
+
 def _condition(resource: Resource, document: Object, rule: ConditionRule, budget: CostBudget) -> Condition | None:
     if rule.type == "CEL":
         return _by_expressions(document, rule, budget)

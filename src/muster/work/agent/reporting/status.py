@@ -143,7 +143,10 @@ class _EntryWriter:
         conditions = self._put(old.conditions, _applied(outcome, self._generation), restart)
         manifest, document = outcome.manifest, _document(outcome)
         feedback = old.status_feedback
-        if document is None or isinstance(manifest, Misfit):
+        if outcome.last and isinstance(manifest, Manifest):
+            conditions, feedback = self._read(manifest, orjson.loads(outcome.last), conditions, feedback)
+            conditions = self._put(conditions, _available(outcome))
+        elif document is None or isinstance(manifest, Misfit):
             conditions = self._put(_still_ruled(conditions, manifest), _available(outcome))
         elif outcome.hidden:
             conditions = self._unread(manifest, outcome.hidden, conditions)
