@@ -277,7 +277,8 @@ class ReplicaSets:
             async with places:
                 try:
                     await write()
-                except (KubeError, TakenName) as error:
+                except (KubeError, TakenName, ValueError) as error:
+                    # The last for a decision that names no cluster: it leads nowhere.
                     failed[cluster] = str(error)
 
         async with asyncio.TaskGroup() as tasks:

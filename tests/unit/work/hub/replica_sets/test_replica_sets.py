@@ -259,6 +259,14 @@ async def test_what_cannot_be_written_is_named_and_keeps_nobody_waiting(site: Si
     await site.until_works("c1", "c2", "nowhere")
 
 
+async def test_a_decision_that_names_no_cluster_keeps_nobody_waiting(site: Site) -> None:
+    await site.place("everywhere", "..", "c1", "no/cluster")
+    await site.admin.create(REPLICA_SETS, replica_set("r"))
+    await site.until_works("c1")
+    found = await site.until_says("ManifestworkApplied", "False", "NotAsExpected", "works cannot be written: ..: ")
+    assert "no/cluster: " in str(found["status"]["conditions"])
+
+
 async def test_a_work_of_its_name_that_is_not_its_own_is_left_alone(site: Site) -> None:
     await site.admin.create(MANIFEST_WORKS, work("r", namespace="c2"))
     await site.place("everywhere", "c1", "c2")
