@@ -101,12 +101,17 @@ class UpstreamPool:
         while True:
             try:
                 connection.exchange(message, bodiless=bodiless)
-                return connection, await connection.answer()
+                head = await connection.answer()
             except BaseException as error:
                 self.release(key, connection)
                 stale = isinstance(error, UpstreamUnavailable) and connection.used and not connection.received
                 if not (repeat and stale):
                     raise
+            else:
+                # Some say 408 when they tire of an idle connection, and our request may have crossed it on the way.
+                if not (repeat and connection.used and head.status == 408):
+                    return connection, head
+                self.release(key, connection)
             connection = await self.connect(key, timeout, fresh=True)
 
     async def ask(

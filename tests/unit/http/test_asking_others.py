@@ -294,6 +294,25 @@ async def test_what_must_not_be_sent_twice_is_not() -> None:
         assert site.made == 1
 
 
+async def test_a_server_that_tires_of_a_kept_connection_is_asked_again_on_a_new_one() -> None:
+    tired = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in (OK, tired):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+
+    async with talking(once) as (site, pool):
+        for number in (1, 2):
+            assert await ask(site, pool) == (200, b"ok")
+            assert site.made == number
+        assert (await ask(site, pool, message("POST", "/", [], b""), repeat=False))[0] == 408
+        assert site.made == 2
+    async with talking(always(tired)) as (site, pool):
+        assert (await ask(site, pool))[0] == 408
+        assert site.made == 1
+
+
 class Wire:
     """A transport of which only what it did is seen."""
 

@@ -246,6 +246,19 @@ async def test_a_server_that_says_nothing_is_left_and_its_connection_with_it() -
         assert script.connections == 2
 
 
+async def test_an_answer_that_drips_is_left_in_time() -> None:
+    async def drip(writer: asyncio.StreamWriter, number: int) -> bool:
+        writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+        while True:
+            writer.write(b"y")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with serving(drip) as (_, url), transport(ClientConfig(url)) as way:
+        with pytest.raises(Unreachable, match="no answer within 1 s"):
+            await get(way, timeout=1)
+
+
 @pytest.mark.parametrize(("idle", "total"), [(1.0, None), (30.0, 1.0)])
 async def test_a_watch_that_falls_silent_is_left(idle: float, total: float | None) -> None:
     async def begins(writer: asyncio.StreamWriter, number: int) -> bool:
