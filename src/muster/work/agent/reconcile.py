@@ -17,22 +17,20 @@ import random as chance
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final, Protocol
 
-import orjson
-
-from muster.api.meta import Condition, condition_of
 from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ExecutorServiceAccount, ManifestWork, ManifestWorkStatus
 from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random
 from muster.runtime.errors import BadRequest, Forbidden, Invalid, KubeError, NotFound, StatusError
 from muster.runtime.resource import NAMESPACES, Object, Resource
+from muster.work.agent.finishing import ended, finished_manifests, is_finished
 from muster.work.agent.leaving import Leaving, Remover
 from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory
 from muster.work.agent.observing import UnservedKind
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.agent.planning import READ_ONLY, Plan, identity, kinds, make_plan
 from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of, tracks
-from muster.work.agent.reporting import Failure, Outcome, Reporter, completes, failed, refused, unfit
+from muster.work.agent.reporting import Failure, Outcome, Reporter, failed, refused, unfit
 from muster.work.agent.seam import (
     Applier,
     ApplyProblem,
@@ -47,7 +45,7 @@ from muster.work.agent.seam import (
     Sight,
     WorkSource,
 )
-from muster.work.names import APPLIED, COMPLETE, WORK_FINALIZER
+from muster.work.names import WORK_FINALIZER
 
 log = get_logger("muster.work.agent")
 
@@ -156,10 +154,10 @@ class Reconciler:
         if not fresh:
             await self._observer.settle(refs, SETTLE)
         # A work that has reached its end rests: nothing more is applied, but what it lost still goes.
-        finished = _finished(work)
+        finished = is_finished(work)
         stands = self._standing(work)
         refusals = await self._refusals(work, plan)
-        done = frozenset(one.ordinal for one in plan.manifests) if finished else _done_already(work)
+        done = frozenset(one.ordinal for one in plan.manifests) if finished else finished_manifests(work)
         record = await self._intend(record, plan, refusals.keys() | done, memory)
         outcomes = await self._apply(plan, refusals, done, owner_of(record), memory, stands)
         if any(outcome.failure is _OVERTAKEN for outcome in outcomes.values()):
@@ -271,7 +269,7 @@ class Reconciler:
         sight = self._observer.look(manifest.ref)
         if memory.agrees(manifest, sight):
             return Outcome(manifest, live=sight.raw)
-        if memory.had(manifest) and await _ended(manifest, sight):
+        if memory.had(manifest) and await ended(manifest, sight):
             return Outcome(manifest, last=sight.raw)
         now = self._clock.monotonic()
         if failure := memory.trouble(manifest, sight, now):
@@ -420,35 +418,6 @@ def _soonest(one: float | None, other: float | None) -> float | None:
 
 def _in_spec_order(plan: Plan) -> list[Manifest | Misfit]:
     return sorted([*plan.manifests, *plan.misfits], key=lambda one: one.meta.ordinal)
-
-
-def _finished(work: ManifestWork) -> bool:
-    """Whether the work is complete as it is now; after a change of its spec it is not."""
-    return _is_complete(work.status.conditions, work.metadata.generation)
-
-
-def _is_complete(conditions: tuple[Condition, ...], generation: int) -> bool:
-    """Complete, and applied in this generation: an object of an earlier one may be complete that could not be changed."""
-    return all(
-        (one := condition_of(conditions, kind)) is not None and one.status == "True" and one.observed_generation == generation
-        for kind in (COMPLETE, APPLIED)
-    )
-
-
-async def _ended(manifest: Manifest, sight: Sight) -> bool:
-    """Whether an object has gone because it had reached its end: a Job may be removed the moment that it is complete."""
-    if sight.presence is not Presence.ABSENT or not sight.raw or all(rule.condition != COMPLETE for rule in manifest.conditions):
-        return False
-    return await asyncio.to_thread(completes, manifest.ref.resource, orjson.loads(sight.raw), manifest.conditions)
-
-
-def _done_already(work: ManifestWork) -> frozenset[int]:
-    """The manifests that have reached their end, though the work has not."""
-    return frozenset(
-        entry.resource_meta.ordinal
-        for entry in work.status.resource_status.manifests
-        if _is_complete(entry.conditions, work.metadata.generation)
-    )
 
 
 def _hopeless(one: Manifest | Misfit, error: StatusError) -> Outcome:

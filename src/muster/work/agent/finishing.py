@@ -1,0 +1,44 @@
+"""When a work, or one of its manifests, has reached its end: a rule calls it Complete, and nothing more is applied for it.
+
+It counts for the generation in which it was said, and only of what was applied in that generation: an object may be complete that
+the cluster would not have changed, or beside one that failed, and neither is a reason to stop trying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+
+from muster.api.meta import Conditions, condition_of
+from muster.api.work.v1 import ManifestWork
+from muster.work.agent.reporting import completes
+from muster.work.agent.seam import Manifest, Presence, Sight
+from muster.work.names import APPLIED, COMPLETE
+
+
+def is_finished(work: ManifestWork) -> bool:
+    return _complete(work.status.conditions, work.metadata.generation)
+
+
+def finished_manifests(work: ManifestWork) -> frozenset[int]:
+    """Those that have reached their end, though the work may not have."""
+    return frozenset(
+        entry.resource_meta.ordinal
+        for entry in work.status.resource_status.manifests
+        if _complete(entry.conditions, work.metadata.generation)
+    )
+
+
+def _complete(conditions: Conditions, generation: int) -> bool:
+    return all(
+        (one := condition_of(conditions, kind)) is not None and one.status == "True" and one.observed_generation == generation
+        for kind in (COMPLETE, APPLIED)
+    )
+
+
+async def ended(manifest: Manifest, sight: Sight) -> bool:
+    """Whether an object has gone because it had reached its end: a Job may be removed the moment that it is complete."""
+    if sight.presence is not Presence.ABSENT or not sight.raw or all(rule.condition != COMPLETE for rule in manifest.conditions):
+        return False
+    return await asyncio.to_thread(completes, manifest.ref.resource, orjson.loads(sight.raw), manifest.conditions)
