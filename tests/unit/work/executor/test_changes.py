@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import orjson
@@ -124,6 +125,34 @@ async def test_whatever_way_permission_is_taken_the_executor_is_told_and_refused
     await revoke(stage)
     assert await told.within(5) == [E]
     assert not await verdict(gate, asked)
+
+
+async def test_what_changed_before_rbac_was_taken_in_is_told_when_it_is(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A cluster with very many bindings, or a slow one.
+    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_PATIENCE", 0.05)
+    ready = asyncio.Event()
+    pages, lines = stage.recording.exchange, stage.recording.lines
+
+    async def exchange(method: str, path: str, *arguments: Any, **options: Any) -> bytes:
+        if method == "GET" and path.endswith("/rolebindings"):
+            await ready.wait()
+        return await pages(method, path, *arguments, **options)
+
+    async def slow_lines(path: str, *arguments: Any) -> AsyncGenerator[bytes, None]:
+        if path.endswith("/rolebindings"):
+            await ready.wait()
+        async for line in lines(path, *arguments):
+            yield line
+
+    monkeypatch.setattr(stage.recording, "exchange", exchange)
+    monkeypatch.setattr(stage.recording, "lines", slow_lines)
+    gate = stage.gate()
+    told, asked = Told(gate), [manifest("cm1")]
+    assert not await verdict(gate, asked)
+    await stage.grant("app", rule())
+    ready.set()
+    assert await told.within(10) == [E]
+    assert await verdict(gate, asked)
 
 
 async def test_a_change_that_touches_somebody_else_costs_and_tells_nothing(stage: Stage) -> None:

@@ -108,6 +108,7 @@ class ExecutorGate:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._rbac.run())
             tasks.create_task(self._tell())
+            tasks.create_task(self._catch_up())
 
     async def check(
         self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest], misfits: Sequence[Misfit]
@@ -214,6 +215,14 @@ class ExecutorGate:
                 executor.recheck_at = float("inf")
                 executor.tell_at = min(executor.tell_at, self._clock.monotonic() + COALESCE)
                 self._news.set()
+
+    async def _catch_up(self) -> None:
+        """Of what changed before RBAC was taken in nobody is told: who was judged without it is looked at again."""
+        while not await self._rbac.synced(SYNC_PATIENCE):
+            pass
+        for executor in self._executors.values():
+            if executor.standing is not None and not executor.standing.followed:
+                self._recheck(executor, 0.0)
 
     def _recheck(self, executor: _Executor, seconds: float) -> None:
         due = self._clock.monotonic() + seconds
