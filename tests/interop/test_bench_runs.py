@@ -53,6 +53,21 @@ def test_the_short_benchmark_simulates_a_fleet() -> None:
     assert {"20 clusters join: all Available after", "the hub's memory"} <= rows_of("simulation")
 
 
+@pytest.mark.timeout(120)
+def test_the_watch_over_memory_tells_of_both_processes() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.growth", "--clusters=2", "--minutes=0.05"],
+        cwd=peers.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = [line.split()[0] for line in done.stderr.splitlines() if "a collection found" in line]
+    assert sorted(told) == ["agents", "hub"], done.stderr
+
+
 @pytest.mark.timeout(240)
 def test_the_short_benchmark_measures_both_work_agents() -> None:
     expected = {"requests to the managed cluster per manifest", "requests when idle", "access reviews per manifest"}
