@@ -49,6 +49,18 @@ async def test_a_role_with_rights_the_executor_has_is_none(ready: Stage) -> None
     assert await ready.gate().check(E, [role("r", READ)], []) == {}
 
 
+@pytest.mark.parametrize("owned", [True, False])
+@pytest.mark.parametrize("strategy", ["Update", "CreateOnly", "ServerSideApply"])
+async def test_by_whatever_strategy_more_rights_are_escalation(ready: Stage, strategy: str, owned: bool) -> None:
+    asked = several(
+        role("r", SECRETS, strategy=strategy, owned=owned),
+        binding("b", "cluster-admin", "ClusterRole", strategy=strategy, owned=owned),
+        role("fine", READ, strategy=strategy, owned=owned),
+    )
+    refusals = await ready.gate(strict=False).check(E, asked, [])
+    assert {ordinal: refusal.verb for ordinal, refusal in refusals.items()} == {0: "escalate", 1: "escalate"}
+
+
 async def test_a_role_that_exists_with_fewer_rules_changes_nothing_about_it(ready: Stage) -> None:
     await ready.role("app", "r", READ)
     assert set(await ready.gate().check(E, [role("r", READ, SECRETS)], [])) == {0}
