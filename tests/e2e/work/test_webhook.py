@@ -257,6 +257,32 @@ def test_w9_a_replica_set_needs_its_executor_everywhere(hub: WorkHub, name: str)
     hub.accepted(alice, SETS, document)
     bob = hub.cluster.client("bob")
     assert bob.patch(f"{SETS}/{name}", {"spec": {"placementRefs": [{"name": "more"}]}}).status == 400
+    changes: list[Document] = [
+        {"workload": {"manifests": [config_map(data={"a": "b"})]}},
+        {"executor": executor(f"{name}-other")},
+        {"executor": None},
+    ]
+    for change in changes:
+        reply = bob.patch(f"{SETS}/{name}", {"spec": {"manifestWorkTemplate": change}})
+        assert (reply.status, "user bob cannot manipulate the ManifestWorkReplicaSet" in reply.text) == (400, True), reply.text
+    at = "spec.manifestWorkTemplate"
+    malformed: list[tuple[Document, str]] = [
+        ({"executor": {}}, f"the executor is malformed: {at}.executor.subject is missing"),
+        ({"executor": {"subject": {"type": "ServiceAccount"}}}, "executor service account can not be nil"),
+        ({"workload": {"manifests": []}}, "Workload manifests should not be empty"),
+        ({"workload": {"manifests": [config_map(), config_map()]}}, "duplicate manifest for resource app/cm1"),
+    ]
+    for content, text in malformed:
+        spoilt = {
+            **document,
+            "metadata": {"name": f"{name}-bad"},
+            "spec": {**spec, "manifestWorkTemplate": {**template, **content}},
+        }
+        reply = hub.admin.post(SETS, spoilt)
+        assert (reply.status, text in reply.text) == (400, True), reply.text
+    for account in ("B_d", "x" * 254):
+        spoilt = {**document, "spec": {**spec, "manifestWorkTemplate": {**template, "executor": executor(account)}}}
+        assert hub.admin.post(SETS, {**spoilt, "metadata": {"name": f"{name}-bad"}}).status == 422
     bob.patch(f"{SETS}/{name}", {"metadata": {"labels": {"a": "b"}}}).expect(200)
 
 
