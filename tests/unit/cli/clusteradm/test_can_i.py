@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import yaml
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANIFEST_WORKS
 from muster.runtime.resource import NAMESPACES, Object
 from tests.unit.cli.clusteradm.conftest import HUB, PLAIN, Fleet
+from tests.unit.cli.clusteradm.test_basics import PROGRAM
 from tests.unit.cli.clusteradm.test_works import CONFIG_MAP, write
 
 EXECUTOR = ["--executor", "apps/deployer"]
@@ -291,6 +294,27 @@ async def test_what_cannot_be_told_is_neither_yes_nor_no(hub: Fleet, file: str, 
 
 
 NAMED = {"metadata": {"name": "w"}}
+
+
+async def test_an_answer_that_nobody_reads_is_the_same_answer(hub: Fleet, file: str) -> None:
+    for context, code in (("hub", 0), ("mallory@hub", 1)):
+        line = [str(PROGRAM), "--kubeconfig", str(hub.kubeconfig), "--context", context, "work", "can-i", "c1", "-f", file]
+        read, write = os.pipe()
+        os.close(read)
+        process = await asyncio.create_subprocess_exec(*line, stdout=write, stderr=asyncio.subprocess.PIPE)
+        os.close(write)
+        _, errors = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == code, errors
+        assert b"Traceback" not in errors
+        assert b"BrokenPipe" not in errors
+
+
+async def test_who_interrupts_the_question_gets_no_answer(hub: Fleet, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("muster.cli.clusteradm.work.asking.administer", interrupted)
+    assert "interrupted" in await hub.fails("work", "can-i", "c1", "-f", file, code=3)
 
 
 async def test_a_table_ends_with_the_answer(hub: Fleet, file: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,12 +59,19 @@ def command(cluster: str, output: str, **given: Any) -> None:
         raise
     except click.ClickException as error:
         raise CannotTell(error.message) from None
+    except KeyboardInterrupt:
+        raise CannotTell("interrupted before there was an answer") from None
     work, checks = answered
     if managed is None:
         click.echo("only the hub was asked: give --managed-context or --managed-kubeconfig to ask the cluster too", err=True)
     elif not work.spec.executor:
         click.echo("without executor a work is applied with the agent's own rights: those were not asked about", err=True)
-    _end(cluster, work, checks, output)
+    try:
+        _show(cluster, work, checks, output)
+    except BrokenPipeError:
+        # Nobody reads it any more, and yet the answer is what it is.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _end(checks)
 
 
 def _managed(kubeconfig: str | None, context: str) -> FoundCluster | None:
@@ -116,9 +125,9 @@ async def _ask(
     return work, checks
 
 
-def _end(cluster: str, work: ManifestWork, checks: list[Check], output: str) -> None:
+def _show(cluster: str, work: ManifestWork, checks: list[Check], output: str) -> None:
     from muster.administration.content.grants import commands
-    from muster.administration.content.permits import HUB, MANAGED, Answer, executor_of, verdict
+    from muster.administration.content.permits import HUB, MANAGED, executor_of, verdict
 
     answer = verdict(checks)
     places = {HUB: "the hub", MANAGED: f"cluster {cluster}"}
@@ -149,5 +158,11 @@ def _end(cluster: str, work: ManifestWork, checks: list[Check], output: str) -> 
             "grants": {place: lines for place, lines in lacking.items() if lines},
         }
         click.echo(document(told, output))
+
+
+def _end(checks: list[Check]) -> None:
+    from muster.administration.content.permits import Answer, verdict
+
+    answer = verdict(checks)
     if answer is not Answer.YES:
         raise SystemExit(1 if answer is Answer.NO else CANNOT_TELL)
