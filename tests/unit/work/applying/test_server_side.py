@@ -14,7 +14,7 @@ from muster.runtime.errors import Forbidden
 from muster.work.agent.applying.serverside import config_hash
 from muster.work.agent.seam import ABSENT, UNKNOWN, ApplyProblem
 from muster.work.names import CONFIG_HASH
-from tests.support.manifests import manifest
+from tests.support.manifests import manifest, of
 from tests.unit.work.applying.conftest import OTHER, OWNER, Cluster, Recorder, live
 from tests.unit.work.applying.test_update import REFERENCE, config, web
 
@@ -196,6 +196,17 @@ async def test_create_only_follows_ownership(cluster: Cluster) -> None:
     taken, _ = await cluster.apply(config(a="2"), type="CreateOnly")
     assert taken["metadata"]["ownerReferences"] == [REFERENCE]
     assert taken["data"] == {"a": "1"}
+
+
+async def test_what_was_said_when_it_was_created_goes_once_the_work_keeps_it_and_says_it_no_longer(cluster: Cluster) -> None:
+    ports = [{"name": "web", "port": 80}]
+    sticky = of("v1", "Service", "svc", spec={"ports": ports, "sessionAffinity": "ClientIP"})
+    await cluster.apply(sticky, type="CreateOnly")
+    plain = of("v1", "Service", "svc", spec={"ports": ports})
+    kept, _ = await cluster.apply(plain, type="CreateOnly")
+    assert kept["spec"]["sessionAffinity"] == "ClientIP"
+    changed, _ = await cluster.apply(plain)
+    assert changed["spec"]["sessionAffinity"] == "None"
 
 
 async def test_read_only_writes_nothing_and_does_not_mind_absence(cluster: Cluster, client: Recorder) -> None:

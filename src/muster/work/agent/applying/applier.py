@@ -187,7 +187,10 @@ class ClusterApplier:
 
     async def _create_only(self, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
         if live is None:
-            return Applied(await self._create(manifest, owner, known), wrote=True)
+            created = await self._create(manifest, owner, known)
+            # Should the work come to keep it, what it said here and says no longer is to go.
+            self._memory.keep(manifest, owner)
+            return Applied(created, wrote=True)
         return await self._owned(manifest, owner, live)
 
     async def _owned(self, manifest: Manifest, owner: Owner, live: Object, wrote: bool = False) -> Applied:
