@@ -112,6 +112,25 @@ async def test_of_what_one_work_wrote_those_that_share_it_are_told(client: Distu
         await eventually(lambda: sorted(scene.told) == ["w1", "w1", "w2", "w2"])
 
 
+async def test_a_mark_more_is_no_news_to_those_that_share_an_object(client: Disturbed) -> None:
+    async with observing(client) as scene:
+        for work in ("w1", "w2"):
+            scene.observer.follow(work, frozenset({ref("shared")}))
+        made = await client.create(CONFIG_MAPS, config_map("shared"))
+        await scene.known(ref("shared"))
+        mark = {"apiVersion": "v1", "kind": "ConfigMap", "name": "shared", "uid": made["metadata"]["uid"]}
+        marked = await client.patch(CONFIG_MAPS, "shared", {"metadata": {"ownerReferences": [mark]}}, "default")
+        scene.observer.wrote(ref("shared"), marked)
+        await quiet(scene)
+        scene.told.clear()
+        marked = await client.patch(CONFIG_MAPS, "shared", {"metadata": {"ownerReferences": None}}, "default")
+        scene.observer.wrote(ref("shared"), marked)
+        await quiet(scene)
+        assert scene.told == []
+        scene.observer.wrote(ref("shared"), await client.patch(CONFIG_MAPS, "shared", {"data": {"k": "2"}}, "default"))
+        await eventually(lambda: sorted(scene.told) == ["w1", "w2"])
+
+
 async def test_an_agent_that_starts_again_learns_all_its_objects_from_one_list(admin: InProcessClient, client: Disturbed) -> None:
     owner = {"apiVersion": "work.open-cluster-management.io/v1", "kind": "AppliedManifestWork", "name": "x", "uid": "u"}
     for name in ("one", "two"):

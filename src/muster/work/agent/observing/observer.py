@@ -120,14 +120,14 @@ class ClusterObserver:
         sighting = self._find(ref)
         if sighting is None:
             return
-        told = sighting.told
         if document is None:
             sighting.deleted()
         else:
             metadata = document["metadata"]
             uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
             sighting.written(uid, version, kept(document, ref.resource))
-        if len(sighting.works) > 1 and sighting.told != told:
+        if sighting.differs and not sighting.news:
+            sighting.differs = False
             self._sharing |= dict.fromkeys(sighting.works)
             self._tell_later()
 

@@ -8,7 +8,7 @@ follow the object know; there is something to tell when that is not what is know
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 import orjson
@@ -35,6 +35,7 @@ class _Head(msgspec.Struct, gc=False):
 
 
 _decode_head = msgspec.json.Decoder(_Head).decode
+_WHOSE: Final = ("ownerReferences", "resourceVersion")
 
 
 def head(raw: bytes) -> Metadata:
@@ -45,7 +46,7 @@ def head(raw: bytes) -> Metadata:
 class Sighting:
     """What is known of one object. Each report returns nothing; `news` says whether somebody is to be told."""
 
-    __slots__ = ("asked", "presence", "raw", "told", "uid", "unread", "version", "works")
+    __slots__ = ("asked", "differs", "presence", "raw", "told", "uid", "unread", "version", "works")
 
     def __init__(self) -> None:
         self.works: tuple[str, ...] = ()
@@ -57,6 +58,8 @@ class Sighting:
         self.raw = b""
         self.told: str | None = None
         """The version that is known to those who follow; empty: that it is absent; None: nothing."""
+        self.differs = False
+        """Whether it differs from what those who share it were told in more than whose it is."""
         self.asked = False
         """Somebody has been told that nothing is known."""
         self.unread = False
@@ -72,6 +75,7 @@ class Sighting:
 
     def tell(self) -> None:
         self.told = self._now
+        self.differs = False
 
     def look(self) -> Sight:
         if self.presence is Presence.PRESENT:
@@ -114,7 +118,7 @@ class Sighting:
         if self.presence is not Presence.ABSENT:
             # A server may say so while a finalizer still holds the object: what it says later of this uid is believed.
             self._learn(Presence.ABSENT, version=self.version)
-        self.tell()
+        self.told = self._now
 
     def forget(self) -> None:
         """What was known counts no longer; what will be known is news unless it is the same."""
@@ -123,9 +127,22 @@ class Sighting:
 
     def _learn(self, presence: Presence, uid: str = "", version: str = "", raw: bytes = b"") -> None:
         first = self.presence is Presence.UNKNOWN
+        if len(self.works) > 1 and not self.differs:
+            self.differs = presence is not self.presence or not alike(self.raw, raw)
         self.presence, self.uid, self.version, self.raw, self.unread = presence, uid, version, raw, False
         if first and not self.asked:
             self.tell()
+
+
+def alike(one: bytes, other: bytes) -> bool:
+    """Whether two states are the same but for their versions and owners: every work that shares an object adds its mark."""
+    return one == other or _without_owners(one) == _without_owners(other)
+
+
+def _without_owners(raw: bytes) -> Object:
+    document: Object = orjson.loads(raw) if raw else {}
+    metadata = document.get("metadata") or {}
+    return {**document, "metadata": {key: value for key, value in metadata.items() if key not in _WHOSE}}
 
 
 def older(version: str, than: str) -> bool:
