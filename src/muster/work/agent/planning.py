@@ -8,10 +8,8 @@ object's (`..`) are refused here, before anybody builds a path of them.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -229,12 +227,21 @@ def _names(config: ManifestConfig, ref: ObjectRef) -> bool:
 
 
 def _matches(pattern: str, value: str) -> bool:
-    return pattern == value or ("*" in pattern and _pattern(pattern).fullmatch(value) is not None)
-
-
-@lru_cache(maxsize=1024)
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
+    """A star stands for anything. Without regular expressions: those of many stars can take longer than anybody waits."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return pattern == value
+    *middle, last = rest
+    end = len(value) - len(last)
+    if end < len(first) or not value.startswith(first) or not value.endswith(last):
+        return False
+    at = len(first)
+    for part in middle:
+        at = value.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
 
 
 def _orphaned(ref: ObjectRef, option: DeleteOption | None) -> bool:

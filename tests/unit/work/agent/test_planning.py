@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.api.work.v1 import ManifestWork, ManifestWorkSpec
 from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, SECRETS, Object, Resource
@@ -110,6 +113,19 @@ def test_for_each_question_the_first_configuration_that_says_something_counts() 
 def test_stars_stand_for_anything_and_everything_else_for_itself(name: str, matches: bool) -> None:
     made = plan(manifest("ConfigMap", "web"), manifestConfigs=[config("configmaps", name, updateStrategy={"type": "ReadOnly"})])
     assert (made.manifests[0].strategy.type == "ReadOnly") is matches
+
+
+@given(st.text("ab*", max_size=8), st.text("ab", min_size=1, max_size=12))
+def test_stars_match_as_a_shells_do(pattern: str, name: str) -> None:
+    made = plan(manifest("ConfigMap", name), manifestConfigs=[config("configmaps", pattern, updateStrategy={"type": "ReadOnly"})])
+    assert (made.manifests[0].strategy.type == "ReadOnly") is fnmatch.fnmatchcase(name, pattern)
+
+
+def test_many_stars_hold_up_nobody() -> None:
+    # As a regular expression, this would be tried for longer than anybody lives.
+    stars = config("configmaps", "*a" * 60 + "*b", updateStrategy={"type": "ReadOnly"})
+    made = plan(manifest("ConfigMap", "a" * 253), manifestConfigs=[stars] * 50)
+    assert made.manifests[0].strategy.type == "Update"
 
 
 @pytest.mark.parametrize(
