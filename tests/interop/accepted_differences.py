@@ -6,7 +6,7 @@ deviation is judged with all that is known of the `Moment`, so that a difference
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from muster.runtime.resource import Object
@@ -23,8 +23,10 @@ class Moment:
     life: Life
     number: int
     found: Deviation
+    theirs: Object
+    """All that is seen of the work under upstream's agent."""
     completed: bool = False
-    """Whether upstream's agent has called the work, or a manifest of it, complete."""
+    """Whether that has called the work, or a manifest of it, complete."""
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -46,13 +48,9 @@ class Moment:
                 return manifest["kind"], manifest["metadata"]["name"]
         return "", ""
 
-    def ever(self, kind: str, *strategies: str) -> bool:
-        """Whether the work has had a manifest of the kind, treated in one of these ways, if any are given."""
-        return any(
-            manifest["kind"] == kind and (not strategies or strategy_of(spec, manifest) in strategies)
-            for spec in self.specs
-            for manifest in spec["workload"]["manifests"]
-        )
+    def ever(self, kind: str) -> bool:
+        """Whether the work has had a manifest of the kind."""
+        return any(manifest["kind"] == kind for spec in self.specs for manifest in spec["workload"]["manifests"])
 
     def told_of(self, explained: Mapping[tuple[str, str], str]) -> Iterator[str]:
         """The differences of objects that are told on: values and conditions of rules are of what there is."""
@@ -98,20 +96,39 @@ def _hash_of_a_service(moment: Moment) -> bool:
     return moment.path[-1] == SPEC_HASH or (isinstance(theirs, dict) and theirs.keys() == {SPEC_HASH})
 
 
+def _concerns(moment: Moment, names: Set[str]) -> bool:
+    """Whether it is about one of these objects, or about the work as a whole having been applied."""
+    if moment.about[1]:
+        return moment.about[1] in names
+    return bool(names) and moment.path[:3] == ("status", "conditions", "Applied")
+
+
+def _said(moment: Moment, kind: str, field: str, default: str = "") -> dict[str, set[str]]:
+    """By name of the work's objects of a kind: what its versions said of a field."""
+    found: dict[str, set[str]] = {}
+    for spec in moment.specs:
+        for manifest in spec["workload"]["manifests"]:
+            if manifest["kind"] == kind:
+                found.setdefault(manifest["metadata"]["name"], set()).add(str(manifest.get(field, default)))
+    return found
+
+
 def _job(moment: Moment) -> bool:
-    return moment.ever("Job", "Update") and (
-        moment.about[0] == "Job" or moment.path[:2] == ("status", "conditions") or moment.path == ("objects",)
-    )
-
-
-def _sealed(moment: Moment) -> bool:
-    sealed = {
+    jobs = {
         manifest["metadata"]["name"]
         for spec in moment.specs
         for manifest in spec["workload"]["manifests"]
-        if manifest["kind"] == "ConfigMap" and "immutable" in manifest
+        if manifest["kind"] == "Job" and strategy_of(spec, manifest) == "Update"
     }
-    return moment.about[1] in sealed if moment.about[1] else bool(sealed) and moment.path[:2] == ("status", "conditions")
+    return _concerns(moment, jobs)
+
+
+def _sealed(moment: Moment) -> bool:
+    return _concerns(moment, {name for name, said in _said(moment, "ConfigMap", "immutable").items() if said != {""}})
+
+
+def _retyped(moment: Moment) -> bool:
+    return _concerns(moment, {name for name, said in _said(moment, "Secret", "type", "Opaque").items() if len(said) > 1})
 
 
 def _unserved(moment: Moment) -> bool:
@@ -146,6 +163,7 @@ def _raced(moment: Moment) -> bool:
         and moment.found.ours is None
         and isinstance(theirs, dict)
         and theirs.get("reason") == "ConditionRulesAggregated"
+        and not any(moment.path[2] in one["conditions"] for one in moment.theirs["status"]["manifests"])
     )
 
 
@@ -163,6 +181,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         "a number of replicas that is no longer said",
         lambda moment: moment.about[0] == "Deployment" and moment.path[-2:] == ("spec", "replicas"),
     ),
+    Accepted("retyped", "a Secret whose type changes", _retyped),
     Accepted("sealed", "`immutable` of a ConfigMap", _sealed),
     Accepted(
         "aggregated",

@@ -30,7 +30,7 @@ PATIENCE = float(os.environ.get("MUSTER_WORK_PATIENCE", "120"))
 
 
 SEEDS = os.environ.get("MUSTER_WORK_SEEDS", "")
-DEFAULT = "0-39,45,104,121,125,138"
+DEFAULT = "0-39,45,49,64,70,121,279,287,471"
 """Show every accepted difference."""
 
 
@@ -63,6 +63,9 @@ async def twins(kube_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[tuple
             await place.close()
 
 
+NOTHING: Object = {"objects": {}}
+
+
 @dataclass
 class Look:
     """At one life: what is not agreed on, and which accepted differences were seen."""
@@ -89,7 +92,7 @@ class Match:
         agreed = 0
         while True:
             theirs, ours = await asyncio.gather(*(twin.seen() for twin in self.twins))
-            looks = [self._look(life, theirs.get(life.name, {}), ours.get(life.name, {})) for life in self.lives]
+            looks = [self._look(life, theirs.get(life.name, NOTHING), ours.get(life.name, NOTHING)) for life in self.lives]
             found = [problem for look in looks for problem in look.found]
             agreed = 0 if found else agreed + 1
             if agreed == 2 or (found and time.monotonic() > deadline):
@@ -106,7 +109,7 @@ class Match:
                 look.found += [f"{life.name}: {who} {problem}" for problem in self._unsettled(seen)]
         explained: dict[tuple[str, str], str] = {}
         for deviation in deviations(theirs, ours):
-            moment = Moment(life, self.number, deviation, completed)
+            moment = Moment(life, self.number, deviation, theirs, completed)
             names = [one.name for one in ACCEPTED if one.covers(moment)] or [*moment.told_of(explained)]
             if not names:
                 look.found.append(f"{life.name} version {self.number}: {deviation}")

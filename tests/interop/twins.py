@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -97,23 +98,23 @@ class Twin:
     # What people see.
 
     async def seen(self) -> dict[str, Object]:
-        """By the name of a life."""
+        """By the name of a life, of those that there is anything of."""
         resources = [*KINDS.values(), *await self._own_kinds()]
         works, records, *kinds = await asyncio.gather(
             self._listed(MANIFEST_WORKS, self.place.name), self._listed(APPLIED_WORKS), *map(self._listed, resources)
         )
-        found: dict[str, Object] = {}
+        found: defaultdict[str, Object] = defaultdict(lambda: {"objects": {}})
         for work in works:
             name = work["metadata"]["name"].partition("-")[2]
-            found.setdefault(name, {})["status"] = _status(work)
+            found[name]["status"] = _status(work)
         for record in records:
             _, _, name = record["metadata"]["name"].partition("-")
             if name.startswith("side-"):
-                found.setdefault(name.removeprefix("side-"), {})["record"] = _record(record)
+                found[name.removeprefix("side-")]["record"] = _record(record)
         for item in (item for kind in kinds for item in kind):
             if owner := self._life_of(item):
                 key = f"{item['kind']} {item['metadata'].get('namespace', '')}/{item['metadata']['name']}"
-                found.setdefault(owner, {}).setdefault("objects", {})[key] = _object(item)
+                found[owner]["objects"][key] = _object(item)
         return found
 
     async def _own_kinds(self) -> list[Resource]:
@@ -165,6 +166,9 @@ def _object(item: Object) -> Object:
     kept = {key: metadata[key] for key in _METADATA if key in metadata}
     if CONFIG_HASH in (kept.get("annotations") or {}):
         kept["annotations"][CONFIG_HASH] = "hash"
+        if "-shared" in metadata["name"]:
+            # Of several works that apply it the last one counts, and that is anybody.
+            del kept["annotations"]
     owners = sorted((one["kind"], one["name"], len(one)) for one in metadata.get("ownerReferences", ()))
     body = {key: value for key, value in item.items() if key not in ("metadata", "status")}
     going = "deletionTimestamp" in metadata

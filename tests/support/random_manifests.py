@@ -259,6 +259,11 @@ def _webhook(rng: Random, name: str) -> Object:
     return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "webhooks": [hook]}
 
 
+def _shared(_: Random, name: str) -> Object:
+    """Always the same, for works that have it in common."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": SPACE}, "data": {"a": "shared"}}
+
+
 # What is wrong.
 
 
@@ -346,3 +351,4 @@ KINDS: Final[Mapping[str, Kind]] = {
     "forbidden": Kind(_forbidden, 0.3),
 }
 DEFINITION: Final = Kind(_definition)
+SHARED: Final = Kind(_shared)

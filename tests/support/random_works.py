@@ -2,7 +2,8 @@
 
 A `Life` is the sequence of versions of one work, each with what strangers do to its objects just before. It says nothing of where
 it is played: `SPACE` stands for the namespace of the objects, and cluster-wide names begin with it, so that the same life can be
-played several times on one cluster (`placed`). All names have the name of the work in them, so works do not meet.
+played several times on one cluster (`placed`). All names have the name of the work in them, so works do not meet; but one object,
+always the same, may belong to as many as three works.
 
 Most of what comes out is in order; the rest is what people get wrong: kinds nobody serves, names and fields a server refuses,
 places that do not exist, paths and expressions that cannot be read.
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from tests.support.random_manifests import DEFINITION, KINDS, RBAC, SPACE, WORDS, Kind, Object, exported, plural_of
+from tests.support.random_manifests import DEFINITION, KINDS, RBAC, SHARED, SPACE, WORDS, Kind, Object, exported, plural_of
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class Author:
     def life(self, length: int) -> Life:
         for _ in range(self.rng.randint(1, 4)):
             self._add()
+        if self.rng.random() < 0.3:
+            self._put(f"w{int(self.name[1:]) // 3 * 3}-shared0")
         if self.rng.random() < 0.5:
             self._choose_delete_option()
         if self.rng.random() < 0.3:
@@ -128,7 +131,7 @@ class Author:
 
     def _kind(self, name: str) -> Kind:
         kind = name.partition("-")[2].rstrip("0123456789")
-        return DEFINITION if kind == "crd" else KINDS[kind]
+        return {"crd": DEFINITION, "shared": SHARED}.get(kind) or KINDS[kind]
 
     def _add(self) -> None:
         kind = self.rng.choices(list(KINDS), [one.weight for one in KINDS.values()])[0]
