@@ -8,7 +8,7 @@ from muster.api.work.v1 import GROUP
 from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from tests.support.shifted import ShiftedClock
-from tests.support.working import Workplace, condition, config_map
+from tests.support.working import Workplace, condition, config_map, identifier
 
 HELD = "example.org/held"
 
@@ -80,6 +80,22 @@ async def test_a_change_to_orphaning_takes_our_mark_away_and_back(place: Workpla
         await place.change("fickle", deleteOption={"propagationPolicy": "Foreground"})
         await place.wait_applied("fickle")
         assert len(await owners()) == 1
+
+
+async def test_what_becomes_read_only_stays_when_the_work_goes(place: Workplace) -> None:
+    read = config_map("read", place.namespace, a="b")
+    async with place.agent():
+        await place.create("reader", read, config_map("goes", place.namespace))
+        await place.wait_applied("reader")
+        await place.change("reader", manifestConfigs=[identifier(read, "configmaps", updateStrategy={"type": "ReadOnly"})])
+        await place.wait_applied("reader")
+        found = await place.find(CONFIG_MAPS, "read", place.namespace)
+        assert found is not None
+        assert not found["metadata"].get("ownerReferences")
+        await place.delete("reader")
+        await place.wait_gone("reader")
+        assert await place.data("goes") is None
+        assert await place.data("read") == {"a": "b"}
 
 
 async def test_an_object_of_two_works_goes_with_the_second(place: Workplace) -> None:

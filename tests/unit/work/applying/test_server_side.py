@@ -214,11 +214,21 @@ async def test_read_only_writes_nothing_and_does_not_mind_absence(cluster: Clust
     absent = await cluster.applier.apply(reading, OWNER, ABSENT)
     assert (absent.document, absent.wrote, client.taken()) == (None, False, [])
     assert (await cluster.applier.apply(reading, OWNER, UNKNOWN)).document is None
-    await cluster.apply(config(a="1"))
+    await cluster.apply(config(a="1"), owner=OTHER)
     present = await cluster.applier.apply(reading, OWNER, UNKNOWN)
     assert client.taken() == ["GET cm"]
     assert present.document is not None
     assert present.document["data"] == {"a": "1"}
+    assert (await cluster.apply(config(a="2"), type="ReadOnly"))[1] == []
+
+
+async def test_what_becomes_read_only_is_no_longer_the_works_own(cluster: Cluster) -> None:
+    await cluster.apply(config(a="1"), owner=OTHER)
+    await cluster.apply(config(a="1"))
+    read, asked = await cluster.apply(config(a="2"), type="ReadOnly")
+    assert asked == ["PATCH cm"]
+    assert read["data"] == {"a": "1"}
+    assert [one["name"] for one in read["metadata"]["ownerReferences"]] == [OTHER.name]
     assert (await cluster.apply(config(a="2"), type="ReadOnly"))[1] == []
 
 

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import random as chance
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -55,11 +56,10 @@ class ClusterApplier:
             "Update": self._update,
             "CreateOnly": self._create_only,
             "ServerSideApply": self._apply,
+            "ReadOnly": self._read,
         }
 
     async def apply(self, manifest: Manifest, owner: Owner, sight: Sight) -> Applied:
-        if manifest.strategy.type == "ReadOnly":
-            return await self._read(manifest, sight)
         strategy = self._strategies.get(manifest.strategy.type)
         if strategy is None:
             raise ApplyProblem("AppliedManifestFailed", f"update strategy {manifest.strategy.type!r} is not known to this agent")
@@ -102,14 +102,6 @@ class ClusterApplier:
                     raise
             live, known = await self._get(manifest.ref), True
         raise AssertionError("unreachable")
-
-    async def _read(self, manifest: Manifest, sight: Sight) -> Applied:
-        if sight.presence is Presence.UNKNOWN:
-            try:
-                return Applied(await self._get(manifest.ref), wrote=False)
-            except Forbidden as error:
-                raise await explained(self._client, manifest.ref, error) from error
-        return Applied(_seen(manifest, sight), wrote=False)
 
     async def _get(self, ref: ObjectRef) -> Object | None:
         try:
@@ -203,6 +195,12 @@ class ClusterApplier:
         patch = {"metadata": {**identity, "ownerReferences": owners}}
         ref = manifest.ref
         return Applied(await self._client.patch(ref.resource, ref.name, patch, ref.namespace, manager=AGENT), wrote=True)
+
+    async def _read(self, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
+        """What was the work's own before it is only read loses our mark: it would go with the work."""
+        if live is None and not known:
+            live = await self._get(manifest.ref)
+        return Applied(None, wrote=False) if live is None else await self._owned(replace(manifest, owned=False), owner, live)
 
     async def _apply(self, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
         if live is None and not known:
