@@ -192,6 +192,15 @@ async def test_a_port_whose_number_changes_does_not_lead_where_the_old_one_led(c
     assert (await cluster.apply(same))[1] == [], "where it leads is not said"
 
 
+async def test_a_service_without_a_selector_is_not_to_select_anything(cluster: Cluster) -> None:
+    service = of("v1", "Service", "svc", spec={"ports": [{"port": 80}]})
+    await cluster.apply(service)
+    await cluster.edit(service, spec={"selector": {"app": "x"}})
+    repaired, _ = await cluster.restarted().apply(service)
+    assert "selector" not in repaired["spec"]
+    assert (await cluster.apply(service))[1] == []
+
+
 async def test_a_custom_resource_whose_manifest_no_longer_has_any_content_loses_it(cluster: Cluster) -> None:
     await cluster.apply(GADGETS)
     await established(cluster)

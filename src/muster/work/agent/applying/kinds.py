@@ -81,17 +81,21 @@ def _config_map(said: Object, live: Object) -> Object:
 
 
 def _service(said: Object, live: Object) -> Object:
-    """Where a port leads is its own number unless that is said, and servers see to that only for ports that are new."""
-    spec, ports = said.get("spec"), (live.get("spec") or {}).get("ports") or []
-    if not isinstance(spec, dict) or not isinstance(spec.get("ports"), list):
+    """Where a port leads is its own number unless that is said, and servers see to that only for ports that are new. A Service that
+    selects nothing is not to select anything."""
+    spec, present = said.get("spec"), (live.get("spec") or {}).get("ports") or []
+    if not isinstance(spec, dict):
         return said
-    led = [
-        {**port, "targetPort": port["port"]}
-        if isinstance(port, dict) and "targetPort" not in port and before and port.get("port") not in (None, before.get("port"))
-        else port
-        for port, before in paired(spec["ports"], ports)
-    ]
-    return {**said, "spec": {**spec, "ports": led}}
+    spec = {"selector": {}, **spec}
+    if isinstance(spec.get("ports"), list):
+        spec["ports"] = [_led(port, before) for port, before in paired(spec["ports"], present)]
+    return {**said, "spec": spec}
+
+
+def _led(port: Any, before: Any) -> Any:
+    if not isinstance(port, dict) or not before or "targetPort" in port or port.get("port") in (None, before.get("port")):
+        return port
+    return {**port, "targetPort": port["port"]}
 
 
 def _cluster_role(said: Object, _: Object) -> Object:
