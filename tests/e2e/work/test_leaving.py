@@ -82,6 +82,30 @@ async def test_a_change_to_orphaning_takes_our_mark_away_and_back(place: Workpla
         assert len(await owners()) == 1
 
 
+async def test_a_work_that_is_orphaned_and_deleted_while_no_agent_runs_leaves_its_objects(place: Workplace) -> None:
+    rules = [{"group": "", "resource": "configmaps", "namespace": place.namespace, "name": "stays"}]
+    some = {"propagationPolicy": "SelectivelyOrphan", "selectivelyOrphans": {"orphaningRules": rules}}
+    async with place.agent() as agent:
+        await place.create("all", config_map("left", place.namespace))
+        await place.create("some", config_map("stays", place.namespace), config_map("goes", place.namespace))
+        await place.wait_applied("all")
+        await place.wait_applied("some")
+        await agent.quiet(0.5)
+    await place.change("all", deleteOption={"propagationPolicy": "Orphan"})
+    await place.change("some", deleteOption=some)
+    for work in ("all", "some"):
+        await place.delete(work)
+    async with place.agent() as agent:
+        await place.wait_gone("all")
+        await place.wait_gone("some")
+        assert await place.record(agent, "all") is None
+        assert await place.data("goes") is None
+        for name in ("left", "stays"):
+            found = await place.find(CONFIG_MAPS, name, place.namespace)
+            assert found is not None
+            assert not found["metadata"].get("ownerReferences")
+
+
 async def test_what_becomes_read_only_stays_when_the_work_goes(place: Workplace) -> None:
     read = config_map("read", place.namespace, a="b")
     async with place.agent():

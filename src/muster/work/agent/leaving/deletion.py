@@ -72,14 +72,21 @@ class Leaving:
             await self._source.report(work, deleting(work, self.pending.get(record.metadata.name, []), self._now()))
             return SAFETY
         work = await self._source.report(work, deleting(work, [], self._now()))
-        record = await self._complete(work, record)
+        record = await self._records.ensure(work, ())
+        plan = await self._plan(work)
+        await self._spare(plan, record)
+        record = await self._complete(plan, record)
         await self._records.delete(record)
         return SAFETY
 
-    async def _complete(self, work: ManifestWork, record: AppliedManifestWork) -> AppliedManifestWork:
+    async def _spare(self, plan: Plan, record: AppliedManifestWork) -> None:
+        """Somebody may have said what is to stay, and deleted the work before that came to the cluster."""
+        for manifest in plan.manifests:
+            if not manifest.owned:
+                await self._remover.let_go(manifest.ref, owner_of(record))
+
+    async def _complete(self, plan: Plan, record: AppliedManifestWork) -> AppliedManifestWork:
         """The record with all that is there: another agent may have died before it wrote down what it did."""
-        record = await self._records.ensure(work, ())
-        plan = await self._plan(work)
         on_record = known(record)
         unrecorded = [manifest.ref for manifest in plan.manifests if identity(manifest.ref) not in on_record]
         owner = owner_of(record)

@@ -142,6 +142,20 @@ class Remover:
                 continue
         return Pending(entry, "it keeps changing")
 
+    async def let_go(self, ref: ObjectRef, owner: Owner) -> None:
+        """Take our mark from an object that is to stay. Raises KubeError where it may still bear it."""
+        for attempt in range(ATTEMPTS):
+            document = await self.live(ref, ask=attempt > 0)
+            if document is None or not owned_by(document, owner):
+                return
+            try:
+                await self._disown(ref, document, owner)
+            except NotFound:
+                return
+            except Conflict:
+                if attempt + 1 == ATTEMPTS:
+                    raise
+
     async def _disown(self, ref: ObjectRef, document: Object, owner: Owner) -> bool:
         metadata = document["metadata"]
         others = [reference for reference in _owners(document) if reference.get("uid") != owner.uid]
