@@ -10,15 +10,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
 from muster.kube import gotext
-from muster.kube.jsonpathsteps import Chain, Constant, Field, Filter, JSONPathError, Slice, Step, Union, Values, recursive, wildcard
+from muster.kube.jsonpathsteps import (
+    Chain,
+    Constant,
+    Field,
+    Filter,
+    JSONPathError,
+    Limit,
+    Slice,
+    Step,
+    TooMuch,
+    Union,
+    Values,
+    recursive,
+    wildcard,
+    within,
+)
 
-__all__ = ["JSONPath", "JSONPathError", "UnknownIdentifier", "compile_path", "compile_template", "relaxed"]
+__all__ = [
+    "MOST",
+    "JSONPath",
+    "JSONPathError",
+    "Limit",
+    "TooMuch",
+    "UnknownIdentifier",
+    "compile_path",
+    "compile_template",
+    "relaxed",
+]
 
+MOST: Final = 500_000
+"""Values that a path may look at: more than a reasonable one finds in the largest object."""
 _SLICE: Final = re.compile(r"(-?\d*)(?::(-?\d*))?(?::(-?\d*))?", re.ASCII)
 _DICT_KEY: Final = re.compile(r"'([^']*)'")
 _FILTER: Final = re.compile(r"([^!<>=]+)([!<>=]+)(.+?)", re.DOTALL)
@@ -46,8 +73,10 @@ class JSONPath:
 
     segments: tuple[_Segment, ...]
     keys: tuple[str, ...] | None = None
+    most: int | None = None
+    """How many values may be looked at to find something; None: any number."""
 
-    def find(self, document: Any, missing: bool = True) -> Values:
+    def find(self, document: Any, missing: bool = True, limit: Limit | None = None) -> Values:
         """All values the actions select, in order. With `missing`, absent keys select nothing; without, they are an error."""
         if self.keys is not None:
             for key in self.keys:
@@ -57,26 +86,35 @@ class JSONPath:
                     raise JSONPathError(f"{key} is not found")
                 document = document[key]
             return [document]
-        return [value for values in self.results(document, missing) for value in values]
+        return [value for values in self.results(document, missing, limit) for value in values]
 
-    def results(self, document: Any, missing: bool = True) -> Iterator[Values]:
-        """The values of each segment; literal text counts as a value."""
-        yield from _results(self.segments, document, missing)
+    def results(self, document: Any, missing: bool = True, limit: Limit | None = None) -> Iterator[Values]:
+        """The values of each segment; literal text counts as a value. With `limit` it shares that with others."""
+        if limit is None and self.most is not None:
+            limit = Limit(self.most)
+        yield from _results(self.segments, document, missing, limit)
 
     def render(self, document: Any, missing: bool = True) -> str:
         """What kubectl prints: values of an action separated by spaces, maps and lists as JSON."""
         return "".join(" ".join(map(_printed, values)) for values in self.results(document, missing))
 
 
-def _results(segments: tuple[_Segment, ...], document: Any, missing: bool) -> Iterator[Values]:
+def _results(segments: tuple[_Segment, ...], document: Any, missing: bool, limit: Limit | None) -> Iterator[Values]:
     for segment in segments:
+        if limit is not None:
+            limit.spend(1)
         if isinstance(segment, str):
             yield [segment]
         elif isinstance(segment, _Range):
-            for value in segment.over([document], missing):
-                yield from _results(segment.body, value, missing)
+            for value in _selected(segment.over, document, missing, limit):
+                yield from _results(segment.body, value, missing, limit)
         else:
-            yield segment([document], missing)
+            yield _selected(segment, document, missing, limit)
+
+
+def _selected(chain: Chain, document: Any, missing: bool, limit: Limit | None) -> Values:
+    with within(limit):
+        return chain([document], missing)
 
 
 def _printed(value: Any) -> str:
@@ -308,8 +346,11 @@ def compile_template(text: str) -> JSONPath:
 
 
 def compile_path(path: str) -> JSONPath:
-    """The path of a printer column or selectable field, without braces: `.spec.replicas`. Raises JSONPathError."""
-    return compile_template("{" + path + "}")
+    """The path of a printer column or selectable field, without braces: `.spec.replicas`. Raises JSONPathError.
+
+    Paths come from people who are not trusted with the process that evaluates them, so what they may look at is limited.
+    """
+    return replace(compile_template("{" + path + "}"), most=MOST)
 
 
 def relaxed(text: str) -> str:

@@ -2,13 +2,19 @@
 
 A step is called with the values so far and whether absent keys are fine; it raises JSONPathError where the data does not fit. Maps
 are walked in their own order.
+
+Few characters can select very much (`['a','a']['a','a']…` doubles with each step), so an evaluation may be given a limit of values
+to look at (`within`); beyond it there is an error instead of an answer.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from muster.kube import gotext
@@ -30,6 +36,46 @@ _MAX_DEPTH: Final = 100
 
 class JSONPathError(ValueError):
     """A template that cannot be compiled, or data it does not fit."""
+
+
+class TooMuch(JSONPathError):
+    """More is selected than may be looked at."""
+
+
+class Limit:
+    """How many values may still be looked at."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, values: int) -> None:
+        self.left = values
+
+    def spend(self, values: int) -> None:
+        self.left -= values
+        if self.left < 0:
+            raise TooMuch("it selects too much")
+
+
+_limit: ContextVar[Limit | None] = ContextVar("limit", default=None)
+
+
+@contextmanager
+def within(limit: Limit | None) -> Iterator[None]:
+    """What is evaluated inside keeps to the limit."""
+    token = _limit.set(limit)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def _limited(found: Iterator[Any]) -> Values:
+    limit = _limit.get()
+    if limit is None:
+        return list(found)
+    values = list(islice(found, limit.left + 1))
+    limit.spend(len(values))
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +109,25 @@ def _children(value: Any) -> Values:
 
 
 def wildcard(values: Values, missing: bool) -> Values:
-    return [child for value in values for child in _children(value)]
+    return _limited(child for value in values for child in _children(value))
 
 
 def recursive(values: Values, missing: bool) -> Values:
-    return [found for value in values for found in _with_descendants(value, 0)]
+    return [found for value in values for found in _with_descendants(value)]
 
 
-def _with_descendants(value: Any, depth: int) -> Iterator[Any]:
-    if depth > _MAX_DEPTH or not isinstance(value, dict | list) or not value:
-        return
-    yield value
-    for child in _children(value):
-        yield from _with_descendants(child, depth + 1)
+def _with_descendants(root: Any) -> Iterator[Any]:
+    """Each before what is in it."""
+    limit = _limit.get()
+    waiting = [(root, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        if depth > _MAX_DEPTH or not isinstance(value, dict | list) or not value:
+            continue
+        if limit is not None:
+            limit.spend(len(value))
+        yield value
+        waiting += [(child, depth + 1) for child in reversed(_children(value))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +139,7 @@ class Slice:
 
     def __call__(self, values: Values, missing: bool) -> Values:
         result: Values = []
+        limit = _limit.get()
         for value in values:
             if value is None:
                 continue
@@ -110,7 +163,10 @@ class Slice:
                 raise JSONPathError(f"starting index {start} is greater than ending index {stop}")
             if self.step is not None and self.step <= 0:
                 raise JSONPathError("step must be > 0")
-            result += value[start : stop : self.step or 1]
+            chosen = value[start : stop : self.step or 1]
+            if limit is not None:
+                limit.spend(len(chosen))
+            result += chosen
         return result
 
 
@@ -119,7 +175,7 @@ class Union:
     members: tuple[Chain, ...]
 
     def __call__(self, values: Values, missing: bool) -> Values:
-        return [found for member in self.members for found in member(values, missing)]
+        return _limited(found for member in self.members for found in member(values, missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +183,10 @@ class Chain:
     steps: tuple[Step, ...]
 
     def __call__(self, values: Values, missing: bool) -> Values:
+        limit = _limit.get()
         for step in self.steps:
+            if limit is not None:
+                limit.spend(len(values) + 1)
             values = step(values, missing)
         return values
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.kube.jsonpath import JSONPathError, compile_path, compile_template, relaxed
+from muster.kube.jsonpath import JSONPathError, Limit, compile_path, compile_template, relaxed
 
 PODS: dict[str, Any] = {
     "kind": "List",
@@ -158,3 +158,35 @@ def test_lenient_spellings_become_templates(text: str, template: str) -> None:
 def test_a_path_with_unbalanced_braces_is_not_a_lenient_spelling() -> None:
     with pytest.raises(JSONPathError, match="unexpected path string"):
         relaxed("{.x")
+
+
+def nested(depth: int) -> Any:
+    document: Any = {"list": list(range(100))}
+    for _ in range(depth):
+        document = {"a": document, "b": [1, 2, 3]}
+    return document
+
+
+UNION = "['a','a','a','a','a','a','a','a','a','a']"
+GREEDY = (
+    UNION * 12,
+    "..a" * 12,
+    UNION * 5 + ".b[*]",
+    UNION * 4 + "..b[0:3]",
+    ".a" + ("}{range " + UNION) * 9 + "}{.b" + "}{end" * 9,
+    UNION * 5 + "[" + ",".join(["'x'"] * 20_000) + "]",
+    UNION * 5 + ".b[?(@ > 0)]",
+)
+
+
+@pytest.mark.parametrize("path", GREEDY)
+def test_a_path_that_selects_without_end_is_an_error(path: str) -> None:
+    with pytest.raises(JSONPathError, match="it selects too much"):
+        compile_path(path).find(nested(20))
+
+
+def test_paths_that_share_a_limit_use_it_up_together() -> None:
+    limit, path = Limit(150), compile_path(".list[*]")
+    assert len(next(path.results(nested(0), limit=limit))) == 100
+    with pytest.raises(JSONPathError, match="it selects too much"):
+        next(path.results(nested(0), limit=limit))

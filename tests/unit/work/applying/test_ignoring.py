@@ -137,3 +137,16 @@ def test_paths_come_first_then_pointers_then_jq() -> None:
 def test_fields_ignored_only_when_changed_stay_in_what_is_applied() -> None:
     kept = without_ignored(DOCUMENT, (IgnoreField(condition="OnSpokeChange", json_paths=(".spec.replicas",)),))
     assert kept == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    "selectors",
+    [
+        {"jq_path_expressions": [" | ".join([".a, .a"] * 60) + " | .b"]},
+        {"jq_path_expressions": [".spec.containers[] | " + " | ".join(["(., .)"] * 60) + " | .name"]},
+        {"json_paths": [".spec['list','list','list','list'][0:3].x"] * 50_000},
+    ],
+)
+def test_selectors_without_end_are_reported_and_hold_up_nobody(selectors: dict[str, list[str]]) -> None:
+    with pytest.raises(ApplyProblem, match="it selects too much"):
+        left(**selectors)

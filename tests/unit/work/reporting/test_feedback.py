@@ -155,3 +155,14 @@ def test_the_reader_does_not_change_what_it_reads() -> None:
 def test_a_bare_word_is_told_as_upstream_tells_it() -> None:
     _, problem = read({"kind": "Pod"}, paths(word="kind"))
     assert problem == "failed to find value for word with error: unrecognized identifier kind"
+
+
+def test_paths_without_end_are_told_and_hold_up_nobody() -> None:
+    document: Any = {}
+    for _ in range(30):
+        document = {"a": document}
+    doubling = ".a" + "['a','a']" * 29
+    feedback = FeedbackReader().read(CONFIG_MAPS, document, [paths(**{f"v{number}": doubling for number in range(2000)})])
+    assert feedback.values == ()
+    assert len(feedback.problems) == 2000
+    assert feedback.problems[0] == "failed to find value for v0 with error: it selects too much"

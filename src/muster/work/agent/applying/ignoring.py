@@ -13,12 +13,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from muster.api.work.v1 import IgnoreField
-from muster.kube.jsonpath import JSONPathError, compile_path
+from muster.kube.jsonpath import JSONPathError, Limit, compile_path
 from muster.runtime.resource import Object
 from muster.work.agent.applying.jqpaths import JqError, delete_path
 from muster.work.agent.seam import ApplyProblem
 
 REASON: Final = "AppliedManifestSSAIgnoreFieldError"
+MOST: Final = 100_000
+"""Values that all selectors of a manifest may look at together: no manifest may keep the agent from the others."""
 ON_PRESENT: Final = "OnSpokePresent"
 _LAST: Final = re.compile(r"(?P<parent>.*)(?:\.(?P<name>[^.\[\]{}'\"]+)|\['(?P<quoted>[^']+)'\])", re.DOTALL)
 
@@ -26,16 +28,17 @@ _LAST: Final = re.compile(r"(?P<parent>.*)(?:\.(?P<name>[^.\[\]{}'\"]+)|\['(?P<q
 def without_ignored(document: Object, fields: Iterable[IgnoreField]) -> Object:
     """A copy of the document without the fields to be ignored where the object exists."""
     kept: Object = copy.deepcopy(document)
+    limit = Limit(MOST)
     for field in fields:
         if field.condition != ON_PRESENT:
             continue
         for path in field.json_paths:
-            _delete_json_path(kept, path)
+            _delete_json_path(kept, path, limit)
         for pointer in field.json_pointers:
             _delete_pointer(kept, pointer)
         for expression in field.jq_path_expressions:
             try:
-                delete_path(kept, expression)
+                delete_path(kept, expression, limit)
             except JqError as error:
                 raise _problem(f"JQ expression error in '{expression}': {error}") from error
     return kept
@@ -45,14 +48,14 @@ def _problem(text: str) -> ApplyProblem:
     return ApplyProblem(REASON, f"Failed to process ignoreFields: {text}")
 
 
-def _delete_json_path(document: Object, path: str) -> None:
+def _delete_json_path(document: Object, path: str, limit: Limit) -> None:
     bare = path[1:-1] if path.startswith("{") and path.endswith("}") else path
     found = _LAST.fullmatch(bare if bare.startswith((".", "[", "$")) else f".{bare}")
     if found is None:
         raise _problem(f"JSONPath error in '{path}': it must end with the name of a field")
     parent = found["parent"].removeprefix("$")
     try:
-        holders = compile_path(parent).find(document) if parent else [document]
+        holders = compile_path(parent).find(document, limit=limit) if parent else [document]
     except JSONPathError as error:
         raise _problem(f"JSONPath error in '{path}': {error}") from error
     for holder in holders:

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import orjson
 
+from muster.kube.jsonpath import Limit, TooMuch
+
 Path = tuple[str | int, ...]
 _Walk = Callable[[Any, Path], Iterator[tuple[Any, Path]]]
 _TOKEN: Final = re.compile(
@@ -27,12 +29,15 @@ class JqError(Exception):
     """An expression that is not a path, or that does not fit the document."""
 
 
-def delete_path(document: Any, expression: str) -> None:
+def delete_path(document: Any, expression: str, limit: Limit) -> None:
     """`del(expression)`, in place."""
-    parser = _Parser(expression)
+    parser = _Parser(expression, limit)
     walk = parser.alternatives()
     parser.end()
-    paths = {path for _, path in walk(document, ())}
+    try:
+        paths = {path for _, path in walk(document, ())}
+    except TooMuch as error:
+        raise JqError(str(error)) from error
     # From behind, so that places before stay what they are.
     for path in sorted(paths, key=_order, reverse=True):
         if not path:
@@ -51,7 +56,8 @@ def _order(path: Path) -> list[tuple[int, int, str]]:
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, limit: Limit) -> None:
+        self._limit = limit
         self._tokens: list[tuple[str, str]] = []
         position = 0
         text = text.strip()
@@ -85,7 +91,7 @@ class _Parser:
         walks = [self._comma()]
         while self._take("|"):
             walks.append(self._comma())
-        return _chain(walks)
+        return _chain(walks, self._limit)
 
     def _comma(self) -> _Walk:
         walks = [self._term()]
@@ -132,7 +138,7 @@ class _Parser:
                 elif text != "[":
                     raise JqError(f"the name of a field is expected, not {text!r}")
             else:
-                return _chain(steps)
+                return _chain(steps, self._limit)
 
     def _bracket(self) -> _Walk:
         if self._take("]"):
@@ -172,12 +178,13 @@ class _Parser:
         raise JqError(f"select compares with a constant, not with {text!r}")
 
 
-def _chain(walks: list[_Walk]) -> _Walk:
+def _chain(walks: list[_Walk], limit: Limit) -> _Walk:
     def walk(value: Any, path: Path, at: int = 0) -> Iterator[tuple[Any, Path]]:
         if at == len(walks):
             yield value, path
             return
         for found, where in walks[at](value, path):
+            limit.spend(1)
             yield from walk(found, where, at + 1)
 
     return walk

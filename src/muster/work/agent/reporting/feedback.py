@@ -8,12 +8,12 @@ no two have the same name and none is longer than the hub takes, whatever the ru
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster.api.work.v1 import FeedbackRule, FeedbackValue, FieldValue, JsonPath
 from muster.kube import gotext
-from muster.kube.jsonpath import JSONPathError, UnknownIdentifier, compile_path
+from muster.kube.jsonpath import MOST, JSONPathError, Limit, UnknownIdentifier, compile_path
 from muster.runtime.resource import Object, Resource
 
 LONGEST_STRING: Final = 32768
@@ -57,6 +57,8 @@ class FeedbackReader:
 
     raw_json: bool = False
     longest_raw: int = LONGEST_RAW
+    limit: Limit = field(default_factory=lambda: Limit(MOST), compare=False)
+    """For all that one reader reads: no work may keep the agent from the others."""
 
     def read(self, resource: Resource, document: Object, rules: Iterable[FeedbackRule]) -> Feedback:
         values: dict[str, FeedbackValue] = {}
@@ -76,7 +78,7 @@ class FeedbackReader:
         return Feedback(tuple(values.values()), tuple(problems))
 
     def _value(self, path: JsonPath, document: Object) -> FieldValue | None:
-        found = _found(path, document)
+        found = _found(path, document, self.limit)
         if not found:
             return None
         value: Any = found if self.raw_json and len(found) > 1 else found[0]
@@ -123,7 +125,7 @@ def _asked(resource: Resource, rules: Iterable[FeedbackRule], problems: dict[str
             problems[f"cannot find the wellknown statuses for resource with gvk {kind}"] = None
 
 
-def _found(path: JsonPath, document: Object) -> list[Any]:
+def _found(path: JsonPath, document: Object, limit: Limit) -> list[Any]:
     try:
         compiled = compile_path(path.path)
     except UnknownIdentifier as error:
@@ -131,7 +133,7 @@ def _found(path: JsonPath, document: Object) -> list[Any]:
     except JSONPathError as error:
         raise _Unreadable(f"failed to parse json path {path.path} of {path.name} with error: {error}") from None
     try:
-        return next(compiled.results(document), [])
+        return next(compiled.results(document, limit=limit), [])
     except JSONPathError as error:
         raise _not_found(path, error) from None
 
