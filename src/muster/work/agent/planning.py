@@ -47,6 +47,8 @@ LAST_RANK: Final = 1000
 _DEFAULT_STRATEGY: Final = UpdateStrategy()
 _NOT_OURS_TO_SAY: Final = ("uid", "resourceVersion", "managedFields")
 READ_ONLY: Final = "ReadOnly"
+_SURELY_SENT: Final = 200
+"""Levels of nesting that the encoder takes in any case."""
 
 
 def rank_of(plural: str) -> int:
@@ -139,6 +141,8 @@ def _understand(ordinal: int, raw: bytes, spec: ManifestWorkSpec, served: Mappin
         return Misfit(meta, "it is no Kubernetes object: apiVersion or kind is missing")
     if not name:
         return Misfit(meta, "metadata.name is missing")
+    if _too_deep(raw, document):
+        return Misfit(meta, "it is nested too deeply")
     for field, value in (("name", name), ("namespace", namespace)):
         if problem := _segment_problem(value):
             return Misfit(meta, f"metadata.{field} {value!r} {problem}")
@@ -161,6 +165,17 @@ def _document(raw: bytes) -> Object:
     except orjson.JSONDecodeError:
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def _too_deep(raw: bytes, document: Object) -> bool:
+    """Whether it is nested more than what is sent may be."""
+    if raw.count(b"{") + raw.count(b"[") <= _SURELY_SENT:
+        return False
+    try:
+        orjson.dumps(document)
+    except TypeError:
+        return True
+    return False
 
 
 def _text(value: Any) -> str:

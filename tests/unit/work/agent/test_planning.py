@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 from typing import Any
 
 import pytest
@@ -113,6 +114,21 @@ def test_for_each_question_the_first_configuration_that_says_something_counts() 
 def test_stars_stand_for_anything_and_everything_else_for_itself(name: str, matches: bool) -> None:
     made = plan(manifest("ConfigMap", "web"), manifestConfigs=[config("configmaps", name, updateStrategy={"type": "ReadOnly"})])
     assert (made.manifests[0].strategy.type == "ReadOnly") is matches
+
+
+def deep(levels: int) -> Any:
+    value: Any = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+def test_what_is_nested_too_deeply_to_be_sent_is_no_object() -> None:
+    manifests = [manifest("ConfigMap", "deep", data=deep(300)), manifest("ConfigMap", "fine", data=deep(200))]
+    work = json.dumps({"metadata": {"name": "w"}, "spec": {"workload": {"manifests": manifests}}})
+    made = make_plan(ManifestWork.decode(work.encode()).spec, SERVED)
+    assert [one.ref.name for one in made.manifests] == ["fine"]
+    assert [(one.meta.name, one.problem) for one in made.misfits] == [("deep", "it is nested too deeply")]
 
 
 @given(st.text("ab*", max_size=8), st.text("ab", min_size=1, max_size=12))
