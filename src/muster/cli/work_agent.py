@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from muster.work.agent.options import WorkAgentOptions
 
 LEASE = "work-agent-lock"
-"""The second is for others' command lines: what executors may is always remembered here."""
 KUBE_DRIVER = "kube"
 AT_ONCE = 32
 """Requests under way to one server: more make no API server faster, and each takes a connection's memory."""

@@ -25,6 +25,7 @@ from muster.work.hub.options import (
     UNSUPPORTED_GATES,
     ExecutorAuthorization,
     WorkHubOptions,
+    authorization,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
         nil_executor_validating=gates.get(NIL_EXECUTOR_VALIDATING, False),
         replica_sets=gates.get(MANIFEST_WORK_REPLICA_SET, False),
         clean_up_completed=gates.get(CLEAN_UP_COMPLETED, False),
-        authorization=ExecutorAuthorization(given["executor_authorization"]),
+        authorization=authorization(gates, ExecutorAuthorization(given["executor_authorization"])),
         manifest_limit=given["manifest_limit"],
         addon_namespace=given["addon_namespace"],
     )

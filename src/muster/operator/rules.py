@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster.api import Document
-from muster.api.crds import HUB, SPOKE, Definition
+from muster.api.crds import ACCOUNTS, HUB, SPOKE, Definition
 from muster.api.operator.v1 import GROUP
-from muster.operator.cluster_manager.components import COMPONENTS, HOOKS, HUB_ACCOUNT_SECRETS, WEBHOOK_SECRETS
+from muster.operator.cluster_manager.components import COMPONENTS, HUB_ACCOUNT_SECRETS, POSSIBLE_HOOKS, WEBHOOK_SECRETS
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS
 from muster.operator.klusterlet.properties import DEFINITION as PROPERTIES
 from muster.operator.names import EXTERNAL_HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET
@@ -65,13 +65,13 @@ _WEBHOOKS: Final = ["mutatingwebhookconfigurations", "validatingwebhookconfigura
 
 CLUSTER_MANAGER_RULES: Final = (
     *_operator("clustermanagers"),
-    *_definitions(HUB),
+    *_definitions(HUB + ACCOUNTS),
     *_secrets([*WEBHOOK_SECRETS, PULL_SECRET, EXTERNAL_HUB_SECRET, *HUB_ACCOUNT_SECRETS]),
-    *_emptied(HUB),
+    *_emptied(HUB + ACCOUNTS),
     rule("coordination.k8s.io", ["leases"], ["delete"], [LEASE]),
     rule("admissionregistration.k8s.io", _WEBHOOKS, ["create", "list", "watch"]),
-    rule("admissionregistration.k8s.io", _WEBHOOKS, ["get", "update", "patch", "delete"], [hook.name for hook in HOOKS]),
-    *(one for component in COMPONENTS for one in component.rules()),
+    rule("admissionregistration.k8s.io", _WEBHOOKS, ["get", "update", "patch", "delete"], [hook.name for hook in POSSIBLE_HOOKS]),
+    *(one for component in COMPONENTS for one in (*component.rules(), *component.binding_rules)),
 )
 
 KLUSTERLET_RULES: Final = (

@@ -90,7 +90,7 @@ async def test_what_a_hub_consists_of_is_valid(world: World, namespace: str, spe
     for _, webhooks in SERVERS:
         ca = make_pair(manifests.webhook_hosts(plan, webhooks), SYSTEM.now(), timedelta(days=1)).ca
         endpoint = manifests.webhook_endpoint(plan, webhooks, ca)
-        documents += [manifests.trust_bundle(plan, [ca]), *manifests.webhook_configurations(webhooks, endpoint)]
+        documents += [manifests.trust_bundle(plan, [ca]), *manifests.webhook_configurations(plan, webhooks, endpoint)]
         documents += manifests.hub_definitions(endpoint) if webhooks.converted else []
     await validate(world, manifests.owned(plan, documents), namespace)
     for name in {plan.namespace, plan.hub_namespace}:

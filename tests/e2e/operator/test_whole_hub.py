@@ -11,13 +11,17 @@ from typing import Any
 
 import pytest
 
-from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
+from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, whole
 from muster.operator.cluster_manager.components import HOOKS
 from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
-from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.installing import binding
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, RESOURCE_CLEANUP
-from muster.runtime.errors import BadRequest
-from muster.runtime.resource import NAMESPACES, Object
+from muster.runtime.errors import BadRequest, Forbidden
+from muster.runtime.resource import NAMESPACES, Object, Resource
+from muster.work.hub.bindings.accounts import ACCOUNTS, BINDINGS
+from muster.work.hub.install import BINDING_HOOK
+from muster.work.hub.options import ADDON_NAMESPACE
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 from tests.support.operating import Observed
 from tests.support.sites import embedded_only, open_site
@@ -36,6 +40,9 @@ class WholeHub(Observed):
         document = {"apiVersion": CLUSTER_MANAGERS.api_version, "kind": "ClusterManager", "metadata": {"name": CM}, "spec": spec}
         await self.admin.create(CLUSTER_MANAGERS, document)
         await self.at_rest()
+
+    async def made(self, resource: Resource, document: Object) -> None:
+        await self.admin.create(resource, whole((resource, document)))
 
     async def at_rest(self) -> None:
         await self.says("Progressing", "False", "ClusterManagerUpToDate")
@@ -135,6 +142,46 @@ async def test_the_work_controller_tends_replica_sets_and_lets_them_go_with_the_
     await hub.admin.delete(CLUSTER_MANAGERS, CM)
     await hub.until_gone(CLUSTER_MANAGERS, CM, seconds=SECONDS)
     assert await hub.find(NAMESPACES, HUB_NAMESPACE) is None
+
+
+async def test_a_gate_has_bindings_count_for_executors(hub: WholeHub) -> None:
+    await hub.up(workConfiguration={"featureGates": [{"feature": "ExecutorByBinding", "mode": "Enable"}]})
+    await hub.until_found(BINDING_HOOK.resource, BINDING_HOOK.name, seconds=SECONDS)
+    await hub.made(NAMESPACES, {"metadata": {"name": "cluster1"}})
+    writes = [{"apiGroups": [MANIFEST_WORKS.group], "resources": ["manifestworks"], "verbs": ["create"]}]
+    await hub.made(CLUSTER_ROLES, {"metadata": {"name": "writes-works"}, "rules": writes})
+    user = {"kind": "User", "name": "erin", "apiGroup": "rbac.authorization.k8s.io"}
+    await hub.made(CLUSTER_ROLE_BINDINGS, binding("erin-writes-works", "ClusterRole", "writes-works", user))
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
+    work = work_document("cluster1", manifest)
+    account = {"namespace": ADDON_NAMESPACE, "name": "deployer"}
+    work["spec"]["executor"] = {"subject": {"type": "ServiceAccount", "serviceAccount": account}}
+    erin = hub.admin.as_user("erin")
+
+    async def refused() -> bool:
+        with pytest.raises((BadRequest, Forbidden)) as problem:
+            await erin.create(MANIFEST_WORKS, work)
+        return "user erin cannot manipulate" in str(problem.value)
+
+    await hub.until(refused, "the webhook refuses what nobody has bound", SECONDS)
+    await hub.made(ACCOUNTS, {"metadata": {"name": "deployer", "namespace": "cluster1"}, "spec": {"rotation": {}}})
+    bound = {"ref": {"namespace": "cluster1", "name": "deployer"}, "subjects": [{"kind": "User", "name": "erin"}]}
+    await hub.made(BINDINGS, {"metadata": {"name": "erin"}, "spec": bound})
+
+    async def accepted() -> bool:
+        try:
+            await erin.create(MANIFEST_WORKS, work)
+        except BadRequest:
+            return False
+        return True
+
+    await hub.until(accepted, "the bound user may have a work run as the account", SECONDS)
+
+    async def told() -> bool:
+        found = await hub.admin.get(BINDINGS, "erin")
+        return condition(found, "Accepted") == "True"
+
+    await hub.until(told, "the binding says that it counts", SECONDS)
 
 
 async def test_another_image_rolls_out_and_webhooks_answer_on(hub: WholeHub) -> None:

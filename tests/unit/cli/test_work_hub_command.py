@@ -51,6 +51,19 @@ def test_every_option_arrives(kubeconfig: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        (["--feature-gates=ExecutorByBinding=true"], ExecutorAuthorization.EITHER),
+        (["--feature-gates=ExecutorByBindingOnly=true"], ExecutorAuthorization.BINDINGS),
+        (["--feature-gates=ExecutorByBinding=true,ExecutorByBindingOnly=true"], ExecutorAuthorization.BINDINGS),
+        (["--feature-gates=ExecutorByBinding=false", "--executor-authorization=bindings"], ExecutorAuthorization.BINDINGS),
+    ],
+)
+def test_a_gate_has_bindings_count_too(kubeconfig: Path, flags: list[str], found: ExecutorAuthorization) -> None:
+    assert settings(kubeconfig, *flags).options.authorization is found
+
+
 def test_upstreams_spelling_of_the_limit_is_taken(kubeconfig: Path) -> None:
     assert settings(kubeconfig, "--manifestLimit=9").options.manifest_limit == 9
 

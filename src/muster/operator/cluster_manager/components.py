@@ -31,23 +31,32 @@ REGISTRATION_WEBHOOK_ACCOUNT: Final = "registration-webhook-sa"
 
 @dataclass(frozen=True)
 class Webhooks:
-    """`field` is where the spec speaks of them, `secret` has their certificate, `converted` are definitions they convert for."""
+    """`field` is where the spec speaks of them, `secret` has their certificate, `converted` are definitions they convert for;
+    `of_bindings` are there only where bindings count."""
 
     field: WebhookField
     service: str
     secret: str
     hooks: tuple[Hook, ...]
     converted: tuple[str, ...] = ()
+    of_bindings: tuple[Hook, ...] = ()
 
     @property
-    def callers(self) -> list[tuple[Resource, str]]:
+    def possible(self) -> tuple[Hook, ...]:
+        return (*self.hooks, *self.of_bindings)
+
+    def wanted(self, plan: Plan) -> tuple[Hook, ...]:
+        return self.possible if plan.by_bindings else self.hooks
+
+    def callers(self, plan: Plan) -> list[tuple[Resource, str]]:
         """What tells the API server to call them, and whom to trust then."""
-        return [*((hook.resource, hook.name) for hook in self.hooks), *((DEFINITIONS, name) for name in self.converted)]
+        return [*((hook.resource, hook.name) for hook in self.wanted(plan)), *((DEFINITIONS, name) for name in self.converted)]
 
 
 @dataclass(frozen=True)
 class Component:
-    """`command` is what the image is told to run; `rules` are what its account may do on the hub."""
+    """`command` is what the image is told to run; `rules` are what its account may do on the hub, `binding_rules` what it may
+    where bindings count."""
 
     suffix: str
     account: str
@@ -61,12 +70,16 @@ class Component:
     degraded: str = ""
     """The condition that tells of it, if there is one; `Progressing` tells of all."""
     wanted: Callable[[Plan], bool] = lambda plan: True
+    binding_rules: tuple[Document, ...] = ()
 
     def deployment(self, plan: Plan) -> str:
         return f"{plan.name}-{self.suffix}"
 
     def cluster_role(self, plan: Plan) -> str:
         return f"open-cluster-management:{plan.name}-{self.role}"
+
+    def may(self, plan: Plan) -> Sequence[Document]:
+        return (*self.rules(), *self.binding_rules) if plan.by_bindings else self.rules()
 
 
 REGISTRATION_CONTROLLER: Final = Component(
@@ -99,6 +112,7 @@ WORK_CONTROLLER: Final = Component(
     lambda plan: plan.work_image,
     work_gates,
     wanted=lambda plan: plan.work_controllers,
+    binding_rules=work.BINDING_RULES + work.BINDING_STATUS_RULES,
 )
 WORK_SERVER: Final = Component(
     "work-webhook",
@@ -108,12 +122,14 @@ WORK_SERVER: Final = Component(
     "work-hub",
     lambda plan: plan.work_image,
     work_gates,
-    Webhooks(WORK_WEBHOOK, work.SERVICE, work.WEBHOOK_SECRET, work.HOOKS),
+    Webhooks(WORK_WEBHOOK, work.SERVICE, work.WEBHOOK_SECRET, work.HOOKS, of_bindings=(work.BINDING_HOOK,)),
+    binding_rules=work.BINDING_RULES,
 )
 COMPONENTS: Final = (REGISTRATION_CONTROLLER, REGISTRATION_SERVER, WORK_CONTROLLER, WORK_SERVER)
 SERVERS: Final = tuple((component, component.webhooks) for component in COMPONENTS if component.webhooks is not None)
 WEBHOOK_SECRETS: Final = tuple(webhooks.secret for _, webhooks in SERVERS)
 HOOKS: Final = tuple(hook for _, webhooks in SERVERS for hook in webhooks.hooks)
+POSSIBLE_HOOKS: Final = tuple(hook for _, webhooks in SERVERS for hook in webhooks.possible)
 
 
 def wanted(plan: Plan) -> list[Component]:

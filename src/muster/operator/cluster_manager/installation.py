@@ -15,7 +15,7 @@ from typing import Final
 from muster.operator.accounts import AccountSecret, ensure_account_secret
 from muster.operator.applying import Place, Wanted, checked, places, remove
 from muster.operator.cluster_manager import manifests
-from muster.operator.cluster_manager.components import COMPONENTS, HOOKS, SERVERS, Component, Webhooks, account_secret, wanted
+from muster.operator.cluster_manager.components import COMPONENTS, SERVERS, Component, Webhooks, account_secret, wanted
 from muster.operator.cluster_manager.manifests import owned
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.cluster_manager.status import (
@@ -34,6 +34,7 @@ from muster.registration.installing import SERVICE_ACCOUNTS, await_definitions
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from muster.runtime.certs import ServingCertificate, ServingPair
 from muster.runtime.clock import Clock
+from muster.runtime.errors import NotFound
 from muster.runtime.kubeconfig import ClientConfig
 from muster.runtime.resource import (
     CONFIG_MAPS,
@@ -148,8 +149,9 @@ async def _certificates(site: Site, made: Installed) -> dict[Webhooks, Endpoint]
 
 async def _certificate(site: Site, webhooks: Webhooks) -> ServingPair:
     async def trusted(pair: ServingPair) -> None:
-        if any(site.hub.find(resource, Key("", name)) for resource, name in webhooks.callers):
-            await trust(site.hub.client, webhooks.callers, pair.ca, clock=site.clock)
+        callers = webhooks.callers(site.plan)
+        if any(site.hub.find(resource, Key("", name)) for resource, name in callers):
+            await trust(site.hub.client, callers, pair.ca, clock=site.clock)
 
     hosts = manifests.webhook_hosts(site.plan, webhooks)
     certificate = ServingCertificate(site.here.client, webhooks.secret, site.plan.namespace, hosts, clock=site.clock)
@@ -158,10 +160,25 @@ async def _certificate(site: Site, webhooks: Webhooks) -> ServingPair:
 
 async def _definitions(site: Site, made: Installed, endpoints: Mapping[Webhooks, Endpoint]) -> None:
     converter = next(endpoint for webhooks, endpoint in endpoints.items() if webhooks.converted)
-    results = await _on_hub(site, made, manifests.hub_definitions(converter))
+    documents = manifests.hub_definitions(converter)
+    if site.plan.by_bindings:
+        documents += [one for one in manifests.account_definitions() if not await _foreign(site, one)]
+    results = await _on_hub(site, made, documents)
     pending = [obj["metadata"]["name"] for obj in results if not established(obj)]
     if pending:
         await await_definitions(site.hub.client, pending, site.clock)
+
+
+async def _foreign(site: Site, wanted: Wanted) -> bool:
+    """Whether somebody else has made it: then it is that one's to keep, and to take away."""
+    resource, key = wanted[0], key_of(wanted[1])
+    if site.hub.find(resource, key) is not None:
+        return False
+    try:
+        found = await site.hub.client.get(resource, key.name)
+    except NotFound:
+        return False
+    return CLUSTER_MANAGER_LABEL not in (found["metadata"].get("labels") or {})
 
 
 async def _pull_secret(site: Site) -> None:
@@ -190,7 +207,7 @@ async def _accounts(site: Site, made: Installed) -> None:
 async def _webhooks(site: Site, made: Installed, component: Component, webhooks: Webhooks, endpoint: Endpoint) -> None:
     """Not before they answer; but once configured, they are kept right."""
     answering = rollouts(site.plan, [obj for _, obj in made.deployments])[component.deployment(site.plan)]
-    documents = manifests.webhook_configurations(webhooks, endpoint)
+    documents = manifests.webhook_configurations(site.plan, webhooks, endpoint)
     if answering is None or not answering.functional:
         documents = [one for one in documents if site.hub.find(one[0], key_of(one[1])) is not None]
     await _on_hub(site, made, documents)
@@ -204,7 +221,7 @@ def rollouts(plan: Plan, deployments: Iterable[Object]) -> dict[str, Rollout | N
 
 async def _prune(site: Site, made: Installed) -> None:
     # Webhooks stay though they may not answer just now: nobody may be let in unchecked.
-    hooks = {Place(hook.resource, hook.name) for hook in HOOKS}
+    hooks = {Place(hook.resource, hook.name) for _, webhooks in SERVERS for hook in webhooks.wanted(site.plan)}
     for ground in dict.fromkeys((site.here, site.hub)):
         here, on_hub = made.here if ground is site.here else (), made.on_hub if ground is site.hub else ()
         await prune(ground, PRUNED, CLUSTER_MANAGER_LABEL, site.plan.name, hooks | set(places([*here, *on_hub])))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from muster.api import Document
-from muster.api.crds import HUB, definitions
+from muster.api.crds import ACCOUNTS, HUB, definitions
 from muster.operator.applying import Wanted, labelled
 from muster.operator.cluster_manager.components import COMPONENTS, SERVERS, Component, Webhooks, account_secret, wanted
 from muster.operator.cluster_manager.plan import Plan, identity_creator
@@ -72,6 +72,11 @@ def hub_definitions(converter: Endpoint) -> list[Wanted]:
     return [(DEFINITIONS, document) for document in definitions(HUB, conversion(converter))]
 
 
+def account_definitions() -> list[Wanted]:
+    """What bindings are about, and they themselves."""
+    return [(DEFINITIONS, document) for document in definitions(ACCOUNTS)]
+
+
 def hub_permissions(plan: Plan) -> list[Wanted]:
     """On the hub: accounts and what they may do. Raises BadSpec."""
     accounts = accounts_and_roles(plan, wanted(plan))
@@ -81,8 +86,8 @@ def hub_permissions(plan: Plan) -> list[Wanted]:
 def accounts_and_roles(plan: Plan, components: Sequence[Component] = COMPONENTS) -> list[Wanted]:
     documents: list[Wanted] = [executor_admin(plan.name)]
     for component in components:
-        rules = component.rules()
-        documents += account_permissions(component.account, plan.hub_namespace, component.cluster_role(plan), rules)
+        role, rules = component.cluster_role(plan), component.may(plan)
+        documents += account_permissions(component.account, plan.hub_namespace, role, rules)
     return documents
 
 
@@ -163,11 +168,11 @@ def _secrets(plan: Plan, component: Component) -> tuple[SecretVolume, ...]:
     return tuple(secrets)
 
 
-def webhook_configurations(webhooks: Webhooks, endpoint: Endpoint) -> list[Wanted]:
-    return [(hook.resource, hook.document(endpoint)) for hook in webhooks.hooks]
+def webhook_configurations(plan: Plan, webhooks: Webhooks, endpoint: Endpoint) -> list[Wanted]:
+    return [(hook.resource, hook.document(endpoint)) for hook in webhooks.wanted(plan)]
 
 
 def definitions_in_order_of_removal() -> list[str]:
-    names = {kind.resource.plural: kind.name for kind in HUB}
+    names = {kind.resource.plural: kind.name for kind in (*HUB, *ACCOUNTS)}
     first = [names[plural] for plural in REMOVED_FIRST]
     return [*first, *(name for name in names.values() if name not in first)]

@@ -24,7 +24,7 @@ from muster.operator.names import chosen_image
 from muster.operator.spec import DRIVERS, LONGEST_ROLE, BadSpec, eks_cluster, gate_flags
 from muster.operator.spec import invalid_gates as invalid
 from muster.registration.names import HUB_GATES, HUB_NAMESPACE, HUB_UNSUPPORTED_GATES
-from muster.work.hub.options import CLEAN_UP_COMPLETED, MANIFEST_WORK_REPLICA_SET
+from muster.work.hub.options import CLEAN_UP_COMPLETED, MANIFEST_WORK_REPLICA_SET, ExecutorAuthorization, authorization
 from muster.work.hub.options import GATES as WORK_GATES
 from muster.work.hub.options import UNSUPPORTED_GATES as WORK_UNSUPPORTED_GATES
 
@@ -103,7 +103,13 @@ class Plan:
     def work_controllers(self) -> bool:
         """Whether the hub has anything to do for works beyond admitting them."""
         gates = self.manager.spec.work_configuration.feature_gates
-        return _is_on(gates, MANIFEST_WORK_REPLICA_SET) or _is_on(gates, CLEAN_UP_COMPLETED)
+        return _is_on(gates, MANIFEST_WORK_REPLICA_SET) or _is_on(gates, CLEAN_UP_COMPLETED) or self.by_bindings
+
+    @property
+    def by_bindings(self) -> bool:
+        """Whether bindings count for who may write works that run as an executor."""
+        gates = {gate.feature: gate.mode == "Enable" for gate in self.manager.spec.work_configuration.feature_gates}
+        return authorization(gates, ExecutorAuthorization.ACCESS_REVIEW).by_bindings
 
     def hosted_webhook(self, webhook: WebhookField) -> HostedWebhookConfiguration:
         """Raises BadSpec when a hosted hub does not say where its webhooks will be reached."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from muster.api.crds import HUB, Definition
+from muster.api.crds import ACCOUNTS, HUB, Definition
 from muster.api.work.v1 import GROUP as WORK_GROUP
 from muster.kube.duration import parse_time
 from muster.logs import get_logger
@@ -24,8 +24,8 @@ from muster.operator.applying import Place, places, remove
 from muster.operator.cluster_manager import manifests
 from muster.operator.cluster_manager.components import (
     COMPONENTS,
-    HOOKS,
     HUB_ACCOUNT_SECRETS,
+    POSSIBLE_HOOKS,
     REGISTRATION_CONTROLLER,
     SERVERS,
     WEBHOOK_SECRETS,
@@ -76,7 +76,7 @@ class Removal:
             return left
         if left := await self._namespaces():
             return left
-        return await self._remove(self.hub, _places(HOOKS)) if self.hub is not None else []
+        return await self._remove(self.hub, _places(POSSIBLE_HOOKS)) if self.hub is not None else []
 
     @property
     def overdue(self) -> bool:
@@ -88,7 +88,7 @@ class Removal:
         """Nobody shall be asked who does not answer."""
         for component, webhooks in SERVERS:
             if self.overdue or not await self._answers(component):
-                await self._remove(hub, _places(webhooks.hooks))
+                await self._remove(hub, _places(webhooks.possible))
 
     async def _answers(self, component: Component) -> bool:
         try:
@@ -105,7 +105,7 @@ class Removal:
         return labels.get(CLUSTER_MANAGER_LABEL) != self.plan.name
 
     async def _definitions(self, hub: Ground) -> list[str]:
-        kinds = {kind.name: kind for kind in HUB}
+        kinds = {kind.name: kind for kind in (*HUB, *ACCOUNTS)}
         for name in manifests.definitions_in_order_of_removal():
             place = Place(DEFINITIONS, name)
             if not await remove(hub.client, [place], keep=self._foreign, clock=self.clock):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -11,7 +12,10 @@ from muster.registration.names import HUB_NAMESPACE
 NIL_EXECUTOR_VALIDATING: Final = "NilExecutorValidating"
 MANIFEST_WORK_REPLICA_SET: Final = "ManifestWorkReplicaSet"
 CLEAN_UP_COMPLETED: Final = "CleanUpCompletedManifestWork"
-GATES: Final = (NIL_EXECUTOR_VALIDATING, MANIFEST_WORK_REPLICA_SET, CLEAN_UP_COMPLETED)
+BY_BINDING: Final = "ExecutorByBinding"
+BY_BINDING_ONLY: Final = "ExecutorByBindingOnly"
+GATES: Final = (NIL_EXECUTOR_VALIDATING, MANIFEST_WORK_REPLICA_SET, CLEAN_UP_COMPLETED, BY_BINDING, BY_BINDING_ONLY)
+"""Those about bindings are ours: a ClusterManager can say gates, but no flags."""
 UNSUPPORTED_GATES: Final = ("CloudEventsDrivers",)
 """Feature gates of upstream's hub that can only be off here."""
 
@@ -33,6 +37,13 @@ class ExecutorAuthorization(Enum):
     @property
     def by_bindings(self) -> bool:
         return self is not ExecutorAuthorization.ACCESS_REVIEW
+
+
+def authorization(gates: Mapping[str, bool], otherwise: ExecutorAuthorization) -> ExecutorAuthorization:
+    """By what feature gates say."""
+    if gates.get(BY_BINDING_ONLY):
+        return ExecutorAuthorization.BINDINGS
+    return ExecutorAuthorization.EITHER if gates.get(BY_BINDING) else otherwise
 
 
 @dataclass(frozen=True)
