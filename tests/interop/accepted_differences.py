@@ -127,6 +127,26 @@ def _sealed(moment: Moment) -> bool:
     return _concerns(moment, {name for name, said in _said(moment, "ConfigMap", "immutable").items() if said != {""}})
 
 
+def _let_go(moment: Moment) -> bool:
+    read = {
+        (manifest["kind"], manifest["metadata"]["name"])
+        for spec in moment.specs
+        for manifest in spec["workload"]["manifests"]
+        if strategy_of(spec, manifest) == "ReadOnly"
+    }
+    stays = len(moment.path) == 2 and moment.found.theirs is None
+    return moment.about in read and moment.path[0] == "objects" and (moment.path[-1] == "owners" or stays)
+
+
+def _spared(moment: Moment) -> bool:
+    """A work has ended whose last version could not be applied, and with it what that says of who is the owner."""
+    if moment.number < len(moment.life.versions) or len(moment.path) != 2 or moment.found.theirs is not None:
+        return False
+    option = moment.specs[-1]["deleteOption"] or {}
+    rules = option.get("selectivelyOrphans", {}).get("orphaningRules", ())
+    return option.get("propagationPolicy") == "Orphan" or any(rule["name"] == moment.about[1] for rule in rules)
+
+
 def _retyped(moment: Moment) -> bool:
     return _concerns(moment, {name for name, said in _said(moment, "Secret", "type", "Opaque").items() if len(said) > 1})
 
@@ -181,6 +201,8 @@ ACCEPTED: tuple[Accepted, ...] = (
         "a number of replicas that is no longer said",
         lambda moment: moment.about[0] == "Deployment" and moment.path[-2:] == ("spec", "replicas"),
     ),
+    Accepted("let-go", "what becomes `ReadOnly`", _let_go),
+    Accepted("spared", "what is to stay, of a work that was deleted before that could be applied", _spared),
     Accepted("retyped", "a Secret whose type changes", _retyped),
     Accepted("sealed", "`immutable` of a ConfigMap", _sealed),
     Accepted(

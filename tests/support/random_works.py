@@ -114,6 +114,11 @@ class Author:
             "manifestConfigs": [*configs, *self.wide] if self.rng.random() < 0.8 else [*self.wide, *configs],
             "deleteOption": self.delete_option,
         }
+        for config in spec["manifestConfigs"]:
+            # What several works have in common is not to be let go by one of them.
+            named = config["resourceIdentifier"]["name"]
+            if config.get("updateStrategy") == {"type": "ReadOnly"} and ("*" in named or "-shared" in named):
+                config["updateStrategy"] = {"type": "CreateOnly"}
         return Version(copy.deepcopy(spec), dict(self.labels), copy.deepcopy(meddling))
 
     def _change(self) -> None:
