@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,23 @@ def answer(admit: Any, operation: str, new: Any, old: Any) -> Verdict | Denied:
 def test_any_work_gets_an_answer(operation: str, new: Any, old: Any) -> None:
     found = answer(WEBHOOKS.validate_work, operation, new, old)
     assert isinstance(found, Verdict) or found.code == 400
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_what_is_nested_too_deeply_is_refused(operation: str) -> None:
+    data: Any = {}
+    for _ in range(300):
+        data = {"a": data}
+    deep = {"spec": {"workload": {"manifests": [config_map(data=data)]}}}
+    plain = {"spec": {"workload": {"manifests": [config_map()]}}}
+    for new, old in ((deep, None if operation == "CREATE" else plain), *([(plain, deep)] if operation == "UPDATE" else [])):
+        found = answer(WEBHOOKS.validate_work, operation, new, old)
+        assert isinstance(found, Denied)
+        assert (found.code, str(found)) == (400, "spec is nested too deeply")
+        of_set = {"spec": {"manifestWorkTemplate": new["spec"]}}, old and {"spec": {"manifestWorkTemplate": old["spec"]}}
+        found = answer(WEBHOOKS.validate_replica_set, operation, *of_set)
+        assert isinstance(found, Denied)
+        assert found.code == 400
 
 
 @given(operation=st.sampled_from(["CREATE", "UPDATE"]), new=sets, old=sets)

@@ -108,7 +108,11 @@ class Replica:
 
 
 def digest(spec: object) -> bytes:
-    return hashlib.sha256(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS)).digest()
+    try:
+        return hashlib.sha256(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS)).digest()
+    except TypeError:
+        # Nested more deeply than a template can be.
+        return b""
 
 
 def is_ruled(template: ManifestWorkSpec) -> bool:

@@ -126,8 +126,12 @@ def executors(subject: Subject, *, nil_counts: bool) -> tuple[Executor, ...]:
 def _writes_spec(request: AdmissionRequest) -> bool:
     if request.operation not in _WRITES:
         return False
-    # Not by equality: to Python, true is 1.
-    return request.old_object is None or _bytes(_spec(request.object)) != _bytes(_spec(request.old_object))
+    try:
+        # Not by equality: to Python, true is 1.
+        new, old = (_bytes(_spec(document)) for document in (request.object, request.old_object))
+    except TypeError:
+        raise bad_request("spec is nested too deeply") from None
+    return request.old_object is None or new != old
 
 
 def _changes_hands(request: AdmissionRequest) -> bool:

@@ -1,5 +1,6 @@
 """How the work of a cluster fares, read from its conditions."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -83,6 +84,15 @@ def test_a_digest_knows_no_order_of_keys_but_of_items() -> None:
     assert digest({"a": 1, "b": {"c": 2, "d": 3}}) == digest({"b": {"d": 3, "c": 2}, "a": 1})
     assert digest([1, 2]) != digest([2, 1])
     assert replica().digest == digest(spec())
+
+
+def test_a_work_that_is_nested_more_deeply_than_any_template_is_read_as_another_one() -> None:
+    deep: object = {}
+    for _ in range(300):
+        deep = {"a": deep}
+    found = Replica.decode(json.dumps({"metadata": {"name": "w", "namespace": "c1"}, "spec": deep}).encode())
+    assert found.digest != digest({})
+    assert found.cluster == "c1"
 
 
 def test_a_template_is_ruled_when_it_says_what_progressing_is() -> None:
