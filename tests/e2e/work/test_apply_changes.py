@@ -258,3 +258,19 @@ async def test_what_goes_the_moment_it_is_complete_is_not_made_anew(place: Workp
         await place.wait_condition("brief", "Available", "False")
         await agent.quiet(0.5)
         assert await place.data("job") is None
+
+
+async def test_a_manifest_with_nulls_in_its_metadata_is_read_as_go_reads_it(place: Workplace) -> None:
+    odd = config_map("odd", place.namespace)
+    odd["metadata"] |= {"labels": {"empty": None}, "annotations": {"none": None}, "finalizers": None}
+    async with place.agent() as agent:
+        await place.create("odd", odd)
+        await place.wait_applied("odd")
+        await agent.quiet(0.5)
+        found = await place.find(CONFIG_MAPS, "odd", place.namespace)
+        assert found is not None
+        assert (found["metadata"]["labels"], found["metadata"]["annotations"]) == ({"empty": ""}, {"none": ""})
+        agent.forget()
+        await place.admin.patch(CONFIG_MAPS, "odd", {"metadata": {"labels": {"other": "x"}}}, place.namespace)
+        await agent.quiet(0.5)
+        assert agent.spoke.writes == []

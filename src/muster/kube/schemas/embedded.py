@@ -161,9 +161,11 @@ def _fits(value: Any, expected: str) -> bool:
 
 
 def clean_metadata(metadata: dict[str, Any] | None) -> list[str]:
-    """Remove unknown, null and empty fields; returns the names of the unknown ones."""
+    """Remove unknown, null and empty fields, and make nulls inside of maps and lists empty values, as Go reads them; returns the
+    names of the unknown ones."""
     if metadata is None:
         return []
+    _fill_nulls(metadata)
     unknown = [name for name in metadata if name not in _META_FIELDS]
     for field, known in _INNER_FIELDS.items():
         for index, entry in enumerate(metadata.get(field) or ()):
@@ -174,6 +176,17 @@ def clean_metadata(metadata: dict[str, Any] | None) -> list[str]:
     for name in [name for name, value in metadata.items() if name not in _META_FIELDS or value in (None, "", {}, [])]:
         del metadata[name]
     return unknown
+
+
+def _fill_nulls(metadata: dict[str, Any]) -> None:
+    for name in _STRING_MAP:
+        if value := metadata.get(name):
+            metadata[name] = {key: "" if item is None else item for key, item in value.items()}
+    if value := metadata.get("finalizers"):
+        metadata["finalizers"] = ["" if item is None else item for item in value]
+    for name in _INNER_FIELDS:
+        if value := metadata.get(name):
+            metadata[name] = [{} if item is None else item for item in value]
 
 
 def _check_api_version(value: Any, field: str) -> list[FieldError]:
