@@ -16,6 +16,7 @@ from muster.work.agent.seam import ABSENT, UNKNOWN, ApplyProblem
 from muster.work.names import CONFIG_HASH
 from tests.support.manifests import manifest, of
 from tests.unit.work.applying.conftest import OTHER, OWNER, Cluster, Recorder, live
+from tests.unit.work.applying.test_kinds import established
 from tests.unit.work.applying.test_update import REFERENCE, config, web
 
 SERVER_SIDE = {"type": "ServerSideApply"}
@@ -196,6 +197,19 @@ async def test_create_only_follows_ownership(cluster: Cluster) -> None:
     taken, _ = await cluster.apply(config(a="2"), type="CreateOnly")
     assert taken["metadata"]["ownerReferences"] == [REFERENCE]
     assert taken["data"] == {"a": "1"}
+
+
+async def test_a_server_that_makes_nothing_of_an_emptied_map_is_told_twice(cluster: Cluster, client: Recorder) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "gadgets", "kind": "Gadget"}
+    spec = {"group": "example.com", "names": names, "scope": "Namespaced", "versions": [version]}
+    await cluster.apply(of("apiextensions.k8s.io/v1", "CustomResourceDefinition", "gadgets.example.com", spec=spec))
+    await established(cluster)
+    await cluster.apply(of("example.com/v1", "Gadget", "g", spec={"a": "1"}), **SERVER_SIDE)
+    changed, _ = await cluster.apply(of("example.com/v1", "Gadget", "g", spec={}), **SERVER_SIDE)
+    assert changed["spec"] == {}
+    assert (await cluster.apply(of("example.com/v1", "Gadget", "g", spec={}), **SERVER_SIDE))[1] == []
 
 
 async def test_what_was_said_when_it_was_created_goes_once_the_work_keeps_it_and_says_it_no_longer(cluster: Cluster) -> None:
