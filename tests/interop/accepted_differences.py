@@ -229,5 +229,11 @@ ACCEPTED: tuple[Accepted, ...] = (
         lambda moment: moment.about[0] == "StatefulSet" and not {"StatusFeedbackSynced", "values"}.isdisjoint(moment.path),
     ),
     Accepted("labels", "labels of a work", lambda moment: moment.path[:2] == ("record", "labels")),
+    Accepted(
+        "emptied",
+        "a map that a manifest empties under `ServerSideApply`",
+        lambda moment: moment.about[0].startswith("Tree") and moment.found.theirs is None and moment.found.ours == {},
+        by_chance=True,
+    ),
     Accepted("raced", "conditions of rules whose manifest is gone", _raced, by_chance=True),
 )
