@@ -44,8 +44,8 @@ def python_path(*places: Path) -> dict[str, str]:
 def complaints(log: Path) -> list[str]:
     """What a process of ours logged as an error, or died of. Losing a race is none, however often on a busy machine."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    errors = [line for line in lines if "level=error" in line or line.startswith("Traceback")]
-    return [line for line in errors if 'error="Conflict:' not in line]
+    errors = [line for line in lines if "level=error" in line and 'error="Conflict:' not in line]
+    return errors + ["\n".join(lines[at : at + 40]) for at, line in enumerate(lines) if line.startswith("Traceback")]
 
 
 class Server:

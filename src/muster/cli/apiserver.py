@@ -14,6 +14,7 @@ from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.auth.statictokens import TokenFileError, load_token_file
 from muster.apiserver.auth.tokenwebhook import WebhookConfigError
 from muster.apiserver.server import DEFAULT_CLUSTER, ApiServer, ServerConfig
+from muster.cli.loop import run_loop
 from muster.kube.names import dns1123_label
 from muster.store import StoreError
 
@@ -54,9 +55,7 @@ def run(
         audit_log=Path(audit_log) if audit_log else None,
     )
     try:
-        import uvloop
-
-        uvloop.run(_serve(config, directory))
+        run_loop(_serve(config, directory))
     except (StoreError, WebhookConfigError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:

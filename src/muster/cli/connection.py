@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from muster.cli.loop import run_loop
 from muster.cli.process import find_cluster
 from muster.cli.progress import ConsoleProgress
 from muster.cli.values import Duration
@@ -128,13 +129,11 @@ def program() -> str:
 
 def administer(work: Callable[[Session], Awaitable[T]], *, machine: bool = False) -> T:
     """Run a verb's work in a session. `machine`: standard output is for a program to read."""
-    import uvloop
-
     options = Globals.current()
     config = find_cluster(options.kubeconfig, options.context).config
     if options.dry_run:
         click.echo(f"{program()} is running in dry-run mode", err=True)
-    return uvloop.run(_in_session(work, config, options, machine))
+    return run_loop(_in_session(work, config, options, machine))
 
 
 async def _in_session(work: Callable[[Session], Awaitable[T]], config: ClientConfig, options: Globals, machine: bool) -> T:

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.loop import run_loop
+
 if TYPE_CHECKING:
     from muster.runtime.kubeconfig import ClientConfig
     from muster.runtime.metrics import Metrics
@@ -96,10 +98,8 @@ def find_cluster(kubeconfig: str | None, context: str, here: Surroundings = PROC
 
 def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
     """Run until the work ends or a signal says so. What it raises comes out; of several at once, the first."""
-    import uvloop
-
     try:
-        uvloop.run(_until_stopped(work))
+        run_loop(_until_stopped(work))
     except BaseExceptionGroup as several:
         raise _first(several) from several
 

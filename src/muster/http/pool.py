@@ -40,9 +40,16 @@ def explained(upstream: str, whose: str = "") -> Iterator[None]:
     except ConnectionRefusedError as error:
         raise UpstreamUnavailable(upstream, f"{whose}connection refused") from error
     except OSError as error:
-        raise UpstreamUnavailable(upstream, f"{whose}{error.strerror or error}") from error
+        raise UpstreamUnavailable(upstream, f"{whose}{_words(error)}") from error
     except UnicodeError as error:
         raise UpstreamUnavailable(upstream, f"{whose}no host can have this name") from error
+
+
+def _words(error: OSError) -> str:
+    """The loop's own errors may have none."""
+    if error.strerror or str(error):
+        return error.strerror or str(error)
+    return "connection reset" if isinstance(error, ConnectionResetError) else type(error).__name__
 
 
 UpstreamKey = tuple[str, int, ssl.SSLContext | None, str | None]

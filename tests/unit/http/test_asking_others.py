@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.http import UpstreamBroken, UpstreamError, UpstreamPool, UpstreamUnavailable
-from muster.http.pool import UpstreamKey
+from muster.http.pool import UpstreamKey, explained
 from muster.http.upstream import UpstreamConnection, message
 
 from .wire import WAIT
@@ -402,3 +402,16 @@ def test_what_an_answer_means_does_not_hang_on_where_it_is_cut(answer: bytes, cu
         assert outcome([bytes([byte]) for byte in answer], loop) == whole
     finally:
         loop.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionResetError(), "connection reset"),
+        (OSError(113, "No route to host"), "No route to host"),
+        (BrokenPipeError(), "BrokenPipe"),
+    ],
+)
+def test_an_error_without_words_gets_some(error: OSError, words: str) -> None:
+    with pytest.raises(UpstreamUnavailable, match=words), explained("there:1"):
+        raise error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from muster.cli.connection import Globals, connected
+from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option
 
 
@@ -33,8 +34,6 @@ def command(client_only: bool, output: str) -> None:
 
 def _server(options: Globals) -> dict[str, str]:
     """What the cluster says. That there is none is no failure of this command."""
-    import uvloop
-
     from muster.cli.process import find_cluster
     from muster.runtime.client import HttpClient
     from muster.runtime.errors import KubeError
@@ -59,7 +58,7 @@ def _server(options: Globals) -> dict[str, str]:
     except click.ClickException as error:
         click.echo(f"server: {error.message}", err=True)
         return {}
-    return uvloop.run(ask())
+    return run_loop(ask())
 
 
 async def _operator_image(client: object) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option, table
 from muster.cli.progress import ConsoleProgress
 from muster.cli.values import Duration
@@ -123,13 +124,11 @@ def _until(true: Callable[[], bool], seconds: float) -> bool:
 @format_option("table", "json", "yaml", default="table")
 def status(data_dir: str, output: str) -> None:
     """Show whether the fleet runs and what its hub says of the clusters. Ends with 1 unless all of them are available."""
-    import uvloop
-
     from muster.cli.fleet.view import look
     from muster.fleet.local.directory import FleetDirectory
 
     with said():
-        found = uvloop.run(look(FleetDirectory(Path(data_dir))))
+        found = run_loop(look(FleetDirectory(Path(data_dir))))
     if output == "table":
         click.echo(found.headline)
         rows = [(one.name, one.accepted, one.joined, one.available, one.reason) for one in found.clusters]
@@ -150,14 +149,12 @@ def logs(component: str, data_dir: str, follow: bool, tail: int) -> None:
 
     `fleet` is the process itself. Without a name, the last lines of all.
     """
-    import uvloop
-
     from muster.cli.fleet.components import show
     from muster.fleet.local.directory import FleetDirectory
 
     with said():
         try:
-            uvloop.run(show(FleetDirectory(Path(data_dir)), component, follow, tail))
+            run_loop(show(FleetDirectory(Path(data_dir)), component, follow, tail))
         except KeyboardInterrupt:
             return
 

@@ -157,7 +157,11 @@ class ReplicaSets:
         if label_value(owner):
             return []
         pages = self._world.client.pages(MANIFEST_WORKS, label_selector=f"{REPLICA_SET_LABEL}={owner}")
-        return [Replica.decode(raw) async for page in pages for raw in page.items]
+        try:
+            return [Replica.decode(raw) async for page in pages for raw in page.items]
+        except NotFound:
+            # Works went as a kind: the hub is being taken away.
+            return []
 
     async def _delete_all(self, works: Iterable[Replica]) -> None:
         failed = await self._each((work.cluster, partial(self._delete, work)) for work in works if not work.deleting)

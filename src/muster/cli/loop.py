@@ -1,0 +1,36 @@
+"""The event loop that every command runs on, and what it says of failures that nobody waits for.
+
+A connection that is given up while it is being made may fail afterwards, and then nobody is left to hear of it: the loop would
+print a traceback of something that is no fault. All else that nobody waits for is a fault, and is printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from muster.logs import get_logger
+
+log = get_logger("muster.cli")
+
+T = TypeVar("T")
+
+
+def run_loop(work: Coroutine[Any, Any, T]) -> T:
+    import uvloop
+
+    return uvloop.run(_tended(work))
+
+
+async def _tended(work: Coroutine[Any, Any, T]) -> T:
+    asyncio.get_running_loop().set_exception_handler(_unheard)
+    return await work
+
+
+def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    if isinstance(error, OSError) and "future" in context and not isinstance(context["future"], asyncio.Task):
+        log.debug("a connection failed that was given up before", error=f"{type(error).__name__}: {error}")
+        return
+    loop.default_exception_handler(context)
