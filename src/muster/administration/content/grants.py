@@ -39,11 +39,11 @@ def commands(grants: Iterable[Grant]) -> list[str]:
 
 def _pair(purpose: str, subject: str, namespace: str, verbs: tuple[str, ...], name: str, resources: list[str]) -> tuple[str, str]:
     said = repr((subject, namespace, verbs, name, sorted(resources)))
-    role = f"{purpose[:200]}-{hashlib.sha256(said.encode()).hexdigest()[:6]}"
+    role = shlex.quote(f"{purpose[:200]}-{hashlib.sha256(said.encode()).hexdigest()[:6]}")
     kind = "role" if namespace else "clusterrole"
-    where = f" -n {namespace}" if namespace else ""
+    where = f" -n {shlex.quote(namespace)}" if namespace else ""
     only = f" --resource-name={shlex.quote(name)}" if name else ""
-    rights = f"--verb={','.join(verbs)} --resource={','.join(resources)}{only}"
+    rights = f"--verb={','.join(verbs)} --resource={shlex.quote(','.join(resources))}{only}"
     return (
         f"kubectl create {kind} {role}{where} {rights}",
         f"kubectl create {kind}binding {role}{where} --{kind}={role} {shlex.quote(subject)}",
