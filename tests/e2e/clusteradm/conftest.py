@@ -37,6 +37,9 @@ from tests.support.registration import MUSTER, Hub
 HUB, MANAGED, AWAY = "hub", "managed", "away"
 RESTLESS = {"componentstatuses", "leases", "events", "apiservices", "flowschemas", "prioritylevelconfigurations", "ipaddresses"}
 """What control planes write without being asked."""
+NAMESPACES = "/api/v1/namespaces"
+GIVEN_TO_NAMESPACES = ("/api/v1/serviceaccounts/{}/default", "/api/v1/configmaps/{}/kube-root-ca.crt")
+"""What control planes make of their own in every namespace, some time after it."""
 
 
 @dataclass
@@ -69,16 +72,22 @@ class World:
         return self.hub.admin if context == HUB else self.managed.client()
 
     def objects(self, context: str) -> dict[str, str]:
-        """Every object's path with its version."""
+        """Every object's path with its version, once the control plane has put into each namespace what it puts there by itself."""
+        return self.hub.wait(lambda: self._settled_objects(context), "every namespace has its account and its root CA")
+
+    def _settled_objects(self, context: str) -> dict[str, str] | None:
         client = self.admin(context)
         found: dict[str, str] = {}
+        own: set[str] = set()
         for place in _listable(client):
             # A real server puts off whoever asks for a kind whose cache it is only beginning to fill.
             listed = self.hub.wait_reply(functools.partial(client.get, place), f"{place} can be listed", 200)
             for item in listed.get("items") or ():
                 metadata = item["metadata"]
                 found[f"{place}/{metadata.get('namespace', '')}/{metadata['name']}"] = metadata.get("resourceVersion", "")
-        return found
+                if place == NAMESPACES and "deletionTimestamp" not in metadata:
+                    own |= {path.format(metadata["name"]) for path in GIVEN_TO_NAMESPACES}
+        return found if own <= found.keys() else None
 
     def told_access(self) -> dict[str, str]:
         """What the hub tells who is to join it."""
