@@ -10,7 +10,7 @@ from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM
 from muster.administration.progress import SILENT, Progress
-from muster.administration.waiting import await_hub, await_operator
+from muster.administration.waiting import await_components, await_hub, await_operator
 from muster.api.meta import ResourceRequirements
 from muster.api.operator.v1 import ResourceRequirement
 from muster.operator.applying import Applier, checked
@@ -42,6 +42,7 @@ async def upgrade(
     checked(await Applier(client, CLUSTERADM).apply(bundle(operator, kept_options(operator, found, image))))
     if wait and not is_dry_run(client):
         await await_operator(client, operator, within=timeout, progress=progress, clock=clock)
+        await await_components(client, operator, image, within=timeout, progress=progress, clock=clock)
         if operator is CLUSTER_MANAGER_OPERATOR:
             await await_hub(client, within=timeout, progress=progress, clock=clock)
     return str(_container(found).get("image") or "")

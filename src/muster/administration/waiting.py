@@ -5,7 +5,7 @@ Pure functions of what was found say why; `await_…` look until there is nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from muster.administration.hubs import is_hub
 from muster.administration.progress import SILENT, Progress, wait
@@ -15,7 +15,7 @@ from muster.api.operator.v1 import ClusterManager
 from muster.operator.bundle import Operator
 from muster.operator.cluster_manager.components import REGISTRATION_DEGRADED
 from muster.operator.cluster_manager.status import PROGRESSING
-from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
+from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, KLUSTERLETS, OPERATOR_NAMESPACE, chosen_image
 from muster.operator.reporting import APPLIED
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.clock import SYSTEM, Clock
@@ -31,9 +31,12 @@ def deployment_problem(deployment: Object) -> str:
     wanted = spec.get("replicas", 1)
     if status.get("observedGeneration", 0) < metadata.get("generation", 0):
         return f"{where} is not rolled out yet"
-    ready = min(status.get("updatedReplicas", 0), status.get("availableReplicas", 0))
+    updated = status.get("updatedReplicas", 0)
+    ready = min(updated, status.get("availableReplicas", 0))
     if ready >= wanted:
-        return ""
+        # Until they are gone, those that are available may be these.
+        older = status.get("replicas", 0) - updated
+        return f"{where}: pods of the version before are still there: {older}" if older > 0 else ""
     conditions = status.get("conditions") or ()
     told = next(
         (one.get("message") for one in conditions if one.get("type") == "ReplicaFailure" and one.get("status") == "True"), ""
@@ -84,6 +87,41 @@ async def await_operator(
             return f"there is no Deployment {OPERATOR_NAMESPACE}/{operator.name}"
 
     await wait(f"operator {operator.name}", look, within=within, progress=progress, clock=clock)
+
+
+async def await_components(
+    client: KubeClient, operator: Operator, image: str, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
+) -> None:
+    """Until what an operator of this image has deployed is of this image too, unless a spec chooses another, and runs."""
+    kind = CLUSTER_MANAGERS if operator.plural == CLUSTER_MANAGERS.plural else KLUSTERLETS
+
+    async def look() -> str:
+        for owner in (await client.list(kind)).items:
+            for name, namespace in _deployed(owner):
+                try:
+                    found = await client.get(DEPLOYMENTS, name, namespace)
+                except NotFound as error:
+                    return str(error)
+                if problem := _version_problem(found, owner["spec"], image) or deployment_problem(found):
+                    return problem
+        return ""
+
+    await wait(f"components of {operator.name}", look, within=within, progress=progress, clock=clock)
+
+
+def _deployed(owner: Object) -> Iterator[tuple[str, str]]:
+    """Names and namespaces of the Deployments that a ClusterManager's or Klusterlet's status names."""
+    for one in (owner.get("status") or {}).get("generations") or ():
+        if one["resource"] == DEPLOYMENTS.plural:
+            yield one["name"], one["namespace"]
+
+
+def _version_problem(deployment: Object, spec: Object, image: str) -> str:
+    metadata, container = deployment["metadata"], deployment["spec"]["template"]["spec"]["containers"][0]
+    chosen = {chosen_image(value, image) for key, value in spec.items() if key.lower().endswith("imagepullspec")}
+    if container["image"] in {image, *chosen}:
+        return ""
+    return f"Deployment {metadata['namespace']}/{metadata['name']} is still of {container['image']}"
 
 
 async def await_hub(

@@ -22,6 +22,7 @@ from tests.support.administrator import BOOTSTRAP_NAMESPACE, MANAGED_CLUSTERS, m
 from tests.support.peers import ROOT
 
 OPERATORS = f"/apis/apps/v1/namespaces/{BOOTSTRAP_NAMESPACE}/deployments"
+PARTS = "/apis/apps/v1/namespaces/default/deployments"
 GROUP = "operator.open-cluster-management.io/v1"
 MANAGERS = f"/apis/{GROUP}/clustermanagers"
 INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
@@ -227,6 +228,45 @@ def test_a_wait_ends_when_the_hub_works_and_not_before(hub: World, line: str) ->
     play_hub(hub)
     hub.ok(*line.split(), "--timeout", "20")
     assert Made(hub).operator["image"] == "muster:v7"
+
+
+def component(image: str) -> dict[str, Any]:
+    labels = {"matchLabels": {"app": "part"}}
+    template = {"metadata": {"labels": labels["matchLabels"]}, "spec": {"containers": [{"name": "part", "image": image}]}}
+    return {"metadata": {"name": "part", "namespace": "default"}, "spec": {"selector": labels, "template": template}}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "image"),
+    [({}, "muster:v9"), ({"workImagePullSpec": "example.io/own:1"}, "example.io/own:1")],
+    ids=["its own", "chosen"],
+)
+def test_an_upgrade_is_over_when_the_components_have_followed(hub: World, chosen: dict[str, str], image: str) -> None:
+    admin, line = hub.hub.admin, ["upgrade", "clustermanager", "--bundle-version", "v9", "--wait", "--timeout"]
+    hub.ok("init", "--bundle-version", "v8")
+    hub.ok(*line[:-2])
+    play_hub(hub)
+    admin.post(PARTS, component("muster:v8")).expect(201)
+    deployed = {
+        "group": "apps",
+        "version": "v1",
+        "resource": "deployments",
+        "namespace": "default",
+        "name": "part",
+        "lastGeneration": 1,
+    }
+    admin.patch(f"{MANAGERS}/cluster-manager/status", {"status": {"generations": [deployed]}}).expect(200)
+    admin.patch(f"{MANAGERS}/cluster-manager", {"spec": chosen}).expect(200)
+    play_hub(hub)
+    assert "Deployment default/part is still of muster:v8" in hub.fails(*line, "1")
+    part = {"spec": {"template": component(image)["spec"]["template"]}}
+    admin.patch(f"{PARTS}/part", part).expect(200)
+    assert "Deployment default/part is not rolled out yet" in hub.fails(*line, "1")
+    hub.play_pods(f"{PARTS}/part", HUB)
+    hub.ok(*line, "20")
+    admin.delete(f"{PARTS}/part").expect(200)
+    admin.patch(f"{MANAGERS}/cluster-manager/status", {"status": {"generations": None}}).expect(200)
+    admin.patch(f"{MANAGERS}/cluster-manager", {"spec": dict.fromkeys(chosen)}).expect(200)
 
 
 IMAGES = (

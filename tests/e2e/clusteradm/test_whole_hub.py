@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from muster.cli.clusteradm import main
-from muster.operator.names import CLUSTER_MANAGERS
+from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object, Resource
 from tests.support.sites import Site, embedded_only, open_site
@@ -67,8 +67,9 @@ async def test_from_nothing_to_a_hub_and_back(hub: Hub) -> None:
     await hub.cluster("cluster1")
     assert "<cluster1>" in await hub("get", "clusters")
     await hub("upgrade", "clustermanager", "--bundle-version=next", "--wait")
-    images = {pod["spec"]["containers"][0]["image"] for pod in (await hub.site.admin.list(PODS)).items}
-    assert "muster:next" in images
+    images = {one["spec"]["template"]["spec"]["containers"][0]["image"] for one in (await hub.site.admin.list(DEPLOYMENTS)).items}
+    assert images == {"muster:next"}, "components too"
+    assert (await hub.running())["problem"] == ""
     assert "removed: ClusterManager cluster-manager" in await hub("clean")
     assert {resource: await hub.names(resource) for resource in before} == before
     assert (await hub.site.admin.list(PODS)).items == []

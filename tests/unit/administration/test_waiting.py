@@ -72,6 +72,8 @@ def deployment(**status: object) -> dict[str, object]:
 def test_a_deployment_runs_when_all_its_new_pods_do() -> None:
     assert deployment_problem(deployment(updatedReplicas=2, availableReplicas=2)) == ""
     assert "1 of 2 pods" in deployment_problem(deployment(updatedReplicas=1, availableReplicas=2))
+    both = deployment(replicas=3, updatedReplicas=2, availableReplicas=2)
+    assert "version before are still there: 1" in deployment_problem(both), "an old one may be among the available"
     assert "not rolled out yet" in deployment_problem(deployment(observedGeneration=1, updatedReplicas=2, availableReplicas=2))
     failed = [{"type": "ReplicaFailure", "status": "True", "message": "quota"}]
     assert deployment_problem(deployment(conditions=failed)).endswith("pods are available: quota")
