@@ -189,7 +189,7 @@ class Administrator:
         query = {"labelSelector": f"open-cluster-management.io/cluster-name={name}"}
         items = self.admin.get(CSRS, query=query).expect(200)["items"]
         whole = [{**item, "kind": "CertificateSigningRequest", "apiVersion": "certificates.k8s.io/v1"} for item in items]
-        return sorted(whole, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["resourceVersion"]))
+        return sorted(whole, key=lambda item: (item["metadata"]["creationTimestamp"], int(item["metadata"]["resourceVersion"])))
 
     def decide(self, request: Document, verdict: str = "Approved") -> None:
         condition = {"type": verdict, "status": "True", "reason": "Test", "message": "decided by the test"}
