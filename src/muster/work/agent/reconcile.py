@@ -21,30 +21,18 @@ from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ExecutorSer
 from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random
-from muster.runtime.errors import BadRequest, Forbidden, Invalid, KubeError, NotFound, StatusError
-from muster.runtime.resource import NAMESPACES, Object, Resource
-from muster.work.agent.finishing import ended, finished_manifests, is_finished
+from muster.runtime.errors import BadRequest, Forbidden, Invalid, NotFound, StatusError
+from muster.runtime.resource import Object, Resource
+from muster.work.agent.finishing import finished_manifests, is_finished
 from muster.work.agent.leaving import Leaving, Remover
 from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory
 from muster.work.agent.observing import UnservedKind
 from muster.work.agent.options import WorkAgentOptions
+from muster.work.agent.performing import OVERTAKEN, Performer
 from muster.work.agent.planning import READ_ONLY, Plan, identity, kinds, make_plan
 from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of, tracks
-from muster.work.agent.reporting import Failure, Outcome, Reporter, failed, refused, unfit
-from muster.work.agent.seam import (
-    Applier,
-    ApplyProblem,
-    Gate,
-    Manifest,
-    Misfit,
-    ObjectRef,
-    Observer,
-    Owner,
-    Presence,
-    Refusal,
-    Sight,
-    WorkSource,
-)
+from muster.work.agent.reporting import Outcome, Reporter, failed, unfit
+from muster.work.agent.seam import Applier, Gate, Manifest, Misfit, ObjectRef, Observer, Owner, Refusal, WorkSource
 from muster.work.names import WORK_FINALIZER
 
 log = get_logger("muster.work.agent")
@@ -58,9 +46,6 @@ LAST_REMOVAL: Final = 60.0
 RECORDED_WITHIN: Final = 60.0
 """Seconds that the uids of what was applied may be missing from the record, however much there is to do."""
 OVERTAKEN_RETRY: Final = 0.05
-_OVERTAKEN: Final = Failure("", "")
-"""Of a manifest that is not written because the executor's rights have changed since they were looked at; never told, for the pass
-ends with it and another one asks anew."""
 REPORTING: Final = 1.0
 """Seconds between two reports of a work that is as well as it was."""
 
@@ -96,7 +81,6 @@ class Reconciler:
         self._records = records
         self._kinds = kinds
         self._observer = observer
-        self._applier = applier
         self._gate = gate
         self._remover = remover
         self._options = options
@@ -104,6 +88,7 @@ class Reconciler:
         self._told = told
         self._clock = clock
         self._backoff = Backoff(FIRST_RETRY, LAST_RETRY, jitter=0.2, random=random)
+        self._performer = Performer(observer, applier, remover, self._backoff, writers=options.writers, clock=clock)
         self._reporter = Reporter(options.raw_json, options.max_json_raw_length)
         self._memories: dict[str, Memory] = {}
         self._unserved: dict[str, frozenset[str]] = {}
@@ -159,8 +144,8 @@ class Reconciler:
         refusals = await self._refusals(work, plan)
         done = frozenset(one.ordinal for one in plan.manifests) if finished else finished_manifests(work)
         record = await self._intend(record, plan, refusals.keys() | done, memory)
-        outcomes = await self._apply(plan, refusals, done, owner_of(record), memory, stands)
-        if any(outcome.failure is _OVERTAKEN for outcome in outcomes.values()):
+        outcomes = await self._performer.apply(plan, refusals, done, owner_of(record), memory, stands)
+        if any(outcome.failure is OVERTAKEN for outcome in outcomes.values()):
             return OVERTAKEN_RETRY
         # A work of nothing but misfits has no manifest to withhold, and yet is not applied as a whole.
         held_back = self._options.executor.strict and work.spec.executor is not None and bool(refusals or plan.misfits)
@@ -220,8 +205,6 @@ class Reconciler:
         before = self._gate.changes(account)
         return lambda: self._gate.changes(account) == before
 
-    # Applying.
-
     async def _intend(self, record: AppliedManifestWork, plan: Plan, untouched: Set[int], memory: Memory) -> AppliedManifestWork:
         """Have on record whatever may be written now."""
         on_record = known(record)
@@ -230,85 +213,6 @@ class Reconciler:
             memory.audited = False
         new = [entry_of(ref) for ref in wanted if identity(ref) not in on_record]
         return await self._records.track(record, [*record.status.applied_resources, *new]) if new else record
-
-    async def _apply(
-        self,
-        plan: Plan,
-        refusals: Mapping[int, Refusal],
-        done: frozenset[int],
-        owner: Owner,
-        memory: Memory,
-        stands: Callable[[], bool],
-    ) -> dict[int, Outcome]:
-        outcomes = {misfit.meta.ordinal: Outcome(misfit, unfit(misfit)) for misfit in plan.misfits}
-        turn = asyncio.Semaphore(self._options.writers)
-
-        async def one(manifest: Manifest) -> None:
-            refusal = refusals.get(manifest.ordinal)
-            hidden = refusal.hidden if refusal is not None else ""
-            if manifest.ordinal in done:
-                outcome = await self._seen(manifest, hidden=hidden)
-            elif refusal is not None:
-                outcome = await self._seen(manifest, refused(refusal), hidden)
-            else:
-                outcome = await self._apply_one(manifest, owner, memory, turn, stands)
-            outcomes[manifest.ordinal] = outcome
-
-        for rank in plan.ranks:
-            if len(rank) == 1:
-                await one(rank[0])
-                continue
-            async with asyncio.TaskGroup() as tasks:
-                for manifest in rank:
-                    tasks.create_task(one(manifest))
-        return outcomes
-
-    async def _apply_one(
-        self, manifest: Manifest, owner: Owner, memory: Memory, turn: asyncio.Semaphore, stands: Callable[[], bool]
-    ) -> Outcome:
-        sight = self._observer.look(manifest.ref)
-        if memory.agrees(manifest, sight):
-            return Outcome(manifest, live=sight.raw)
-        if memory.had(manifest) and await ended(manifest, sight):
-            return Outcome(manifest, last=sight.raw)
-        now = self._clock.monotonic()
-        if failure := memory.trouble(manifest, sight, now):
-            return await self._seen(manifest, failure)
-        if memory.rests(manifest, now):
-            return await self._seen(manifest)
-        async with turn:
-            if not stands():
-                return Outcome(manifest, _OVERTAKEN)
-            try:
-                applied = await self._applier.apply(manifest, owner, sight)
-            except (KubeError, ApplyProblem) as error:
-                return await self._failed(manifest, sight, error, memory)
-            except Exception as error:
-                # A manifest can be wrong in ways that nobody has thought of; its neighbours are not to suffer.
-                log.error("applying a manifest failed", object=str(manifest.ref), error=f"{type(error).__name__}: {error}")
-                return await self._failed(manifest, sight, error, memory)
-        self._observer.wrote(manifest.ref, applied.document)
-        if applied.document is not None:
-            version = applied.document["metadata"].get("resourceVersion", "")
-            memory.applied(manifest, version, self._clock.monotonic(), wrote=applied.wrote)
-            if applied.wrote and manifest.ref.resource == NAMESPACES:
-                memory.made(manifest.ref.name, self._clock.monotonic())
-        return Outcome(manifest, live=applied.document)
-
-    async def _failed(self, manifest: Manifest, sight: Sight, error: Exception, memory: Memory) -> Outcome:
-        failure = failed(error)
-        memory.failed(manifest, sight, error, failure, self._clock.monotonic(), self._backoff)
-        return await self._seen(manifest, failure)
-
-    async def _seen(self, manifest: Manifest, failure: Failure | None = None, hidden: str = "") -> Outcome:
-        """A manifest that is left as it is, with the object that there is."""
-        sight = self._observer.look(manifest.ref)
-        if sight.presence is not Presence.UNKNOWN:
-            return Outcome(manifest, failure, live=sight.raw if sight.presence is Presence.PRESENT else None, hidden=hidden)
-        try:
-            return Outcome(manifest, failure, live=await self._remover.live(manifest.ref), hidden=hidden)
-        except KubeError as error:
-            return Outcome(manifest, failure, unfetched=str(error))
 
     # What is no longer wanted, and what is on record.
 

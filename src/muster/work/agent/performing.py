@@ -1,0 +1,121 @@
+"""Applying a work's manifests: those of one rank side by side, each by itself, and what became of each.
+
+A manifest that agrees with what there is costs no request; one that has failed is left alone until its time comes. None is
+written once the executor's rights have changed since they were looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from muster.logs import get_logger
+from muster.runtime.clock import Backoff, Clock
+from muster.runtime.errors import KubeError
+from muster.runtime.resource import NAMESPACES
+from muster.work.agent.finishing import ended
+from muster.work.agent.leaving import Remover
+from muster.work.agent.memory import Memory
+from muster.work.agent.planning import Plan
+from muster.work.agent.reporting import Failure, Outcome, failed, refused, unfit
+from muster.work.agent.seam import Applier, ApplyProblem, Manifest, Observer, Owner, Presence, Refusal, Sight
+
+log = get_logger("muster.work.agent")
+
+OVERTAKEN: Final = Failure("", "")
+"""Of a manifest that is not written because the executor's rights have changed since they were looked at; never told, for the pass
+ends with it and another one asks anew."""
+
+
+class Performer:
+    def __init__(
+        self, observer: Observer, applier: Applier, remover: Remover, backoff: Backoff, *, writers: int, clock: Clock
+    ) -> None:
+        """`writers` of one work's manifests are written at once."""
+        self._observer = observer
+        self._applier = applier
+        self._remover = remover
+        self._backoff = backoff
+        self._writers = writers
+        self._clock = clock
+
+    async def apply(
+        self,
+        plan: Plan,
+        refusals: Mapping[int, Refusal],
+        done: frozenset[int],
+        owner: Owner,
+        memory: Memory,
+        stands: Callable[[], bool],
+    ) -> dict[int, Outcome]:
+        """By ordinal. `done` are those that are not to be touched any more; `stands` tells whether the refusals still hold."""
+        outcomes = {misfit.meta.ordinal: Outcome(misfit, unfit(misfit)) for misfit in plan.misfits}
+        turn = asyncio.Semaphore(self._writers)
+
+        async def one(manifest: Manifest) -> None:
+            refusal = refusals.get(manifest.ordinal)
+            hidden = refusal.hidden if refusal is not None else ""
+            if manifest.ordinal in done:
+                outcome = await self._seen(manifest, hidden=hidden)
+            elif refusal is not None:
+                outcome = await self._seen(manifest, refused(refusal), hidden)
+            else:
+                outcome = await self._apply_one(manifest, owner, memory, turn, stands)
+            outcomes[manifest.ordinal] = outcome
+
+        for rank in plan.ranks:
+            if len(rank) == 1:
+                await one(rank[0])
+                continue
+            async with asyncio.TaskGroup() as tasks:
+                for manifest in rank:
+                    tasks.create_task(one(manifest))
+        return outcomes
+
+    async def _apply_one(
+        self, manifest: Manifest, owner: Owner, memory: Memory, turn: asyncio.Semaphore, stands: Callable[[], bool]
+    ) -> Outcome:
+        sight = self._observer.look(manifest.ref)
+        if memory.agrees(manifest, sight):
+            return Outcome(manifest, live=sight.raw)
+        if memory.had(manifest) and await ended(manifest, sight):
+            return Outcome(manifest, last=sight.raw)
+        now = self._clock.monotonic()
+        if failure := memory.trouble(manifest, sight, now):
+            return await self._seen(manifest, failure)
+        if memory.rests(manifest, now):
+            return await self._seen(manifest)
+        async with turn:
+            if not stands():
+                return Outcome(manifest, OVERTAKEN)
+            try:
+                applied = await self._applier.apply(manifest, owner, sight)
+            except (KubeError, ApplyProblem) as error:
+                return await self._failed(manifest, sight, error, memory)
+            except Exception as error:
+                # A manifest can be wrong in ways that nobody has thought of; its neighbours are not to suffer.
+                log.error("applying a manifest failed", object=str(manifest.ref), error=f"{type(error).__name__}: {error}")
+                return await self._failed(manifest, sight, error, memory)
+        self._observer.wrote(manifest.ref, applied.document)
+        if applied.document is not None:
+            version = applied.document["metadata"].get("resourceVersion", "")
+            memory.applied(manifest, version, self._clock.monotonic(), wrote=applied.wrote)
+            if applied.wrote and manifest.ref.resource == NAMESPACES:
+                memory.made(manifest.ref.name, self._clock.monotonic())
+        return Outcome(manifest, live=applied.document)
+
+    async def _failed(self, manifest: Manifest, sight: Sight, error: Exception, memory: Memory) -> Outcome:
+        failure = failed(error)
+        memory.failed(manifest, sight, error, failure, self._clock.monotonic(), self._backoff)
+        return await self._seen(manifest, failure)
+
+    async def _seen(self, manifest: Manifest, failure: Failure | None = None, hidden: str = "") -> Outcome:
+        """A manifest that is left as it is, with the object that there is."""
+        sight = self._observer.look(manifest.ref)
+        if sight.presence is not Presence.UNKNOWN:
+            return Outcome(manifest, failure, live=sight.raw if sight.presence is Presence.PRESENT else None, hidden=hidden)
+        try:
+            return Outcome(manifest, failure, live=await self._remover.live(manifest.ref), hidden=hidden)
+        except KubeError as error:
+            return Outcome(manifest, failure, unfetched=str(error))
