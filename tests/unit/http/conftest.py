@@ -10,7 +10,23 @@ from typing import Any
 import pytest
 import uvloop
 
-from muster.http import Handler, HttpServer, server_context
+from muster.http import (
+    Answer,
+    Handler,
+    HttpServer,
+    Request,
+    RequestBodyTooLarge,
+    Response,
+    UpstreamBroken,
+    UpstreamError,
+    UpstreamPool,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+    UpstreamUntrusted,
+    end_to_end_fields,
+    relay,
+    server_context,
+)
 
 from .pki import Authority, client_context
 from .wire import WAIT, Peer
@@ -98,3 +114,54 @@ async def serve(scheme: str, server_tls: ssl.SSLContext, client_tls: ssl.SSLCont
     yield start
     for site in reversed(sites):
         await site.end()
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+STATUS_OF_ERROR = {
+    UpstreamUnavailable: 503,
+    UpstreamTimeout: 504,
+    UpstreamUntrusted: 502,
+    UpstreamBroken: 500,
+    RequestBodyTooLarge: 413,
+}
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[UpstreamPool]:
+    pool = UpstreamPool()
+    yield pool
+    pool.close()
+
+
+Front = Callable[..., Awaitable[Site]]
+
+
+@pytest.fixture
+def front(serve: Serve, pool: UpstreamPool, scheme: str, client_tls: ssl.SSLContext) -> Front:
+    """A server that relays everything to a port, its bodies streamed."""
+
+    async def start(port: int, *, stream: bool = True, **options: Any) -> Site:
+        options.setdefault("tls", client_tls if scheme == "https" else None)
+        options.setdefault("server_hostname", "localhost")
+
+        async def forward(incoming: Request) -> Answer:
+            fields = [*end_to_end_fields(incoming.headers), ("X-Relayed", "yes")]
+            try:
+                return await relay(
+                    incoming, pool=pool, host="127.0.0.1", port=port, path=incoming.target, headers=fields, **options
+                )
+            except (UpstreamError, RequestBodyTooLarge) as error:
+                return Response(STATUS_OF_ERROR[type(error)], str(error).encode())
+
+        return await serve(forward, stream_body=lambda incoming: stream, on_error=quiet)
+
+    return start
+
+
+def quiet(incoming: Request | None, error: Exception) -> Response:
+    return Response(500, repr(error).encode())
+
+
+async def describe(incoming: Request) -> Answer:
+    lines = [f"{incoming.method} {incoming.target}", *[f"{name}={value}" for name, value in incoming.headers.items()]]
+    return Response(201, "\n".join(lines).encode() + b"\n" + incoming.body, [("X-Answer", "1"), ("X-Answer", "2")])

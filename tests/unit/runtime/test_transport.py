@@ -1,16 +1,13 @@
-"""Bytes on the wire: what a request looks like, answers in any pieces, kept connections that end, proxies."""
+"""Bytes on the wire: what a request looks like, answers in any pieces, and kept connections that end."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import itertools
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,68 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.runtime.client import HttpClient
-from muster.runtime.clock import SYSTEM
 from muster.runtime.errors import KubeError, NoCredential, ServerFailure, StatusError, Unreachable, Untrusted
 from muster.runtime.kubeconfig import ClientConfig, Identity
-from muster.runtime.transport import Asking, Reply, Stream, Transport
-from tests.support.https_server import Answer, HttpsServer
+from muster.runtime.transport import Asking, Stream
 from tests.support.pki import Authority
 from tests.support.proxy import Proxy
-
-Say = Callable[[asyncio.StreamWriter, int], Awaitable[bool]]
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-
-
-class Scripted:
-    """A server whose answers are bytes: `say` writes the n-th one, and tells whether the connection goes on."""
-
-    def __init__(self, say: Say) -> None:
-        self.heads: list[str] = []
-        self.connections = 0
-        self._say = say
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                length = next((int(line[15:]) for line in head.split("\r\n") if line.startswith("Content-Length:")), 0)
-                await reader.readexactly(length)
-                self.heads.append(head)
-                if not await self._say(writer, len(self.heads)):
-                    return
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-
-@asynccontextmanager
-async def serving(say: Say) -> AsyncIterator[tuple[Scripted, str]]:
-    script = Scripted(say)
-    server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
-    try:
-        yield script, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-
-
-@asynccontextmanager
-async def transport(config: ClientConfig, environ: dict[str, str] | None = None) -> AsyncIterator[Transport]:
-    opened = Transport(config, "test", SYSTEM, max_idle=4, environ=environ or {})
-    try:
-        yield opened
-    finally:
-        await opened.close()
-
-
-async def ok(writer: asyncio.StreamWriter, number: int) -> bool:
-    writer.write(OK)
-    return True
-
-
-async def get(transport: Transport, path: str = "/version", *, timeout: float = 5, **query: str) -> Reply:
-    return await transport.ask(Asking("GET", path, query), (), timeout, idempotent=True)
+from tests.unit.runtime.wire import OK, Scripted, get, ok, serving, transport
 
 
 async def test_a_request_has_what_the_api_needs_and_its_path_is_quoted() -> None:
@@ -445,79 +386,3 @@ def test_nothing_of_a_closed_client_is_left(tmp_path: Path, run: Any, secured: b
             assert [connection.lost for connection in kept] == [True] * 4
 
     run(play())
-
-
-async def test_a_proxy_is_given_whole_addresses_and_its_own_password() -> None:
-    async with serving(ok) as (script, url):
-        proxy = url.replace("http://", "http://user:p%40ss@")
-        async with transport(ClientConfig("http://hub.example:8080/base", proxy_url=proxy)) as way:
-            await get(way)
-    lines = script.heads[0].split("\r\n")
-    assert lines[0] == "GET http://hub.example:8080/base/version HTTP/1.1"
-    assert "Host: hub.example:8080" in lines
-    assert f"Proxy-Authorization: Basic {base64.b64encode(b'user:p@ss').decode()}" in lines
-
-
-async def test_a_proxy_by_tls_is_spoken_to_by_tls_even_about_servers_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    authority = Authority(tmp_path, "company")
-    pair = authority.issue("proxy", hosts=("127.0.0.1",))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.cert, pair.key)
-    config = ClientConfig("http://hub.example", identity=Identity(token="sesame"))
-    script = Scripted(ok)
-    server = await asyncio.start_server(script.serve, "127.0.0.1", 0, ssl=context)
-    url = f"https://user:secret@127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server:
-        async with transport(replace(config, proxy_url=url)) as way:
-            with pytest.raises(Untrusted):
-                await get(way)
-        assert script.heads == []
-        monkeypatch.setenv("SSL_CERT_FILE", str(authority.pair.cert))
-        async with transport(replace(config, proxy_url=url)) as way:
-            assert (await get(way)).content == b"{}"
-    assert script.heads[0].startswith("GET http://hub.example/version HTTP/1.1\r\n")
-
-
-async def test_the_environment_names_the_proxy_where_the_kubeconfig_does_not() -> None:
-    async with serving(ok) as (script, url):
-        environ = {"HTTP_PROXY": url}
-        async with transport(ClientConfig("http://hub.example"), environ) as way:
-            await get(way)
-        async with transport(ClientConfig("http://other.example", proxy_url=url), {"http_proxy": "http://127.0.0.1:1"}) as way:
-            await get(way)
-        async with transport(ClientConfig(url), environ) as way:
-            await get(way)
-    assert [head.split()[1] for head in script.heads] == ["http://hub.example/version", "http://other.example/version", "/version"]
-
-
-@pytest.mark.parametrize("rest", [b"Content-Length: 0\r\n\r\n", b"Content-Length: 4\r\n\r\nsorr", b"\r\nsorry", b"\r\n"])
-async def test_a_proxy_that_refuses_is_named(rest: bytes) -> None:
-    async def refuse(writer: asyncio.StreamWriter, number: int) -> bool:
-        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n" + rest)
-        return False
-
-    async with serving(refuse) as (script, url):
-        async with transport(ClientConfig("https://hub.example:6443", proxy_url=url)) as way:
-            with pytest.raises(Unreachable, match=f"{url[7:]} does not lead there: it answered 407") as refused:
-                await get(way)
-        assert not refused.value.sent
-    assert script.heads[0].startswith("CONNECT hub.example:6443 HTTP/1.1\r\n")
-
-
-@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-@pytest.mark.parametrize("secured", [False, True])
-def test_tls_goes_through_a_proxy_on_either_loop(tmp_path: Any, run: Any, secured: bool) -> None:
-    authority = Authority(tmp_path, "proxies")
-    pair = authority.issue("proxy", hosts=("127.0.0.1",)) if secured else None
-
-    async def play() -> None:
-        client = HttpClient(ClientConfig(server.url, server.ca + authority.pair.cert.read_bytes(), proxy_url=proxy.url))
-        answers = [await client.raw("GET", "/version") for _ in range(3)]
-        await client.close()
-        assert answers == [b"{}"] * 3
-
-    with HttpsServer(lambda request: Answer({})) as server, Proxy(pair=pair) as proxy:
-        run(play())
-        assert len(proxy.asked) == 1
