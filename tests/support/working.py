@@ -44,12 +44,18 @@ class Counting(HttpClient):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.asked: list[tuple[str, str]] = []
+        self.unanswered = 0
+        """Requests under way, watches aside."""
 
     async def exchange(
         self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
     ) -> bytes:
         self.asked.append((method, path))
-        return await super().exchange(method, path, query, body, media, idempotent=idempotent)
+        self.unanswered += 1
+        try:
+            return await super().exchange(method, path, query, body, media, idempotent=idempotent)
+        finally:
+            self.unanswered -= 1
 
     async def lines(
         self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
@@ -262,9 +268,9 @@ class Running:
         self.spoke.asked.clear()
 
     async def quiet(self, seconds: float = 1.0, patience: float = 20.0) -> None:
-        """Until it has asked for nothing for so long."""
+        """Until it has asked for nothing for so long, and waits for no answer: a server may take its time."""
         deadline = time.monotonic() + patience
         count = -1
-        while count != (count := len(self.hub.asked) + len(self.spoke.asked)):
+        while count != (count := len(self.hub.asked) + len(self.spoke.asked)) or self.hub.unanswered or self.spoke.unanswered:
             assert time.monotonic() < deadline, (self.hub.asked[-5:], self.spoke.asked[-5:])
             await asyncio.sleep(seconds)
