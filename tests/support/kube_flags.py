@@ -2,7 +2,8 @@
 
 Kept apart from the life cycle in `planes.py` because this is the part one edits to ask "what would the real one do
 with that flag". Only controllers that the embedded server has too are switched on, so that both planes tell the same
-story; anything node-bound stays off, and controllers of workloads are for planes on which somebody runs pods.
+story, and the one that signs cluster-info, which the embedded server lacks; anything node-bound stays off, and
+controllers of workloads are for planes on which somebody runs pods.
 """
 
 import ipaddress
