@@ -18,7 +18,7 @@ from muster.registration.hub.install import ACCOUNT
 from muster.registration.installing import SERVICE_ACCOUNTS
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.errors import Unreachable
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS, Object
+from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS, Object
 from muster.runtime.verbs import JSON, KubeClient, Query
 from muster.work.hub.install import HOOKS as WORK_HOOKS
 from tests.unit.operator.conftest import CountingClient, Place
@@ -140,6 +140,23 @@ async def test_drift_on_the_hub_is_repaired(hub: Hub, far: Place) -> None:
 async def test_deleted_it_leaves_nothing_on_either_side(hub: Hub, far: Place) -> None:
     await up(hub)
     await hub.place.admin.delete(CLUSTER_MANAGERS, CM)
+    await hub.until_gone(CM)
+    assert await Hub(far, hub.client).remains() == []
+    assert await hub.place.find(NAMESPACES, CM) is None
+
+
+async def test_the_way_to_the_hub_stays_until_nothing_is_left_there(hub: Hub, far: Place) -> None:
+    await up(hub)
+    held = {"metadata": {"name": "held", "namespace": HUB_NAMESPACE, "finalizers": ["example.com/hold"]}}
+    await far.admin.create(CONFIG_MAPS, held)
+    await hub.place.admin.delete(CLUSTER_MANAGERS, CM)
+
+    async def waits_for_it() -> bool:
+        return f"Namespace {HUB_NAMESPACE}" in (await hub.says("Deleting", "False", name=CM))["message"]
+
+    await hub.place.until(waits_for_it, "the namespace there is what is left")
+    assert await hub.place.find(SECRETS, EXTERNAL_HUB_SECRET, CM)
+    await far.admin.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, HUB_NAMESPACE)
     await hub.until_gone(CM)
     assert await Hub(far, hub.client).remains() == []
     assert await hub.place.find(NAMESPACES, CM) is None

@@ -1,8 +1,9 @@
 """Takes a hub away again, whole, in whatever state it is.
 
 Order: definitions (addons, works, clusters, replica sets, then the rest; each waits for its objects, so the controllers still
-run) → components → secrets → accounts, roles, and what was kept for clusters → namespaces → webhook configurations. A pass
-takes what steps it can, never waits, and says what is left. Only what carries this ClusterManager's label is touched.
+run) → components → secrets → accounts, roles, and what was kept for clusters → the namespace on a hub elsewhere → webhook
+configurations → the namespace here. A pass takes what steps it can, never waits, and says what is left. Only what carries this
+ClusterManager's label is touched.
 
 It must end even when nobody is left to finalize: webhooks that do not answer are unconfigured first, clusters and replica sets
 are let go at once when no controller of theirs runs, and what agents should have cleaned up is let go when `patience` is over.
@@ -72,11 +73,10 @@ class Removal:
                 return left
         if left := await self._components():
             return left
-        if self.hub is not None and (left := await self._permissions(self.hub)):
+        if self.hub is not None and (left := await self._permissions(self.hub) or await self._rest(self.hub)):
             return left
-        if left := await self._namespaces():
-            return left
-        return await self._remove(self.hub, _places(POSSIBLE_HOOKS)) if self.hub is not None else []
+        # Last, for the way to a hub elsewhere is in there.
+        return await self._remove(self.here, [Place(NAMESPACES, self.plan.namespace)])
 
     @property
     def overdue(self) -> bool:
@@ -172,11 +172,9 @@ class Removal:
             left += await _remains_of_clusters(hub)
         return left
 
-    async def _namespaces(self) -> list[str]:
-        left = []
-        if self.hub is not None and self.plan.hosted:
-            left += await self._remove(self.hub, [Place(NAMESPACES, self.plan.hub_namespace)])
-        return left + await self._remove(self.here, [Place(NAMESPACES, self.plan.namespace)])
+    async def _rest(self, hub: Ground) -> list[str]:
+        namespaces = [Place(NAMESPACES, self.plan.hub_namespace)] if self.plan.hosted else []
+        return await self._remove(hub, namespaces) or await self._remove(hub, _places(POSSIBLE_HOOKS))
 
 
 def _places(hooks: Iterable[Hook]) -> list[Place]:
