@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.administrator import wait_reply
 from tests.support.client import Client
 from tests.support.kubectl import Outcome, executable, kubectl
 from tests.support.planes import USERS, ControlPlane
@@ -80,5 +81,6 @@ def kc(request: pytest.FixtureRequest, plane: ControlPlane, tmp_path: Path) -> I
     namespace = f"kubectl-{request.param}-{next(_numbers)}"
     made = Kubectl(plane, request.param, namespace, tmp_path)
     made.client.post("/api/v1/namespaces", {"metadata": {"name": namespace}}).expect(201)
+    wait_reply(lambda: made.client.get(made.path("serviceaccounts", "default")), "pods may be made", 200)
     yield made
     made.close()

@@ -83,6 +83,7 @@ def shell(nodes: Nodes, request: pytest.FixtureRequest) -> Iterator[Shell]:
     name = "n" + format(abs(hash(request.node.name)) % 16**8, "x")
     kubectl(nodes.cluster, "create", "namespace", name).expect(0)
     made = Shell(nodes, name)
+    made.until(lambda: made.out("get", "serviceaccount", "default", "--ignore-not-found"), "pods may be made")
     yield made
     kubectl(nodes.cluster, "delete", "namespace", name, "--wait=false").expect(0)
 

@@ -69,6 +69,15 @@ class Counting(HttpClient):
         return [(method, path) for method, path in self.asked if method not in ("GET", "WATCH")]
 
 
+async def until_accounted(client: KubeClient, namespace: str) -> None:
+    """Until a new namespace has the account without which no pod can be made."""
+    names: set[str] = set()
+    async with asyncio.timeout(40):
+        while "default" not in names:
+            await asyncio.sleep(0.02)
+            names = {one["metadata"]["name"] for one in (await client.list(SERVICE_ACCOUNTS, namespace)).items}
+
+
 def config_map(name: str, namespace: str, /, **data: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 from collections.abc import Iterator
@@ -112,9 +113,11 @@ def test_its_operator_and_agent_run_and_it_is_accepted(fleet: World, pods: list[
 
 @shows("join", "--wait")
 def test_joining_again_waits_for_what_is_there_already(fleet: World) -> None:
+    managed = fleet.managed.client()
     fleet.play_pods(OPERATOR, MANAGED)
-    for one in fleet.managed.client().get(AGENTS).expect(200)["items"]:
-        fleet.play_pods(f"{AGENTS}/{one['metadata']['name']}", MANAGED)
+    for agent in ("klusterlet-registration-agent", "klusterlet-work-agent"):
+        fleet.hub.wait_reply(functools.partial(managed.get, f"{AGENTS}/{agent}"), f"the operator has made {agent}", 200)
+        fleet.play_pods(f"{AGENTS}/{agent}", MANAGED)
     said = fleet.ok(*join_words(fleet), "--wait", "--timeout", "60", context=MANAGED)
     assert "Cluster cluster1 is known to the hub" in said
 

@@ -18,7 +18,7 @@ from muster.work.agent.seam import UNKNOWN, ApplyProblem, Owner
 from tests.support.bad_manifests import BAD_MANIFESTS
 from tests.support.manifests import KINDS, SELECTOR, manifest, of, resource_of, sight_of
 from tests.support.planes import ControlPlane
-from tests.support.working import Counting
+from tests.support.working import Counting, until_accounted
 
 OWNER = Owner("hash-kinds", "11111111-1111-1111-1111-111111111111")
 _numbers = itertools.count(1)
@@ -35,6 +35,7 @@ async def client(plane: ControlPlane) -> AsyncIterator[Counting]:
 async def namespace(client: Counting) -> AsyncIterator[str]:
     name = f"kinds-{next(_numbers)}"
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    await until_accounted(client, name)
     yield name
     await client.delete(NAMESPACES, name)
 
