@@ -65,6 +65,11 @@ def read(hub: Hub, name: str) -> dict[str, Any]:
     return dict(hub.admin.get(f"{CSRS}/{name}").expect(200))
 
 
+def introduce(hub: Hub, *names: str) -> None:
+    for name in names:
+        hub.admin.post(MANAGED_CLUSTERS, managed_cluster(name)).expect(201)
+
+
 def test_requests_for_a_mix_of_names_stay_pending_while_an_honest_one_is_signed(fleet: Fleet) -> None:
     hub = fleet.hub
     thief = trusted_client(hub)
@@ -78,6 +83,7 @@ def test_requests_for_a_mix_of_names_stay_pending_while_an_honest_one_is_signed(
         signing_request("prey", f"{PREFIX}prey", (f"{PREFIX}prey", everyone)),
         signing_request("prey", "system:node:prey", (f"{PREFIX}prey", everyone)),
     ]
+    introduce(hub, "prey", "preyxyz", "honest")
     sent = [send(thief, attack) for attack in attacks]
 
     honest = send(thief, honest_request("honest"))
@@ -91,6 +97,7 @@ def test_the_name_of_a_living_cluster_is_not_given_to_another_until_it_is_dead(f
     victim = fleet.joined("victim", lease=2)
     thief = trusted_client(hub)
 
+    introduce(hub, "bystander")
     stolen = send(thief, honest_request("victim"))
     later = send(thief, honest_request("bystander"))
 

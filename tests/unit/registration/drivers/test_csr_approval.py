@@ -2,7 +2,10 @@
 
 import asyncio
 import base64
+import contextlib
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 from muster.api.cluster.v1 import ManagedCluster
 from muster.apiserver.server import ApiServer
 from muster.kube import certificates
-from muster.registration.drivers.csr.approval import Approver
+from muster.registration.drivers.csr.approval import CLUSTER_WITHIN, Approver
 from muster.registration.drivers.csr.requests import new_key, request_object
 from muster.registration.drivers.seam import DriverConfigError, HubContext, Vote
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, SIGNING_REQUESTS
@@ -22,17 +25,19 @@ from muster.registration.names import (
     AgentIdentity,
     cluster_group,
 )
-from muster.runtime.clock import SYSTEM
+from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import NotFound
+from muster.runtime.errors import AlreadyExists, Forbidden, NotFound
 from muster.runtime.events import EventRecorder
 from muster.runtime.informer import Informers
 from muster.runtime.metrics import Metrics
 from muster.runtime.resource import EVENTS
+from tests.support.fake_clock import FakeClock
 from tests.unit.registration.drivers.conftest import BOOTSTRAP, MASTERS, client_of, hub_driver, until
 
 AGENT = AgentIdentity("cluster1", "abcde")
 TRUSTED = {"auto-approved-csr-users": (f"somebody-else,{BOOTSTRAP}",)}
+KIND = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind}
 Document = dict[str, Any]
 
 
@@ -46,7 +51,13 @@ def agent_client(server: ApiServer, identity: AgentIdentity = AGENT, extra: tupl
     return client_of(server, identity.common_name, (cluster_group(identity.cluster), ALL_CLUSTERS_GROUP, *extra))
 
 
-async def ask(client: InProcessClient, name: str, identity: AgentIdentity = AGENT, **changes: Any) -> Document:
+async def ask(
+    client: InProcessClient, name: str, identity: AgentIdentity = AGENT, *, introduced: bool = True, **changes: Any
+) -> Document:
+    """As agents do it: the cluster first."""
+    if introduced:
+        with contextlib.suppress(AlreadyExists, Forbidden):
+            await client.create(MANAGED_CLUSTERS, {**KIND, "metadata": {"name": identity.cluster}})
     csr = request_object(name, identity, new_key())
     csr["spec"] |= changes.get("spec", {})
     csr["metadata"]["labels"] |= changes.get("labels", {})
@@ -71,11 +82,8 @@ async def judged_otherwise(admin: InProcessClient, trusted: InProcessClient, *na
 
 
 async def managed_cluster(admin: InProcessClient, *conditions: tuple[str, str], name: str = "cluster1") -> None:
-    kind = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind}
-    try:
-        await admin.create(MANAGED_CLUSTERS, {**kind, "metadata": {"name": name}})
-    except Exception:
-        await admin.get(MANAGED_CLUSTERS, name)
+    with contextlib.suppress(AlreadyExists):
+        await admin.create(MANAGED_CLUSTERS, {**KIND, "metadata": {"name": name}})
     listed = [
         {"type": type_, "status": status, "reason": "Test", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         for type_, status in conditions
@@ -96,6 +104,20 @@ async def may_renew(admin: InProcessClient) -> None:
     await admin.create(CLUSTER_ROLE_BINDINGS, {"metadata": {"name": "c1"}, "roleRef": reference, "subjects": [subject]})
 
 
+@asynccontextmanager
+async def still_approver(admin: InProcessClient, clock: Clock) -> AsyncIterator[Approver]:
+    """It knows what was there when it began, and hears of nothing else."""
+    informers = Informers(admin)
+    recorder = EventRecorder(admin, "hub", "test")
+    context = HubContext(admin, informers, recorder, Metrics(), clock, random.random, lambda cluster: None, True)
+    approver = Approver(context, frozenset({BOOTSTRAP}))
+    following = asyncio.create_task(informers.run())
+    await informers.synced()
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    yield approver
+
+
 class TestFirstRequests:
     async def test_a_trusted_identitys_request_is_approved_and_says_by_whom(
         self, admin: InProcessClient, bootstrap: InProcessClient
@@ -108,21 +130,35 @@ class TestFirstRequests:
         [condition] = (await admin.get(SIGNING_REQUESTS, "cluster1-bbbbb"))["status"]["conditions"]
         assert condition["reason"] == "AutoApprovedByHubCSRApprovingController"
 
+    async def test_a_request_that_comes_before_its_cluster_waits_for_it(
+        self, admin: InProcessClient, bootstrap: InProcessClient
+    ) -> None:
+        await ask(bootstrap, "cluster1-early", introduced=False)
+        async with hub_driver(admin, TRUSTED) as hub:
+            await judged_otherwise(admin, bootstrap, "cluster1-early")
+            assert "cluster1" in hub.reconsidered, "it speaks for its cluster all the same"
+            await managed_cluster(admin)
+            await until(lambda: approved(admin, "cluster1-early"))
+
+    async def test_it_does_not_wait_for_ever(self, admin: InProcessClient, bootstrap: InProcessClient) -> None:
+        await ask(bootstrap, "cluster1-early", introduced=False)
+        clock = FakeClock()
+        async with still_approver(admin, clock) as approver:
+            assert await approver.reconcile("cluster1-early") == CLUSTER_WITHIN
+            await clock.advance(CLUSTER_WITHIN - 1)
+            assert await approver.reconcile("cluster1-early") == 1.0
+            assert await verdict(admin, "cluster1-early") == ""
+            await clock.advance(1)
+            assert await approver.reconcile("cluster1-early") is None
+            assert await approved(admin, "cluster1-early")
+
     async def test_a_request_is_approved_once_even_while_the_cache_does_not_show_it(
         self, admin: InProcessClient, bootstrap: InProcessClient
     ) -> None:
         await ask(bootstrap, "cluster1-aaaaa")
-        informers = Informers(admin)
-        context = HubContext(
-            admin, informers, EventRecorder(admin, "hub", "test"), Metrics(), SYSTEM, random.random, lambda cluster: None, True
-        )
-        approver = Approver(context, frozenset({BOOTSTRAP}))
-        following = asyncio.create_task(informers.run())
-        await informers.synced()
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-        for _ in range(2):
-            await approver.reconcile("cluster1-aaaaa")
+        async with still_approver(admin, SYSTEM) as approver:
+            for _ in range(2):
+                await approver.reconcile("cluster1-aaaaa")
         assert await approved(admin, "cluster1-aaaaa")
 
     async def test_nobody_is_trusted_without_automatic_approval(
@@ -186,12 +222,15 @@ class TestNamesInUse:
             await managed_cluster(admin, JOINED, LAPSED)
             await until(lambda: approved(admin, "cluster1-thief"))
 
-    async def test_it_is_given_away_when_the_cluster_is_removed(self, admin: InProcessClient, bootstrap: InProcessClient) -> None:
+    async def test_it_is_given_away_when_another_takes_the_clusters_place(
+        self, admin: InProcessClient, bootstrap: InProcessClient
+    ) -> None:
         await managed_cluster(admin, JOINED, ALIVE)
         await ask(bootstrap, "cluster1-next0")
         async with hub_driver(admin, TRUSTED):
             await judged_otherwise(admin, bootstrap, "cluster1-next0")
             await admin.delete(MANAGED_CLUSTERS, "cluster1")
+            await managed_cluster(admin)
             await until(lambda: approved(admin, "cluster1-next0"))
 
     async def test_a_cluster_that_has_not_joined_yet_is_what_the_request_is_for(

@@ -6,7 +6,7 @@ import pytest
 
 from muster.apiserver.server import ApiServer
 from muster.kube.certificates import KeyPair
-from muster.registration.kinds import SIGNING_REQUESTS
+from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
 from muster.registration.names import AgentIdentity
 from muster.runtime.direct import InProcessClient
 from tests.unit.registration.drivers.conftest import BOOTSTRAP, Agent, client_of, hub_driver, until
@@ -57,6 +57,8 @@ async def test_a_trusted_identity_is_approved_and_vouches_for_its_cluster(
     admin: InProcessClient, bootstrap: InProcessClient
 ) -> None:
     agent = Agent(AgentIdentity("cluster1", "abcde"))
+    kind = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind}
+    await bootstrap.create(MANAGED_CLUSTERS, {**kind, "metadata": {"name": "cluster1"}})
     async with hub_driver(admin, TRUSTED) as hub:
         await until(lambda: joined(agent, bootstrap))
         assert hub.reconsidered

@@ -4,8 +4,10 @@ A renewal is a request that an agent makes for itself, with its present certific
 verb `renew`) say whether it still may. A first request is made with a bootstrap identity; it is approved only where automatic
 approval is on and that identity is on the list. As everybody with a bootstrap identity could ask for any cluster's name, a first
 request is left to an administrator as long as the cluster of that name is joined and alive, that is, as long as the hub does not
-see its lease lapse (event `NameInUse`); when it does, the request is looked at again. Nothing else is ever approved here, nothing
-is denied, nothing deleted.
+see its lease lapse (event `NameInUse`); when it does, the request is looked at again. A request that comes before its cluster
+waits a little for it: upstream's agent introduces its cluster and asks at once, and drops the one when it has got the other, so
+that a quick answer would leave it with a certificate and no cluster, for ever. Nothing else is ever approved here, nothing is
+denied, nothing deleted.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ WORKERS: Final = 16
 BY_CLUSTER: Final = "csr-by-cluster"
 REFUSED_AGAIN: Final = 300.0
 """A renewal that is not allowed is asked about again so often, beside every change of its cluster."""
+CLUSTER_WITHIN: Final = 10.0
+"""Seconds that a first request waits for its cluster to be introduced."""
 _APPROVED: Final = {
     "type": "Approved",
     "status": "True",
@@ -54,6 +58,8 @@ class Approver:
         self._clusters = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
         self._understood: dict[str, tuple[tuple[str, str], AgentRequest | None]] = {}
         """By name, with what it was understood from: which object, and the label, which alone may change."""
+        self._early: dict[str, float] = {}
+        """By name, since when first requests wait for their clusters."""
         # A refusal is not remembered: what is asked again is asked because something changed.
         self._reviewer = AccessReviewer(context.client, refused_for=0.0, clock=context.clock)
         self._controller: Controller[str] = Controller(
@@ -74,6 +80,7 @@ class Approver:
         csr = self._latest.snapshot(Key("", name))
         if csr is None:
             self._understood.pop(name, None)
+            self._early.pop(name, None)
             return None
         request = self._understand(csr)
         if request is None:
@@ -84,9 +91,7 @@ class Approver:
             return None
         if request.renewal:
             return await self._renew(csr, request)
-        if request.requester.name in self._trusted:
-            await self._admit(csr, request)
-        return None
+        return await self._admit(csr, request) if request.requester.name in self._trusted else None
 
     def vouched_for(self, cluster: str) -> bool:
         """Whether a trusted identity has asked for a certificate of this cluster, and nobody has refused."""
@@ -120,8 +125,10 @@ class Approver:
         )
         return None
 
-    async def _admit(self, csr: Snapshot, request: AgentRequest) -> None:
+    async def _admit(self, csr: Snapshot, request: AgentRequest) -> float | None:
         cluster = self._clusters.cache.named(request.identity.cluster)
+        if cluster is None and (left := self._left_to_wait(csr.name)) > 0:
+            return left
         if cluster is not None and is_in_use(cluster):
             self._context.events.event(
                 cluster.document(),
@@ -131,12 +138,18 @@ class Approver:
                 "joined and alive. Approve the request by hand if it is the same cluster.",
                 related=csr.data,
             )
-            return
+            return None
+        self._early.pop(csr.name, None)
         await self._approve(
             csr,
             "ManagedClusterAutoApproved",
             f'first request of cluster "{request.identity.cluster}" is approved: its requester is on the list',
         )
+        return None
+
+    def _left_to_wait(self, name: str) -> float:
+        now = self._context.clock.monotonic()
+        return self._early.setdefault(name, now) + CLUSTER_WITHIN - now
 
     async def _approve(self, csr: Snapshot, event: str, note: str) -> None:
         approved = csr.decode()
