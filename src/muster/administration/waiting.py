@@ -12,7 +12,7 @@ from muster.administration.progress import SILENT, Progress, wait
 from muster.api import condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, JOINED, ManagedCluster
 from muster.api.operator.v1 import ClusterManager
-from muster.operator.bundle import Operator
+from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, Operator
 from muster.operator.cluster_manager.components import REGISTRATION_DEGRADED
 from muster.operator.cluster_manager.status import PROGRESSING
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, KLUSTERLETS, OPERATOR_NAMESPACE, chosen_image
@@ -93,7 +93,7 @@ async def await_components(
     client: KubeClient, operator: Operator, image: str, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> None:
     """Until what an operator of this image has deployed is of this image too, unless a spec chooses another, and runs."""
-    kind = CLUSTER_MANAGERS if operator.plural == CLUSTER_MANAGERS.plural else KLUSTERLETS
+    kind = CLUSTER_MANAGERS if operator is CLUSTER_MANAGER_OPERATOR else KLUSTERLETS
 
     async def look() -> str:
         for owner in (await client.list(kind)).items:

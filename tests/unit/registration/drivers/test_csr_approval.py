@@ -4,8 +4,6 @@ import asyncio
 import base64
 import contextlib
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -104,8 +102,7 @@ async def may_renew(admin: InProcessClient) -> None:
     await admin.create(CLUSTER_ROLE_BINDINGS, {"metadata": {"name": "c1"}, "roleRef": reference, "subjects": [subject]})
 
 
-@asynccontextmanager
-async def still_approver(admin: InProcessClient, clock: Clock) -> AsyncIterator[Approver]:
+async def still_approver(admin: InProcessClient, clock: Clock) -> Approver:
     """It knows what was there when it began, and hears of nothing else."""
     informers = Informers(admin)
     recorder = EventRecorder(admin, "hub", "test")
@@ -115,7 +112,7 @@ async def still_approver(admin: InProcessClient, clock: Clock) -> AsyncIterator[
     await informers.synced()
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
-    yield approver
+    return approver
 
 
 class TestFirstRequests:
@@ -143,22 +140,22 @@ class TestFirstRequests:
     async def test_it_does_not_wait_for_ever(self, admin: InProcessClient, bootstrap: InProcessClient) -> None:
         await ask(bootstrap, "cluster1-early", introduced=False)
         clock = FakeClock()
-        async with still_approver(admin, clock) as approver:
-            assert await approver.reconcile("cluster1-early") == CLUSTER_WITHIN
-            await clock.advance(CLUSTER_WITHIN - 1)
-            assert await approver.reconcile("cluster1-early") == 1.0
-            assert await verdict(admin, "cluster1-early") == ""
-            await clock.advance(1)
-            assert await approver.reconcile("cluster1-early") is None
-            assert await approved(admin, "cluster1-early")
+        approver = await still_approver(admin, clock)
+        assert await approver.reconcile("cluster1-early") == CLUSTER_WITHIN
+        await clock.advance(CLUSTER_WITHIN - 1)
+        assert await approver.reconcile("cluster1-early") == 1.0
+        assert await verdict(admin, "cluster1-early") == ""
+        await clock.advance(1)
+        assert await approver.reconcile("cluster1-early") is None
+        assert await approved(admin, "cluster1-early")
 
     async def test_a_request_is_approved_once_even_while_the_cache_does_not_show_it(
         self, admin: InProcessClient, bootstrap: InProcessClient
     ) -> None:
         await ask(bootstrap, "cluster1-aaaaa")
-        async with still_approver(admin, SYSTEM) as approver:
-            for _ in range(2):
-                await approver.reconcile("cluster1-aaaaa")
+        approver = await still_approver(admin, SYSTEM)
+        for _ in range(2):
+            await approver.reconcile("cluster1-aaaaa")
         assert await approved(admin, "cluster1-aaaaa")
 
     async def test_nobody_is_trusted_without_automatic_approval(
