@@ -10,6 +10,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests wait more than they compute: four workers fill two cores. Files stay together so that one server serves a whole file, and
 # come in the order of tests/support/slowest_first.py: by xdist's own, most tests first, the slowest would come last and alone.
 PYTEST := $(BIN)/python -m pytest
+# Against real peers, what failed runs once more, alone; what passes then is printed as flaky.
+AGAIN := $(BIN)/python -m tools.flaky
 WORKERS ?= 4
 XDIST ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # There every worker has a real control plane of its own to start and to keep up.
@@ -60,12 +62,12 @@ peers: ## build the real kube-apiserver, etcd and the other Go peers (cached out
 	$(MAKE) --no-print-directory -C peers
 
 test-kube: setup peers ## the same end-to-end tests on a real kube-apiserver, and the differential suite
-	MUSTER_E2E=kube $(PYTEST) $(XDIST) tests/e2e
-	MUSTER_E2E=kube $(PYTEST) -n $(WORKERS) --dist load tests/differential
+	MUSTER_E2E=kube $(AGAIN) $(XDIST) tests/e2e
+	MUSTER_E2E=kube $(AGAIN) -n $(WORKERS) --dist load tests/differential
 
 test-interop: setup peers ## upstream's Go programs against ours
-	$(PYTEST) $(XDIST) tests/interop --ignore=$(ALONE)
-	$(PYTEST) $(ALONE)
+	$(AGAIN) $(XDIST) tests/interop --ignore=$(ALONE)
+	$(AGAIN) $(ALONE)
 
 bench: setup peers ## ours and the peers side by side; results to docs/benchmarks.md
 	$(BIN)/python -m bench --write
