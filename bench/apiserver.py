@@ -1,14 +1,17 @@
 """The embedded API server and kube-apiserver + etcd, side by side.
 
     python -m bench apiserver [--short]
+    python -m bench.apiserver CHECKOUT
 
 Both servers run at the same time and get the same load in turns (one after the other, the order changing every round), so
 that another process's burst harms neither side more; a figure is the median over the rounds. What is on and who asks is
-told in `bench.sides`; the load generator is peers/bench. Time to ready and memory are taken on servers of their own.
+told in `bench.sides`; the load generator is peers/bench. Time to ready and memory are taken on servers of their own. The second
+form compares with our own server of another checkout (set up), to see what a change costs.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -20,8 +23,8 @@ from typing import TypeVar
 
 from bench import clusters, loadgen
 from bench.loadgen import Target
-from bench.report import Row, median
-from bench.sides import Ours, Side, Theirs
+from bench.report import Row, median, text_table
+from bench.sides import Ours, Side, Theirs, earlier
 
 TITLE = "API server"
 TEXT = """
@@ -79,14 +82,14 @@ Figures = dict[str, dict[str, list[float]]]
 """row → side → one figure per round"""
 
 
-def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
+def run(short: bool = False, say: Callable[[str], None] = print, peer: type[Side] = Theirs) -> list[Row]:
     plan = SHORT if short else Plan()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         directory = Path(name)
         say("starting, and memory …")
-        rows += _starts(directory, plan)
-        with _both(directory / "load") as sides:
+        rows += _starts(directory, plan, peer)
+        with _both(directory / "load", peer) as sides:
             targets = {side.name: side.prepare() for side in sides}
             for clients in plan.clients:
                 say(f"verbs with {clients} clients …")
@@ -102,8 +105,8 @@ def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
 
 
 @contextmanager
-def _both(directory: Path) -> Iterator[Sequence[Side]]:
-    sides: list[Side] = [Ours(directory / "ours"), Theirs(directory / "theirs")]
+def _both(directory: Path, peer: type[Side]) -> Iterator[Sequence[Side]]:
+    sides: list[Side] = [Ours(directory / "ours"), peer(directory / "theirs")]
     try:
         for side in sides:
             side.start()
@@ -121,18 +124,19 @@ def _turns(sides: Sequence[Turn], rounds: int) -> Iterator[tuple[int, Turn]]:
 
 def _row(figures: Figures, title: str, unit: str, better: str, target: float | None = None, limit: float | None = None) -> Row:
     found = figures[title]
-    return Row(title, unit, median(found[Ours.name]), median(found[Theirs.name]), better, target, limit)
+    (peer,) = found.keys() - {Ours.name}
+    return Row(title, unit, median(found[Ours.name]), median(found[peer]), better, target, limit)
 
 
 def _figures() -> Figures:
     return defaultdict(lambda: defaultdict(list))
 
 
-def _starts(directory: Path, plan: Plan) -> list[Row]:
+def _starts(directory: Path, plan: Plan, peer: type[Side]) -> list[Row]:
     """Each server alone: from its start to ready, and on the last start what it holds empty and filled."""
     figures = _figures()
     filled = f"memory with {plan.objects:,} objects"
-    for number, kind in _turns((Ours, Theirs), plan.starts):
+    for number, kind in _turns((Ours, peer), plan.starts):
         side = kind(directory / f"start-{number}-{kind.__name__}")
         try:
             figures["time to ready"][side.name].append(side.start())
@@ -209,3 +213,7 @@ def _watches(sides: Sequence[Side], targets: dict[str, Target], plan: Plan, watc
         figures[burst][side.name].append(result["per_second"])
     latencies = [_row(figures, title, "ms", "less") for title in figures if title != burst]
     return [*latencies, _row(figures, burst, "events/s", "more")]
+
+
+if __name__ == "__main__":
+    print(text_table(run(peer=earlier(Path(sys.argv[1]).resolve()))))

@@ -102,13 +102,15 @@ class Side(abc.ABC):
 
 class Ours(Side):
     name = "muster"
+    root = peers.ROOT
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         directory.mkdir(parents=True)
         # As installed: where Python may not write bytecode, every start would compile the sources anew.
-        compileall.compile_dir(peers.ROOT / "src" / "muster", quiet=2)
-        self.embedded = EmbeddedPlane(directory, clusters=(), flags=("--audit-log", str(directory / "audit.log")))
+        compileall.compile_dir(self.root / "src" / "muster", quiet=2)
+        flags = ("--audit-log", str(directory / "audit.log"))
+        self.embedded = EmbeddedPlane(directory, clusters=(), flags=flags, root=self.root)
         self.plane = self.embedded
 
     @property
@@ -118,6 +120,11 @@ class Ours(Side):
     @property
     def pids(self) -> list[int]:
         return [self.embedded.pid]
+
+
+def earlier(checkout: Path) -> type[Side]:
+    """Ours as it is in another checkout, which is set up."""
+    return type("Earlier", (Ours,), {"name": "earlier", "root": checkout})
 
 
 class Theirs(Side):

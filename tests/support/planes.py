@@ -294,7 +294,9 @@ class EmbeddedPlane(ControlPlane):
         *,
         store: str | None = None,
         flags: Iterable[str] = (),
+        root: Path = peers.ROOT,
     ) -> None:
+        """`root`: the checkout, set up, whose server it is."""
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         tokens = directory / "tokens.csv"
@@ -302,7 +304,7 @@ class EmbeddedPlane(ControlPlane):
         (self.port,) = free_ports(1)
         self._data = directory / "data"
         self.logs = [directory / "apiserver.log"]
-        command: list[str | Path] = [peers.ROOT / ".venv/bin/muster", "apiserver", "--data-dir", self._data]
+        command: list[str | Path] = [root / ".venv/bin/muster", "apiserver", "--data-dir", self._data]
         command += ["--port", str(self.port), "--token-auth-file", tokens]
         for name in ("default", *clusters):
             command += ["--cluster", name]
