@@ -5,7 +5,8 @@ object definitions) are views into the same bytes. A cached object therefore cos
 `document()` gives back everything that was received, fields unknown to us included. Nobody writes a decoded struct back whole: a
 change is a `msgspec.structs.replace` that `muster.api.patches` turns into a patch of just that change.
 
-Reading is as tolerant as Go's decoder: unknown fields are passed over and `null` means absent. What still does not fit is a
+Reading is as tolerant as Go's decoder: unknown fields are passed over and `null` means absent. The status of an object, which its
+observers write, is read as far as it can be (`muster.api.salvage`): `unread` names what was left out. What else does not fit is a
 `MalformedObject`, one object's problem and nobody else's.
 """
 
@@ -20,6 +21,7 @@ import msgspec
 import orjson
 
 from muster.api.markers import Int64, Required, Time
+from muster.api.salvage import salvaged
 
 Document = dict[str, Any]
 
@@ -130,6 +132,8 @@ class Resource(Record, dict=True):
     """A whole object."""
 
     resource: ClassVar[ResourceType]
+    tolerant: ClassVar[tuple[str, ...]] = ("status",)
+    """The parts of which anything that cannot be read is left out, by their names on the wire."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -138,12 +142,20 @@ class Resource(Record, dict=True):
         """The object in `data`, which is JSON or a document. Raises MalformedObject."""
         wire = data if isinstance(data, bytes) else orjson.dumps(data)
         try:
-            read = _read(cls, wire)
+            read, unread = _read(cls, wire)
         except (msgspec.MsgspecError, orjson.JSONDecodeError, RecursionError) as error:
             name, namespace = _name_in(wire)
             raise MalformedObject(cls.resource.kind, name, namespace, str(error)) from error
         read.__dict__["_wire"] = wire
+        if unread:
+            read.__dict__["_unread"] = unread
         return read
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What was left out of the tolerant parts, because it could not be read."""
+        left_out: tuple[str, ...] = self.__dict__.get("_unread", ())
+        return left_out
 
     @property
     def wire(self) -> bytes:
@@ -168,12 +180,26 @@ def _decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(cls)
 
 
-def _read(cls: type[_R], wire: bytes) -> _R:
+def _read(cls: type[_R], wire: bytes) -> tuple[_R, tuple[str, ...]]:
+    """The object, and what of it could not be read."""
     decoder: msgspec.json.Decoder[_R] = _decoder(cls)
     try:
-        return decoder.decode(wire)
+        return decoder.decode(wire), ()
     except msgspec.ValidationError:
-        return decoder.decode(orjson.dumps(_without_nulls(orjson.loads(wire))))
+        document = _without_nulls(orjson.loads(wire))
+    try:
+        return decoder.decode(orjson.dumps(document)), ()
+    except msgspec.ValidationError:
+        if not isinstance(document, dict):
+            raise
+        known = tuple(part for part in cls.tolerant if part in _wire_names(cls))
+        document, unread = salvaged(cls, document, known)
+        return decoder.decode(orjson.dumps(document)), unread
+
+
+@cache
+def _wire_names(cls: type[Record]) -> frozenset[str]:
+    return frozenset(field.encode_name for field in fields_of(cls))
 
 
 def _without_nulls(value: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import orjson
 
+from muster.apiserver import gojson
 from muster.apiserver.registry.resource import Object
 from muster.store.api import Entry
 
@@ -115,11 +116,11 @@ def encoder(obj: Object, prefix: bytes) -> Callable[[int], bytes]:
     meta.pop("resourceVersion", None)
     meta_bytes = orjson.dumps(meta)
     rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
-    tail = b'",' + meta_bytes[1:] + (b"," + orjson.dumps(rest)[1:] if rest else b"}")
+    tail = b'",' + meta_bytes[1:] + (b"," + gojson.dumps(rest)[1:] if rest else b"}")
     head = prefix + b'"metadata":{"resourceVersion":"'
     return lambda revision: head + b"%d" % revision + tail
 
 
 def encode(obj: Object) -> bytes:
     """An object that is not stored (dry run, review, conversion result)."""
-    return orjson.dumps(obj)
+    return gojson.dumps(obj)

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from muster.apiserver import gojson
 from muster.http.pool import UpstreamKey, UpstreamPool
 from muster.http.upstream import UpstreamError, UpstreamTimeout, UpstreamUnavailable, message, place
 from muster.kube.fielderrors import quote
@@ -82,7 +83,7 @@ class WebhookTarget:
         """The decoded answer; raises WebhookFailed."""
         try:
             async with asyncio.timeout(seconds), self._turn():
-                status, kind, content = await self._exchange(orjson.dumps(body), seconds)
+                status, kind, content = await self._exchange(gojson.dumps(body), seconds)
         except (TimeoutError, UpstreamTimeout):
             raise WebhookFailed(f"{self._asked(seconds)}: context deadline exceeded") from None
         except UpstreamError as problem:

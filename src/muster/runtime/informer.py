@@ -10,7 +10,7 @@ Who needs little of large objects gives `reduce`: it cuts what comes to what is 
 it is stored.
 
 An object that `decode` refuses stays out (`malformed` says why) and the last version that could be read remains; the others go
-on.
+on. What a tolerant decoder left out of an object (its `unread`) is logged when it is not the same as before.
 """
 
 from __future__ import annotations
@@ -107,7 +107,11 @@ class Informer(Reflector, Generic[T]):
             return
         self.malformed.pop(key, None)
         old = None if replaced is None else self.cache.retire(replaced)
-        self._tell(key, old, self.cache.value_of(snapshot))
+        new = self.cache.value_of(snapshot)
+        unread: tuple[str, ...] = getattr(new, "unread", ())
+        if unread and unread != getattr(old, "unread", ()):
+            log.warning("object is read in part", resource=str(self.resource), key=str(key), left_out=", ".join(unread))
+        self._tell(key, old, new)
 
     def drop(self, raw: bytes, found: set[Key] | None) -> None:
         snapshot = self.cache.read(raw)

@@ -59,15 +59,15 @@ def test_manifests_are_kept_as_received_and_take_no_space_of_their_own() -> None
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ({**CLUSTER, "spec": {"hubAcceptsClient": "yes"}}, "hubAcceptsClient"),
-        ({**CLUSTER, "spec": []}, "$.spec"),
-        ({**CLUSTER, "spec": {"taints": [{"value": "no key"}]}}, "taints"),
+        ({"metadata": {"name": "c1"}, "spec": {"executor": "yes"}}, "executor"),
+        ({"metadata": {"name": "c1"}, "spec": []}, "$.spec"),
+        ({"metadata": {"name": "c1"}, "spec": {"manifestConfigs": [{"feedbackRules": 1}]}}, "manifestConfigs"),
     ],
 )
 def test_a_malformed_object_says_which_object_and_which_field(document: dict[str, object], problem: str) -> None:
     with pytest.raises(MalformedObject) as caught:
-        ManagedCluster.decode(document)
-    assert (caught.value.kind, caught.value.name) == ("ManagedCluster", "c1")
+        ManifestWork.decode(document)
+    assert (caught.value.kind, caught.value.name) == ("ManifestWork", "c1")
     assert problem in str(caught.value)
 
 

@@ -78,6 +78,8 @@ class ManagedClusterStatus(Record):
 class ManagedCluster(Resource):
     """A cluster that the hub manages once an administrator of the hub accepts it."""
 
+    # Its agent may write all but its acceptance: whatever that is, the hub must be able to read the rest and to put it out.
+    tolerant = ("spec", "status")
     resource = ResourceType(
         GROUP,
         "v1",

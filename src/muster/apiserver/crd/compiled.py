@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from muster.apiserver import gojson
 from muster.apiserver.crd.cells import table_columns
 from muster.apiserver.crd.conversion import Converter, converter_for
 from muster.apiserver.crd.rules import rule_tree
@@ -173,7 +174,7 @@ class CustomVersion:
         if obj["apiVersion"] != self.api_version:
             obj["apiVersion"] = self.api_version
             self._own.prune(obj)
-        return orjson.dumps(obj)
+        return gojson.dumps(obj)
 
     def _settle(self, obj: Object) -> None:
         """Prune and default a stored object by the schema of the version it is stored in."""

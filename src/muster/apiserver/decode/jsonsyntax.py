@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from typing import Final
 
@@ -24,6 +26,20 @@ def syntax_problem(text: bytes) -> str:
         return _unexpected(text, at, "after top-level value") if at < len(text) else ""
     except _Broken as broken:
         return str(broken)
+
+
+def number_beyond_float64(text: bytes) -> str:
+    """The first number of a JSON text that no float64 holds; empty when there is none."""
+    found: list[str] = []
+
+    def parsed(number: str) -> float:
+        value = float(number)
+        if math.isinf(value):
+            found.append(number)
+        return value
+
+    json.loads(text, parse_float=parsed)
+    return found[0] if found else ""
 
 
 def _unexpected(text: bytes, at: int, where: str) -> str:

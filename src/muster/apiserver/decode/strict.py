@@ -19,7 +19,7 @@ from muster.kube.schema import Schema
 from . import quantities, scalars, typed
 from .depth import EXCEEDED, may_be_deep, too_deep
 from .errors import DecodeError, Unrecognized
-from .jsonsyntax import syntax_problem
+from .jsonsyntax import number_beyond_float64, syntax_problem
 from .layouts import Layout, TypeExpr, has_layout, layout
 
 Object = dict[str, Any]
@@ -32,7 +32,10 @@ def parse(body: bytes) -> Any:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise Unrecognized(syntax_problem(body) or str(error), body) from error
+        problem = syntax_problem(body)
+        if not problem and (number := number_beyond_float64(body)):
+            raise DecodeError(f"json: cannot unmarshal number {number} into Go value of type float64") from error
+        raise Unrecognized(problem or str(error), body) from error
     if may_be_deep(body) and too_deep(value):
         raise Unrecognized(EXCEEDED, body)
     return value

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from muster.apiserver import gojson
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import JSON, YAML, Format
 from muster.apiserver.documents.tables import table_bytes
@@ -58,7 +59,7 @@ async def present_all(resource: Resource, entries: Sequence[Entry]) -> list[byte
     if waiting:
         objects = [orjson.loads(entries[index].value) for index in waiting]
         for index, converted in zip(waiting, await resource.custom.convert_stored(objects), strict=True):
-            value = orjson.dumps(converted)
+            value = gojson.dumps(converted)
             seen = view(entries[index])
             seen.rendered_for, seen.rendered = resource.custom, value
             shown[index] = value
@@ -130,8 +131,8 @@ def respond_entry(ctx: Context, resource: Resource, entry: Entry, value: bytes, 
 def respond_object(ctx: Context, resource: Resource | None, obj: Object, code: int, format: Format) -> Response:
     """An object that is not in the store: a dry run's result, a review, a Status."""
     if resource is None or not format.transform or "metadata" not in obj:
-        return respond(ctx, code, orjson.dumps(obj), format)
-    value = orjson.dumps(obj)
+        return respond(ctx, code, gojson.dumps(obj), format)
+    value = gojson.dumps(obj)
     entry = Entry("", int(obj["metadata"].get("resourceVersion") or 0), value)
     return respond_entry(ctx, resource, entry, value, code, format)
 

@@ -15,6 +15,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.decode import DecodeError, Unrecognized, protobuf, strict
 from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, too_deep
 from muster.apiserver.documents.negotiation import JSON, PROTOBUF, YAML, media_type
+from muster.apiserver.gojson import make_numbers_whole
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions
@@ -161,6 +162,7 @@ def decode_yaml(body: bytes) -> Object:
         raise errors.bad_request(f"error decoding YAML: {EXCEEDED}")
     if not isinstance(obj, dict):
         raise errors.bad_request("error decoding YAML: the patch is not an object")
+    make_numbers_whole(obj)
     return obj
 
 

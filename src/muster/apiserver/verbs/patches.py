@@ -18,6 +18,7 @@ from muster.apiserver.decode.jsonsyntax import syntax_problem
 from muster.apiserver.decode.restoring import restore_problem
 from muster.apiserver.decode.strict import json_kind
 from muster.apiserver.documents.negotiation import media_type, negotiate
+from muster.apiserver.gojson import make_numbers_whole
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions, write_options
@@ -91,6 +92,7 @@ def patched(media: str, old: Object, body: Any, resource: Resource) -> Object:
         elif media == MERGE_PATCH:
             new = apply_merge_patch(old, body)
         else:
+            make_numbers_whole(body)
             new = apply_strategic_merge(old, body, resource.schema)
     except PatchError:
         raise errors.ApiError(422, "Invalid", _REJECTED, {}) from None
