@@ -15,7 +15,7 @@ import click
 from muster.cli.hubpart import Frame, HubPart, cluster_options, frame, process_options, serve_part
 from muster.cli.process import PROCESS, Surroundings, cluster_problem, explained, run_until_stopped
 from muster.cli.values import Duration, Gates, Names, Pairs
-from muster.registration.names import HUB_GATES, HUB_LOCK, HUB_UNSUPPORTED_GATES
+from muster.registration.names import AGENT_RESTRICTION, HUB_GATES, HUB_LOCK, HUB_UNSUPPORTED_GATES
 
 if TYPE_CHECKING:
     from muster.registration.drivers.seam import DriverOptions
@@ -76,6 +76,7 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
         driver_options=_driver_options(given),
         auto_approval=gates.get("ManagedClusterAutoApproval", False),
         default_cluster_set=gates.get("DefaultClusterSet", True),
+        agent_restriction=gates.get(AGENT_RESTRICTION, False),
         resource_cleanup=gates.get("ResourceCleanup", True),
         cleaned_resources=_cleaned(_flat(given["gc_resource_list"])) or CLEANED_RESOURCES,
         labels=_labels(dict(_flat(given["labels"]))),

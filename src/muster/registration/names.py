@@ -62,7 +62,9 @@ BOOTSTRAP_ACCOUNT: Final = "agent-registration-bootstrap"
 BOOTSTRAP_SECRET: Final = "bootstrap-hub-kubeconfig"
 HUB_SECRET: Final = "hub-kubeconfig-secret"
 
-HUB_GATES: Final = ("DefaultClusterSet", "ManagedClusterAutoApproval", "ResourceCleanup")
+AGENT_RESTRICTION: Final = "ManagedClusterAgentRestriction"
+"""Ours: agents, and clusters that introduce themselves, may not write what clusters are selected by."""
+HUB_GATES: Final = ("DefaultClusterSet", "ManagedClusterAutoApproval", "ResourceCleanup", AGENT_RESTRICTION)
 HUB_UNSUPPORTED_GATES: Final = ("ClusterImporter", "ClusterProfile", "V1beta1CSRAPICompatibility")
 """Feature gates of upstream's hub that can only be off here."""
 AGENT_GATES: Final = ("ClusterClaim", "ClusterProperty", "MultipleHubs")
@@ -70,6 +72,9 @@ AGENT_UNSUPPORTED_GATES: Final = ("AddonManagement", "V1beta1CSRAPICompatibility
 
 UNAVAILABLE_TAINT: Final = "cluster.open-cluster-management.io/unavailable"
 UNREACHABLE_TAINT: Final = "cluster.open-cluster-management.io/unreachable"
+
+RESERVED_PREFIXES: Final = ("kube-", "open-cluster-management")
+"""Of namespaces that are Kubernetes' own, and OCM's."""
 
 _AGENT_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
@@ -95,6 +100,22 @@ def registration_binding(cluster: str) -> str:
 
 def work_binding(cluster: str) -> str:
     return f"{cluster_role(cluster)}:work"
+
+
+def agent_groups(cluster: str) -> frozenset[str]:
+    """The groups by which a request is known to be that of an agent of this cluster."""
+    return frozenset((cluster_group(cluster), external_group(cluster)))
+
+
+def reserved_name_problem(cluster: str) -> str:
+    """Why no new cluster is taken under this name; empty when one is.
+
+    An agent may write in the namespace of its cluster's name, so that must not be one that Kubernetes or OCM has another use for.
+    Clusters that are called so since before this was checked stay as they are.
+    """
+    if cluster == "default" or cluster.startswith(RESERVED_PREFIXES):
+        return f"{cluster!r} cannot name a cluster: Kubernetes or the hub has a namespace of this name; join under another one"
+    return ""
 
 
 def is_cluster_name(name: str) -> bool:

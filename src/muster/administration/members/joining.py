@@ -50,6 +50,7 @@ from muster.registration.names import (
     AGENT_UNSUPPORTED_GATES,
     BOOTSTRAP_SECRET,
     is_cluster_name,
+    reserved_name_problem,
 )
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.errors import NotFound
@@ -129,6 +130,8 @@ def check(options: JoinOptions) -> None:
             f"--cluster-name: {options.cluster_name!r} cannot name a cluster",
             "it has up to 63 lower case letters, digits and '-', and a letter or digit at both ends",
         )
+    if problem := reserved_name_problem(options.cluster_name):
+        raise AdministrationError(f"--cluster-name: {problem}")
     if options.hosted != (options.managed is not None):
         raise AdministrationError("--managed-cluster-kubeconfig: needed with --mode hosted, and with no other mode")
     if 0 != options.certificate_seconds < SHORTEST_EXPIRATION:

@@ -175,7 +175,7 @@ def add(name: str, data_dir: str, timeout: float) -> None:
     from muster.registration.hub.clusters.rbac import name_problem
     from muster.registration.names import HUB_NAMESPACE
 
-    if problem := next(iter(dns1123_label(name)), "") or name_problem(name, HUB_NAMESPACE):
+    if problem := next(iter(dns1123_label(name)), "") or name_problem(name, HUB_NAMESPACE, is_new=True):
         raise click.BadParameter(f"{name!r} cannot name a cluster: {problem}", param_hint="NAME")
     directory = FleetDirectory(Path(data_dir))
     with said():

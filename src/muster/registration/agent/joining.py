@@ -23,8 +23,8 @@ from muster.registration.agent.options import AgentOptions
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import SpokeDriver
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.registration.names import AGENT_ANNOTATIONS
-from muster.runtime.errors import AlreadyExists, Forbidden
+from muster.registration.names import AGENT_ANNOTATIONS, reserved_name_problem
+from muster.runtime.errors import AlreadyExists, Forbidden, KubeError, NotFound
 from muster.runtime.informer import Informer
 from muster.runtime.parts import first
 from muster.runtime.verbs import KubeClient
@@ -61,8 +61,15 @@ def kept_right(cluster: Document, options: AgentOptions, driver: SpokeDriver) ->
     return driver.decorate(document)
 
 
+class ReservedName(KubeError):
+    """The cluster has a name under which no new one may be introduced."""
+
+
 async def introduce(hub: KubeClient, world: AgentWorld) -> None:
     """See to it that the hub knows of this cluster. Raises KubeError."""
+    problem = reserved_name_problem(world.cluster)
+    if problem and not await _is_known(hub, world.cluster):
+        raise ReservedName(problem)
     try:
         await hub.create(MANAGED_CLUSTERS, new_cluster(world.cluster, world.options, world.driver))
     except AlreadyExists:
@@ -72,6 +79,14 @@ async def introduce(hub: KubeClient, world: AgentWorld) -> None:
         log.warning("may not create the ManagedCluster; going on", cluster=world.cluster, error=str(error))
     else:
         log.info("introduced this cluster to the hub", cluster=world.cluster, hub=hub.server)
+
+
+async def _is_known(hub: KubeClient, cluster: str) -> bool:
+    try:
+        await hub.get(MANAGED_CLUSTERS, cluster)
+    except NotFound:
+        return False
+    return True
 
 
 async def accepted(hub: KubeClient, world: AgentWorld) -> None:

@@ -24,6 +24,8 @@ class HubOptions:
     """By driver."""
     auto_approval: bool = False
     default_cluster_set: bool = True
+    agent_restriction: bool = False
+    """Whether agents may not write what clusters are selected by."""
     resource_cleanup: bool = True
     cleaned_resources: tuple[str, ...] = CLEANED_RESOURCES
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -21,6 +21,7 @@ class Webhooks(WebhookServing):
             server,
             self._client,
             default_cluster_set=self._options.default_cluster_set,
+            agent_restriction=self._options.agent_restriction,
             hub_namespace=self._options.namespace,
             clock=self._clock,
         )

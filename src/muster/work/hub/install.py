@@ -10,7 +10,7 @@ changed, but agents can still let them go.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,7 +40,7 @@ from muster.runtime.verbs import KubeClient
 from muster.runtime.webhookconfig import Endpoint, Hook, configure
 from muster.work.hub.options import WorkHubOptions
 from muster.work.hub.webhooks.executors import AGENT, user_name
-from muster.work.names import EXECUTE_AS, REPLICA_SET_LABEL
+from muster.work.names import EXECUTE_AS, REPLICA_SET_LABEL, WORK_FINALIZER
 
 MANAGER: Final = "muster-work-hub-install"
 ACCOUNT: Final = "work-controller-sa"
@@ -71,8 +71,29 @@ def _replica_set_of(work: str) -> str:
     return f"(has({labels}) && '{REPLICA_SET_LABEL}' in {labels} ? {labels}['{REPLICA_SET_LABEL}'] : '')"
 
 
-WORK_CHANGES: Final = (("spec-changes", f"{_SPEC_CHANGES} || {_replica_set_of('object')} != {_replica_set_of('oldObject')}"),)
-"""Or who writes the spec from now on."""
+def _foreign_finalizers_of(work: str) -> str:
+    """In CEL: the finalizers of a work that are not its agent's."""
+    listed = f"{work}.metadata.finalizers"
+    return f"(has({listed}) ? {listed}.filter(f, f != '{WORK_FINALIZER}') : [])"
+
+
+def _owners_of(work: str) -> str:
+    listed = f"{work}.metadata.ownerReferences"
+    return f"(has({listed}) ? {listed} : [])"
+
+
+def _differ(part: Callable[[str], str]) -> str:
+    return f"{part('object')} != {part('oldObject')}"
+
+
+WORK_CHANGES: Final = (
+    (
+        "spec-changes",
+        " || ".join((_SPEC_CHANGES, *map(_differ, (_replica_set_of, _foreign_finalizers_of, _owners_of)))),
+    ),
+)
+"""Or who writes the spec from now on, or what may keep the work or take it away. Agents hold works by a finalizer of their own
+and may always put it on and take it off."""
 
 HOOKS: Final = (
     Hook(VALIDATING_WEBHOOKS, WORK_VALIDATOR, VALIDATE_WORK, GROUP, ("*",), "manifestworks", WORK_CHANGES),

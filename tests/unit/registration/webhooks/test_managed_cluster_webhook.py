@@ -9,7 +9,7 @@ import pytest
 from muster.kube.duration import format_time
 from muster.kube.patching.jsonpatch import apply_json_patch
 from muster.registration.hub.webhooks.managed_cluster import ManagedClusterWebhook, is_https_url
-from muster.registration.names import CLUSTER_SET_LABEL
+from muster.registration.names import CLUSTER_LABEL, CLUSTER_SET_LABEL, RESOURCE_CLEANUP
 from muster.runtime.delegation import Action, Identity
 from muster.runtime.delegation import Verdict as Answer
 from muster.runtime.errors import NotFound, Unreachable
@@ -42,14 +42,16 @@ class Rights:
 
 @dataclass
 class Namespaces:
-    """A client that knows namespaces by phase, and nothing else."""
+    """A client that knows namespaces by phase, and nothing else. Those in `marked` are clusters'."""
 
     phases: dict[str, str] = field(default_factory=dict)
+    marked: tuple[str, ...] = ("c1",)
 
     async def get(self, resource: object, name: str) -> Document:
         if name not in self.phases:
             raise NotFound(404, "NotFound")
-        return {"metadata": {"name": name}, "status": {"phase": self.phases[name]}}
+        labels = {CLUSTER_LABEL: name} if name in self.marked else {}
+        return {"metadata": {"name": name, "labels": labels}, "status": {"phase": self.phases[name]}}
 
 
 def cluster(name: str = "c1", labels: Document | None = None, **spec: Any) -> Document:
@@ -147,6 +149,86 @@ class TestAcceptance:
     async def test_a_hub_that_cannot_be_asked_is_no_yes(self) -> None:
         with pytest.raises(Unreachable):
             await validate(webhook(Rights(away=True)), cluster(hubAcceptsClient=True))
+
+    @pytest.mark.parametrize("name", ["default", "kube-flannel", "open-cluster-management-agent"])
+    async def test_a_name_that_is_reserved_is_refused_at_creation_and_at_acceptance(self, name: str) -> None:
+        rights = Rights((ACCEPT.replace("c1", name),))
+        with pytest.raises(Denied, match="cannot name a cluster"):
+            await validate(webhook(rights), cluster(name))
+        with pytest.raises(Denied, match="cannot name a cluster"):
+            await validate(webhook(rights), cluster(name, hubAcceptsClient=True), cluster(name))
+        let_in = with_metadata(cluster(name), finalizers=[RESOURCE_CLEANUP])
+        again = with_metadata(cluster(name, hubAcceptsClient=True), finalizers=[RESOURCE_CLEANUP])
+        assert (await validate(webhook(rights), again, let_in)).allowed
+
+    async def test_somebody_elses_namespace_becomes_no_clusters_unless_an_administrator_says_so(self) -> None:
+        rights = Rights((ACCEPT.replace("c1", "payments"),))
+        hook = webhook(rights, {"payments": "Active"})
+        with pytest.raises(Denied, match="kubectl label namespace payments"):
+            await validate(hook, cluster("payments", hubAcceptsClient=True), cluster("payments"))
+        let_in = with_metadata(cluster("payments"), finalizers=[RESOURCE_CLEANUP])
+        again = with_metadata(cluster("payments", hubAcceptsClient=True), finalizers=[RESOURCE_CLEANUP])
+        assert (await validate(hook, again, let_in)).allowed
+
+
+def with_metadata(document: Document, **more: Any) -> Document:
+    return {**document, "metadata": {**document["metadata"], **more}}
+
+
+AGENT = "system:open-cluster-management:c1"
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "0000"}
+LIFE = [{"ownerReferences": [OWNER]}, {"finalizers": ["evil.example/forever"]}]
+
+
+class TestAgents:
+    @pytest.mark.parametrize("group", [AGENT, "open-cluster-management:c1"])
+    @pytest.mark.parametrize("more", LIFE, ids=["owners", "finalizers"])
+    async def test_an_agent_cannot_decide_on_the_life_of_its_cluster(self, group: str, more: Document) -> None:
+        plain, changed = cluster(), with_metadata(cluster(), **more)
+        for new, old in ((changed, plain), (plain, changed)):
+            with pytest.raises(Denied, match=f"agents of a cluster cannot change metadata.{next(iter(more))}"):
+                await validate(webhook(), new, old, groups=(group,))
+            assert (await validate(webhook(), new, old)).allowed
+        assert (await validate(webhook(), with_metadata(changed, annotations={"a": "b"}), changed, groups=(group,))).allowed
+
+    @pytest.mark.parametrize("more", LIFE, ids=["owners", "finalizers"])
+    async def test_nor_can_whoever_introduces_a_cluster_without_the_right_to_accept_it(self, more: Document) -> None:
+        with pytest.raises(Denied, match=f"cannot set metadata.{next(iter(more))}"):
+            await validate(webhook(), with_metadata(cluster(), **more))
+        assert (await validate(webhook(Rights((ACCEPT,))), with_metadata(cluster(), **more))).allowed
+
+    async def test_labels_and_taints_are_the_agents_by_default_and_not_with_the_gate(self) -> None:
+        taint = {"key": "a", "effect": "NoSelect"}
+        for new in (cluster(labels={"env": "prod"}), cluster(taints=[taint])):
+            assert (await validate(webhook(), new, cluster(), groups=(AGENT,))).allowed
+            with pytest.raises(Denied, match="agents of a cluster cannot change"):
+                await validate(webhook(agent_restriction=True), new, cluster(), groups=(AGENT,))
+            with pytest.raises(Denied, match="agents of a cluster cannot change"):
+                await validate(webhook(agent_restriction=True), cluster(), new, groups=(AGENT,))
+            assert (await validate(webhook(agent_restriction=True), new, cluster())).allowed
+
+    async def test_with_the_gate_agents_still_write_what_upstreams_agents_write(self) -> None:
+        hook = webhook(agent_restriction=True)
+        own = {"agent.open-cluster-management.io/site": "a"}
+        urls = [{"url": "https://a.example"}]
+        for new, old in (
+            (cluster(), cluster(hubAcceptsClient=True)),
+            (cluster(managedClusterClientConfigs=urls), cluster()),
+            (with_metadata(cluster(), annotations={"agent.open-cluster-management.io/x": "y"}), cluster()),
+            (cluster(labels=own), cluster()),
+            (cluster(labels={CLUSTER_SET_LABEL: "default"}), cluster()),
+        ):
+            assert (await validate(hook, new, old, groups=(AGENT,))).allowed
+
+    async def test_with_the_gate_a_newcomer_cannot_choose_its_labels_and_its_set(self) -> None:
+        held = Rights((join("secure"), join("default")))
+        hook = webhook(held, agent_restriction=True)
+        for labels in ({CLUSTER_SET_LABEL: "secure"}, {"env": "prod"}):
+            with pytest.raises(Denied, match="introduces a cluster that it cannot accept"):
+                await validate(hook, cluster(labels=labels))
+            assert (await validate(webhook(Rights((ACCEPT, *held.held)), agent_restriction=True), cluster(labels=labels))).allowed
+            assert (await validate(webhook(held), cluster(labels=labels))).allowed
+        assert (await validate(hook, cluster(labels={CLUSTER_SET_LABEL: "default"}))).allowed
 
 
 class TestSets:
@@ -249,20 +331,22 @@ class TestShape:
     @pytest.mark.parametrize(
         ("spec", "field"),
         [
-            ({"hubAcceptsClient": "yes"}, "$.spec.hubAcceptsClient"),
-            ({"managedClusterClientConfigs": [{}]}, "$.spec.managedClusterClientConfigs[0]"),
-            ({"taints": [{"key": "a", "effect": 3}]}, "$.spec.taints[0].effect"),
-            ({"taints": [{"effect": "NoSelect"}]}, "$.spec.taints[0]"),
-            ({"taints": "many"}, "$.spec.taints"),
+            ({"hubAcceptsClient": "yes"}, "spec.hubAcceptsClient"),
+            ({"managedClusterClientConfigs": [{}]}, "spec.managedClusterClientConfigs[0]"),
+            ({"taints": [{"key": "a", "effect": 3}]}, "spec.taints[0].effect"),
+            ({"taints": [{"effect": "NoSelect"}]}, "spec.taints[0]"),
+            ({"taints": "many"}, "spec.taints"),
         ],
     )
     async def test_a_malformed_object_is_a_bad_request_that_names_the_field(self, spec: Document, field: str) -> None:
         for call in (webhook().validate, webhook().mutate):
-            for given in ((cluster(**spec),), (cluster(), cluster(**spec))):
+            for given in ((cluster(**spec),), (cluster(**spec), cluster())):
                 with pytest.raises(Denied) as refusal:
                     await call(review(*given))
                 assert refusal.value.code == 400
                 assert field in refusal.value.message
+            assert (await call(review(cluster(), cluster(**spec)))).allowed
+            assert (await call(review(cluster(**spec), cluster(**spec)))).allowed
 
     async def test_a_review_without_an_object_is_a_bad_request(self) -> None:
         with pytest.raises(Denied, match="carries no ManagedCluster"):

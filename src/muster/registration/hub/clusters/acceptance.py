@@ -106,7 +106,7 @@ class Acceptance:
         cluster = self._clusters.get(name)
         if cluster is None:
             await self._forget(name)
-        elif problem := rbac.name_problem(name, self._world.options.namespace):
+        elif problem := self._name_problem(cluster):
             await self._refuse(cluster, problem)
         elif cluster.metadata.deletion_timestamp:
             await self._delete(cluster)
@@ -142,8 +142,12 @@ class Acceptance:
 
     def _held(self, cluster: ManagedCluster) -> ManagedCluster:
         """As every cluster should be that is accepted."""
-        acceptable = cluster.spec.hub_accepts_client and not rbac.name_problem(cluster.metadata.name, self._world.options.namespace)
+        acceptable = cluster.spec.hub_accepts_client and not self._name_problem(cluster)
         return add_finalizer(cluster) if acceptable else cluster
+
+    def _name_problem(self, cluster: ManagedCluster) -> str:
+        let_in = names.RESOURCE_CLEANUP in cluster.metadata.finalizers
+        return rbac.name_problem(cluster.metadata.name, self._world.options.namespace, is_new=not let_in)
 
     async def _hold(self, cluster: ManagedCluster) -> ManagedCluster | None:
         """The cluster with our finalizer on it; None when it is not to be accepted any more."""
@@ -213,7 +217,7 @@ class Acceptance:
 
     async def _forget(self, name: str) -> None:
         """There is no such cluster: whatever permissions are left of it go."""
-        if Key("", name) in self._world.clusters.malformed or rbac.name_problem(name, self._world.options.namespace):
+        if Key("", name) in self._world.clusters.malformed or rbac.name_problem(name, self._world.options.namespace, is_new=False):
             return
         problems: tuple[str, ...] = ()
         if (last := self._departed.get(name)) is not None:

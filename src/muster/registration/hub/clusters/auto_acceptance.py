@@ -5,6 +5,8 @@ identity on its list; whoever leaves such proof away is merely not voted for, an
 stays as it is. Votes are taken when the ManagedCluster changes and when a driver says that its proof has changed, in whichever
 order the two arrive.
 
+Where a namespace of the cluster's name exists that is not marked as this cluster's, an administrator must say so.
+
 This happens once in a ManagedCluster's life. The annotation records when, and a cluster that was ever let in, by whomever, has
 a finalizer and a condition to show for it: so a later denial by an administrator stays. Acceptance is written against the very
 version that was voted on.
@@ -22,6 +24,7 @@ from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.kube.duration import format_time
 from muster.logs import get_logger
 from muster.registration.drivers.seam import Vote
+from muster.registration.hub.clusters.namespaces import foreign_namespace_problem, namespace_named
 from muster.registration.hub.clusters.rbac import name_problem
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import AUTO_ACCEPTED, RESOURCE_CLEANUP
@@ -50,7 +53,10 @@ class AutoAcceptance:
 
     async def reconcile(self, name: str) -> None:
         cluster = self._world.writer.get(name)
-        if cluster is None or not self._electable(cluster) or name_problem(name, self._world.options.namespace):
+        if cluster is None or not self._electable(cluster) or name_problem(name, self._world.options.namespace, is_new=True):
+            return
+        if foreign_namespace_problem(name, await namespace_named(self._world.client, name)):
+            log.warning("cluster is not accepted automatically: its namespace exists and is not a cluster's", cluster=name)
             return
         if not await self._world.writer.change(name, self._accepted):
             return

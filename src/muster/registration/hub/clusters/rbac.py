@@ -7,8 +7,8 @@ lets it read its own ManagedCluster, so that the agent learns why it is out, and
 
 Invariant: no cluster's objects can ever be another's, or those of the hub itself. The names leave three gaps, which
 `name_problem` closes: clusters called `registration` or `work` would share the name of a common role, and one called
-`managed-clusters` the group of all agents. Namespaces in which Kubernetes or the hub keep their own leases are refused too: an
-agent may update every Lease in its namespace.
+`managed-clusters` the group of all agents. Namespaces of Kubernetes and of the hub are refused too: an agent may update every
+Lease in its namespace.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from muster.registration.names import (
     external_group,
     is_cluster_name,
     registration_binding,
+    reserved_name_problem,
     work_binding,
 )
 from muster.runtime.resource import NAMESPACES, Key, Object, Resource, key_of
@@ -129,15 +130,15 @@ def own_keys(cluster: str) -> tuple[tuple[Resource, Key], ...]:
     )
 
 
-def name_problem(cluster: str, hub_namespace: str) -> str:
-    """Why no cluster may be accepted under this name; empty when one may."""
+def name_problem(cluster: str, hub_namespace: str, *, is_new: bool) -> str:
+    """Why no cluster may be accepted under this name; empty when one may. `is_new`: none of this name has been so far."""
     if not is_cluster_name(cluster):
         return f"{cluster!r} cannot name a cluster: it must be a valid namespace name (a DNS label of at most 63 characters)"
     clashes = cluster_role(cluster) in (REGISTRATION_ROLE, WORK_ROLE) or cluster_group(cluster) == ALL_CLUSTERS_GROUP
     system = ("kube-system", "kube-public", "kube-node-lease", BOOTSTRAP_NAMESPACE, hub_namespace)
     if clashes or cluster in system:
         return f"{cluster!r} cannot name a cluster: the hub uses this name itself; join under another one"
-    return ""
+    return reserved_name_problem(cluster) if is_new else ""
 
 
 def holds(current: Object, wanted: Object) -> bool:

@@ -46,12 +46,20 @@ def register(
     client: KubeClient,
     *,
     default_cluster_set: bool = True,
+    agent_restriction: bool = False,
     hub_namespace: str = HUB_NAMESPACE,
     clock: Clock = SYSTEM,
 ) -> None:
     """`client` is the hub's own: it asks SubjectAccessReviews and reads namespaces."""
     reviewer = AccessReviewer(client, refused_for=0.0, clock=clock)
-    cluster = ManagedClusterWebhook(client, reviewer, clock, default_cluster_set=default_cluster_set, hub_namespace=hub_namespace)
+    cluster = ManagedClusterWebhook(
+        client,
+        reviewer,
+        clock,
+        default_cluster_set=default_cluster_set,
+        agent_restriction=agent_restriction,
+        hub_namespace=hub_namespace,
+    )
     server.admission(MUTATE_CLUSTER, cluster.mutate)
     server.admission(VALIDATE_CLUSTER, cluster.validate)
     server.admission(VALIDATE_BINDING, SetBindingWebhook(reviewer).validate)

@@ -3,26 +3,30 @@
 Filled in: when a taint was added (nobody else may say), and the cluster set `default` for a cluster that names none. Checked: the
 name can be a namespace's, the URLs are https, and three rights that a plain update right does not include: accepting a cluster
 (`managedclusters/accept`), taking that back, and moving a cluster between sets (`managedclustersets/join`, of both). The agents of
-a cluster may take back its acceptance, which is how a cluster leaves from its own side; they may never give it.
+a cluster may take back its acceptance, which is how a cluster leaves from its own side; they may never give it. What else agents
+may not write is said in `agent_writes.py`, and which namespaces can become a cluster's in `clusters/namespaces.py`.
 
-On updates only what changes is checked: an object that was bad before this webhook came can still be mended and deleted.
+Whatever an agent wrote before, none of these decisions fails on it: a stored object is read as far as it can be. On updates only
+what changes is checked: an object that was bad before this webhook came can still be mended and deleted.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 from muster.api.cluster.v1 import GROUP, ManagedCluster, Taint
 from muster.kube.duration import format_time, parse_time
 from muster.kube.names import dns1123_label
+from muster.registration.hub.clusters.namespaces import foreign_namespace_problem, is_terminating, namespace_named
 from muster.registration.hub.clusters.rbac import name_problem
+from muster.registration.hub.webhooks.agent_writes import is_agent_of, life_changes, selection_changes
 from muster.registration.hub.webhooks.refusals import forbidden, may
-from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, REGISTER_GROUP, cluster_group, external_group
+from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, REGISTER_GROUP, RESOURCE_CLEANUP
 from muster.runtime.clock import Clock
 from muster.runtime.delegation import Authorizer, Identity
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import NAMESPACES, Object
+from muster.runtime.resource import Object
 from muster.runtime.verbs import KubeClient
 from muster.runtime.webhookserver import AdmissionRequest, Verdict, allow, bad_request, mutate, read
 
@@ -38,6 +42,7 @@ class ManagedClusterWebhook:
         clock: Clock,
         *,
         default_cluster_set: bool = True,
+        agent_restriction: bool = False,
         hub_namespace: str = HUB_NAMESPACE,
     ) -> None:
         self._hub_namespace = hub_namespace
@@ -45,12 +50,14 @@ class ManagedClusterWebhook:
         self._authorizer = authorizer
         self._clock = clock
         self._default_cluster_set = default_cluster_set
+        self._agent_restriction = agent_restriction
 
     async def mutate(self, request: AdmissionRequest) -> Verdict:
         if request.operation not in _WRITES or request.object is None:
             return allow()
-        read(ManagedCluster, request.object)
-        wanted = stamp_taints(request.object, _old(request), format_time(self._clock.now()))
+        old = _old(request)
+        _read_new(request, old)
+        wanted = stamp_taints(request.object, old, format_time(self._clock.now()))
         if self._default_cluster_set:
             wanted = in_some_set(wanted)
         return mutate(request, wanted)
@@ -58,31 +65,58 @@ class ManagedClusterWebhook:
     async def validate(self, request: AdmissionRequest) -> Verdict:
         if request.operation not in _WRITES:
             return allow()
-        new, old = read(ManagedCluster, request.object), _old(request)
+        old = _old(request)
+        new = _read_new(request, old)
         problems = shape_problems(new, old, self._hub_namespace)
         if problems:
             raise bad_request("\n".join(problems))
+        await self._check_agent_writes(request.user, new, old)
         await self._check_acceptance(request.user, new, old)
         await self._check_sets(request.user, new, old)
         return allow()
+
+    async def _check_agent_writes(self, who: Identity, new: ManagedCluster, old: ManagedCluster | None) -> None:
+        name = new.metadata.name
+        changes = life_changes(new, old)
+        if self._agent_restriction:
+            changes += selection_changes(new, old, DEFAULT_SET if self._default_cluster_set else "")
+        if not changes:
+            return
+        if old is None:
+            if await self._may_accept(who, name):
+                return
+            why = f'user "{who.name}" introduces a cluster that it cannot accept, and cannot set {", ".join(changes)}'
+        elif is_agent_of(who, name):
+            why = f"agents of a cluster cannot change {', '.join(changes)}"
+        else:
+            return
+        raise forbidden("managedclusters", name, why)
+
+    async def _may_accept(self, who: Identity, name: str) -> bool:
+        return await may(self._authorizer, who, "update", REGISTER_GROUP, "managedclusters/accept", name)
 
     async def _check_acceptance(self, who: Identity, new: ManagedCluster, old: ManagedCluster | None) -> None:
         name, accepted = new.metadata.name, new.spec.hub_accepts_client
         if accepted == (old is not None and old.spec.hub_accepts_client):
             return
-        if not accepted and {cluster_group(name), external_group(name)} & set(who.groups):
+        if not accepted and is_agent_of(who, name):
             return
-        if not await may(self._authorizer, who, "update", REGISTER_GROUP, "managedclusters/accept", name):
+        if not await self._may_accept(who, name):
             raise forbidden("managedclusters/accept", name, f'user "{who.name}" cannot update the HubAcceptsClient field')
-        if accepted and await self._is_terminating(name):
-            raise forbidden("managedclusters/accept", name, f'cluster namespace "{name}" is terminating')
+        if accepted:
+            await self._check_namespace(new)
 
-    async def _is_terminating(self, name: str) -> bool:
-        try:
-            namespace = await self._client.get(NAMESPACES, name)
-        except NotFound:
-            return False
-        return bool((namespace.get("status") or {}).get("phase") == "Terminating")
+    async def _check_namespace(self, cluster: ManagedCluster) -> None:
+        """That the cluster's name and its namespace can be those of a cluster."""
+        name = cluster.metadata.name
+        namespace = await namespace_named(self._client, name)
+        if is_terminating(namespace):
+            raise forbidden("managedclusters/accept", name, f'cluster namespace "{name}" is terminating')
+        if RESOURCE_CLEANUP in cluster.metadata.finalizers:
+            # It has been let in before: whatever its namespace is, it was found good then.
+            return
+        if problem := name_problem(name, self._hub_namespace, is_new=True) or foreign_namespace_problem(name, namespace):
+            raise forbidden("managedclusters/accept", name, problem)
 
     async def _check_sets(self, who: Identity, new: ManagedCluster, old: ManagedCluster | None) -> None:
         before, after = "" if old is None else _set_of(old), _set_of(new)
@@ -95,6 +129,16 @@ class ManagedClusterWebhook:
             if not await may(self._authorizer, who, "create", GROUP, "managedclustersets/join", name):
                 why = f'user "{who.name}" cannot add/remove a ManagedCluster to/from ManagedClusterSet "{name}"'
                 raise forbidden("managedclustersets/join", name, why)
+
+
+def _read_new(request: AdmissionRequest, old: ManagedCluster | None) -> ManagedCluster:
+    """What is about to be written. What its spec has that cannot be read is refused, unless it was there before."""
+    new = read(ManagedCluster, request.object)
+    known = () if old is None else old.unread
+    unreadable = [part for part in new.unread if part.startswith("spec") and part not in known]
+    if unreadable:
+        raise bad_request(f"ManagedCluster {new.metadata.name} cannot be read: {', '.join(unreadable)}")
+    return new
 
 
 def _old(request: AdmissionRequest) -> ManagedCluster | None:
@@ -116,17 +160,21 @@ def in_some_set(document: Object) -> Object:
 
 def stamp_taints(document: Object, old: ManagedCluster | None, now: str) -> Object:
     """The object with the time on each taint. Raises Denied (400) where a client sets one that is not its to set."""
-    spec = document.get("spec") or {}
-    taints = spec.get("taints") or []
-    if not taints:
+    spec = document.get("spec")
+    taints = spec.get("taints") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(taints, list) or not taints:
         return document
     before = {} if old is None else {taint.key: taint for taint in reversed(old.spec.taints)}
     stamped, refused = [], []
     for index, taint in enumerate(taints):
+        if not _is_taint(taint):
+            # It was stored so before, or it would have been refused.
+            stamped.append(taint)
+            continue
         asked = _time(taint.get("timeAdded"), f"spec.taints[{index}].timeAdded")
         known = before.get(taint["key"])
         same = known if known is not None and _is_same(known, taint) else None
-        if old is not None and asked is not None and (same is None or asked != _time(same.time_added)):
+        if old is not None and asked is not None and (same is None or asked != _stored_time(same)):
             refused.append(taint["key"])
         # A manifest without times can be applied again: what does not change keeps its time.
         stamped.append({**taint, "timeAdded": same.time_added or now if same is not None else now})
@@ -135,18 +183,29 @@ def stamp_taints(document: Object, old: ManagedCluster | None, now: str) -> Obje
     return {**document, "spec": {**spec, "taints": stamped}}
 
 
+def _is_taint(document: Any) -> bool:
+    return isinstance(document, dict) and isinstance(document.get("key"), str) and isinstance(document.get("effect"), str)
+
+
 def _is_same(known: Taint, taint: Object) -> bool:
     return (known.value, known.effect) == (taint.get("value") or "", taint["effect"])
 
 
-def _time(text: str | None, field: str = "") -> datetime | None:
+def _time(text: str | None, field: str) -> datetime | None:
     """To the second, as the API keeps it."""
     if not text:
         return None
     try:
         return parse_time(text).replace(microsecond=0)
-    except ValueError as error:
+    except (ValueError, AttributeError, TypeError) as error:
         raise bad_request(f"{field}: {error}") from error
+
+
+def _stored_time(taint: Taint) -> datetime | None:
+    try:
+        return parse_time(taint.time_added).replace(microsecond=0)
+    except ValueError:
+        return None
 
 
 def shape_problems(new: ManagedCluster, old: ManagedCluster | None, hub_namespace: str) -> list[str]:
@@ -155,7 +214,7 @@ def shape_problems(new: ManagedCluster, old: ManagedCluster | None, hub_namespac
     if old is None:
         if flaws := dns1123_label(new.metadata.name):
             problems.append(f"metadata.name format is not correct: {','.join(flaws)}")
-        elif problem := name_problem(new.metadata.name, hub_namespace):
+        elif problem := name_problem(new.metadata.name, hub_namespace, is_new=True):
             problems.append(f"metadata.name: {problem}")
     known = set() if old is None else {config.url for config in old.spec.managed_cluster_client_configs}
     for index, config in enumerate(new.spec.managed_cluster_client_configs):

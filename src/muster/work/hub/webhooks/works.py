@@ -4,6 +4,8 @@ Both carry the same spec and are judged alike: manifests, the expressions of the
 the writer may act as the executors concerned. A request that leaves the spec alone is accepted whoever sends it and whatever the
 spec holds: agents hold and let go works by their finalizers, and nothing may keep them from that. Otherwise what changes is judged.
 One label is as good as a change of the spec: that by which a replica set knows its works, for its controller overwrites them.
+Owner references and finalizers other than their own are not for agents: with those they could have a work collected as garbage, or
+keep it from going.
 
 A replica set's works land wherever its placements point, today and later, so its writer needs the executor on all clusters, also
 where he changes nothing but the placements. It is judged though its controller may be off: it may be on tomorrow.
@@ -17,16 +19,17 @@ from typing import Any, Final
 
 import orjson
 
-from muster.api.work.v1 import ManifestWork, ManifestWorkSpec
+from muster.api.work.v1 import GROUP, ManifestWork, ManifestWorkSpec
 from muster.api.work.v1alpha1 import ManifestWorkReplicaSet
+from muster.registration.names import agent_groups
 from muster.runtime.delegation import Identity
 from muster.runtime.resource import Object
-from muster.runtime.webhookserver import AdmissionRequest, Verdict, allow, bad_request, read
+from muster.runtime.webhookserver import AdmissionRequest, Denied, Verdict, allow, bad_request, read
 from muster.work.hub.webhooks.authorization import ExecutorPolicy
 from muster.work.hub.webhooks.configs import config_problem
 from muster.work.hub.webhooks.executors import Executor, MalformedExecutor, concerned, executor_of
 from muster.work.hub.webhooks.manifests import manifest_problem, manifest_warnings, manifests_of
-from muster.work.names import REPLICA_SET_LABEL
+from muster.work.names import REPLICA_SET_LABEL, WORK_FINALIZER
 
 TEMPLATE: Final = "manifestWorkTemplate"
 _WRITES: Final = ("CREATE", "UPDATE")
@@ -69,6 +72,7 @@ class WorkWebhooks:
         self._rules = rules
 
     async def validate_work(self, request: AdmissionRequest) -> Verdict:
+        _guard_metadata(request)
         if not _writes_spec(request) and not _changes_hands(request):
             return allow()
         typed = read(ManifestWork, request.object).spec
@@ -132,6 +136,23 @@ def _writes_spec(request: AdmissionRequest) -> bool:
     except TypeError:
         raise bad_request("spec is nested too deeply") from None
     return request.old_object is None or new != old
+
+
+def _guard_metadata(request: AdmissionRequest) -> None:
+    """Raises Denied where an agent changes by what its works live and die."""
+    namespace = request.key.namespace
+    if request.operation not in _WRITES or agent_groups(namespace).isdisjoint(request.user.groups):
+        return
+    new, old = (_part(document, "metadata") for document in (request.object, request.old_object))
+    for field in ("finalizers", "ownerReferences"):
+        if _foreign(new, field) != _foreign(old, field):
+            why = f"agents of a cluster cannot change metadata.{field}"
+            raise Denied(f'manifestworks.{GROUP} "{request.key.name}" is forbidden: {why}', 403, "Forbidden")
+
+
+def _foreign(metadata: Spec, field: str) -> list[Any]:
+    listed = metadata.get(field)
+    return [one for one in listed if one != WORK_FINALIZER] if isinstance(listed, list) else []
 
 
 def _changes_hands(request: AdmissionRequest) -> bool:

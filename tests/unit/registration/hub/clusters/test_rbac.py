@@ -65,16 +65,27 @@ def test_labels_of_the_administrator_cannot_replace_the_clusters() -> None:
     assert rbac.namespace("c1", {CLUSTER_LABEL: "c2"}).body["metadata"]["labels"] == {CLUSTER_LABEL: "c1"}
 
 
-@pytest.mark.parametrize("name", ["c1", "default", "workers", "registrations", "1", "x" * 63])
+@pytest.mark.parametrize(
+    "name", ["c1", "local-cluster", "kube", "kubernetes", "default-1", "workers", "registrations", "1", "x" * 63]
+)
 def test_ordinary_names_are_fine(name: str) -> None:
-    assert rbac.name_problem(name, "open-cluster-management-hub") == ""
+    assert rbac.name_problem(name, "open-cluster-management-hub", is_new=True) == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["default", "kube-public", "kube-flannel", "open-cluster-management-agent", "open-cluster-management-agent-addon"]
+)
+def test_no_new_cluster_is_called_as_a_namespace_of_kubernetes_or_the_hub_and_old_ones_stay(name: str) -> None:
+    assert "cannot name a cluster" in rbac.name_problem(name, "mine", is_new=True)
+    if name != "kube-public":
+        assert rbac.name_problem(name, "mine", is_new=False) == ""
 
 
 @pytest.mark.parametrize(
     "name", ["", "C1", "a.b", "a:b", "x" * 64, "-a", "work", "registration", "managed-clusters", "kube-system", "mine"]
 )
 def test_names_that_would_reach_into_others_permissions_are_refused(name: str) -> None:
-    assert "cannot name a cluster" in rbac.name_problem(name, "mine")
+    assert "cannot name a cluster" in rbac.name_problem(name, "mine", is_new=False)
 
 
 def test_more_labels_and_finalizers_are_no_drift_but_any_other_permission_is() -> None:

@@ -1,0 +1,37 @@
+"""Whether a namespace of a cluster's name may become the cluster's.
+
+An agent may update the Leases of its cluster's namespace and write events there, and addons get rights there too. A namespace that
+somebody has made for something else must not become a cluster's because a newcomer chose its name: the first acceptance is refused
+until the namespace has the label that the hub puts on namespaces it makes. A cluster that comes back finds its old namespace so.
+"""
+
+from __future__ import annotations
+
+from muster.registration.names import CLUSTER_LABEL
+from muster.runtime.errors import NotFound
+from muster.runtime.resource import NAMESPACES, Object
+from muster.runtime.verbs import KubeClient
+
+
+async def namespace_named(client: KubeClient, name: str) -> Object | None:
+    try:
+        return await client.get(NAMESPACES, name)
+    except NotFound:
+        return None
+
+
+def is_terminating(namespace: Object | None) -> bool:
+    return namespace is not None and bool((namespace.get("status") or {}).get("phase") == "Terminating")
+
+
+def foreign_namespace_problem(cluster: str, namespace: Object | None) -> str:
+    """Why a cluster cannot be accepted that has this namespace; empty when it can."""
+    if namespace is None:
+        return ""
+    labels = namespace["metadata"].get("labels") or {}
+    if labels.get(CLUSTER_LABEL) == cluster:
+        return ""
+    return (
+        f'namespace "{cluster}" exists and is not marked as this cluster\'s, whose agents could write there; '
+        f"let the cluster join under another name, or mark it: kubectl label namespace {cluster} {CLUSTER_LABEL}={cluster}"
+    )
