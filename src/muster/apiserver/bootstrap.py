@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from muster.apiserver.aggregation.catalog import builtin_api_services
-from muster.apiserver.aggregation.trust import KEY as TRUST
-from muster.apiserver.aggregation.trust import filled, trust_template
+from muster.apiserver.aggregation.trust import KEYS as TRUST
+from muster.apiserver.aggregation.trust import filled, trust_templates
 from muster.apiserver.auth.vault import ClusterKeys
 from muster.apiserver.cluster import rfc3339
 from muster.apiserver.objects import encoder, object_key
@@ -34,14 +34,14 @@ class BootstrapLayer:
     """Implements the store's `BaseLayer`."""
 
     def __init__(self, objects: list[Object], created: datetime, keys_of: Callable[[str], ClusterKeys | None]) -> None:
-        objects = [*objects, trust_template(), *builtin_api_services(rfc3339(created))]
+        objects = [*objects, *trust_templates(), *builtin_api_services(rfc3339(created))]
         self.entries: Mapping[str, Mapping[str, Entry]] = _entries(objects, rfc3339(created))
         self._keys_of = keys_of
 
     def materialize(self, cluster: str, resource: str, template: Entry) -> Entry:
         own = cluster_uid(cluster, resource, template.key)
         value = template.value.replace(_PLACEHOLDER.encode(), own.encode(), 1)
-        if template.key == TRUST and resource == "/configmaps":
+        if template.key in TRUST and resource == "/configmaps":
             keys = self._keys_of(cluster)
             value = value if keys is None else filled(value, keys)
         return Entry(template.key, template.revision, value)

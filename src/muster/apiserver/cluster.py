@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from muster.apiserver.objects import object_key, shared
 from muster.apiserver.registry.resource import Addresses, Object
 from muster.apiserver.registry.table import ResourceTable, builtin_table
+from muster.apiserver.webhooks import WebhookRoute
 from muster.store.api import Entry, Store
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class Cluster:
         self.services: ServiceResolver
         self.node: Node | None = None
         """Who runs this cluster's pods, if anybody does."""
+
+    @property
+    def webhook_route(self) -> WebhookRoute:
+        return WebhookRoute(self.services.resolve, self.access.webhook_identity.pair)
 
     def now(self) -> str:
         return rfc3339(self.clock())

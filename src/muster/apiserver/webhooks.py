@@ -1,9 +1,9 @@
 """One POST of JSON over HTTPS to a webhook: an address by URL or by service, trusted by its CA bundle.
 
 Conversion and admission both call webhooks this way. A service is turned into an address by the caller's resolver; the certificate
-must still be for `name.namespace.svc`. Connections are kept for the next call, and in a crowd a call waits a moment for one of
-`ENOUGH` to come free before it makes another: handshakes cost more than most answers. Failures speak Go's words, because they
-end up in messages that people search for.
+must still be for `name.namespace.svc`. A webhook that asks for a certificate sees the server's own. Connections are kept for the
+next call, and in a crowd a call waits a moment for one of `ENOUGH` to come free before it makes another: handshakes cost more than
+most answers. Failures speak Go's words, because they end up in messages that people search for.
 """
 
 from __future__ import annotations
@@ -11,20 +11,27 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import orjson
 
 from muster.apiserver import gojson
 from muster.http.pool import UpstreamKey, UpstreamPool
+from muster.http.tls import load_chain
 from muster.http.upstream import UpstreamError, UpstreamTimeout, UpstreamUnavailable, message, place
 from muster.kube.fielderrors import quote
 
+if TYPE_CHECKING:
+    from muster.kube.certificates import KeyPair
+
 ResolveService = Callable[[str, str, int], tuple[str, int]]
 """(namespace, name, port) to (host, port); raises LookupError if there is no such service."""
+Identity = Callable[[], Awaitable["KeyPair"]]
+"""The certificate that the server shows of itself; another object when it is another certificate."""
 TIMEOUT_SECONDS: Final = 30
 ENOUGH: Final = 16
 """So many calls to one webhook at a time are likely to be served faster than more would be."""
@@ -47,6 +54,18 @@ _GENERIC: Final = {
 }
 
 
+@dataclass(frozen=True)
+class WebhookRoute:
+    """What a cluster's webhooks are called with: where its services are, and whom it shows itself as."""
+
+    resolve: ResolveService | None = None
+    identity: Identity | None = None
+
+
+NO_ROUTE: Final = WebhookRoute()
+"""Of a server without services and without a name."""
+
+
 class WebhookFailed(Exception):
     """The call brought no usable answer."""
 
@@ -54,17 +73,22 @@ class WebhookFailed(Exception):
 class WebhookTarget:
     """Where a `clientConfig` points."""
 
-    def __init__(self, config: Mapping[str, Any], resolve_service: ResolveService | None) -> None:
+    def __init__(self, config: Mapping[str, Any], route: WebhookRoute = NO_ROUTE) -> None:
         self._config = config
-        self._resolve = resolve_service
+        self._resolve = route.resolve
+        self._identity = route.identity
+        self._shown: KeyPair | None = None
         self._tls: ssl.SSLContext | None = None
         self._pool: UpstreamPool | None = None
         self._turns = asyncio.Semaphore(ENOUGH)
 
-    def _context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            bundle = base64.b64decode(self._config.get("caBundle") or "")
-            self._tls = trusting(bundle)
+    async def _context(self) -> ssl.SSLContext:
+        shown = None if self._identity is None else await self._identity()
+        if self._tls is None or shown is not self._shown:
+            context = trusting(base64.b64decode(self._config.get("caBundle") or ""))
+            if shown is not None:
+                await asyncio.to_thread(load_chain, context, shown.certificate, shown.key)
+            self._tls, self._shown = context, shown
         return self._tls
 
     def _address(self) -> tuple[str, int, str, str | None]:
@@ -114,7 +138,7 @@ class WebhookTarget:
         host, port, path, server_name = self._address()
         if self._pool is None:
             self._pool = UpstreamPool(max_idle=ENOUGH)
-        key: UpstreamKey = (host, port, self._context(), server_name)
+        key: UpstreamKey = (host, port, await self._context(), server_name)
         fields = [
             ("Host", place(server_name or host, port)),
             ("User-Agent", "muster-apiserver"),

@@ -62,6 +62,14 @@ def process_options(command: Command) -> Command:
             help="Serve webhooks with tls.crt and tls.key of this directory.  [default: a certificate of their own, in a Secret]",
         ),
         click.option(
+            "--webhook-client-ca-file",
+            type=click.Path(dir_okay=False),
+            help="CA of the certificate that the API server shows when it calls webhooks.  [default: what the server announces]",
+        ),
+        click.option(
+            "--webhook-client-name", "webhook_client_names", multiple=True, help="Name in that certificate.  [default: any]"
+        ),
+        click.option(
             "--controllers/--no-controllers", default=True, show_default=True, help="Run the controllers, not only webhooks."
         ),
         click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]"),
@@ -111,6 +119,8 @@ def frame(given: dict[str, Any], here: Surroundings) -> Frame:
         _url(given["webhook_url"]),
         service=in_cluster and not given["webhook_url"],
         certificates=here.path(given["webhook_cert_dir"]) if given["webhook_cert_dir"] else None,
+        client_ca=here.path(given["webhook_client_ca_file"]) if given["webhook_client_ca_file"] else None,
+        client_names=given["webhook_client_names"],
     )
     host, port = _address(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"])
     return Frame(
@@ -136,6 +146,8 @@ def _check(given: dict[str, Any]) -> None:
         raise click.UsageError("--install-only must know where webhooks will be: give --webhook-port or --webhook-url")
     if given["webhook_cert_dir"] and given["install"]:
         raise click.UsageError("--webhook-cert-dir says nothing of whom to trust: install by other means and give --no-install")
+    if given["webhook_client_names"] and not given["webhook_client_ca_file"]:
+        raise click.UsageError("--webhook-client-name needs the --webhook-client-ca-file of that certificate")
     if not (given["controllers"] or given["webhook"]):
         raise click.UsageError("--no-controllers and --no-webhook leave nothing to run")
 

@@ -2,7 +2,8 @@
 
 A webhook is one async function. An admission one takes an `AdmissionRequest` and gives a `Verdict` by `allow`, `deny` or
 `mutate`; a mutation is the new object, and the patch is worked out here. A function that raises answers 500, so the API
-server's failurePolicy decides, never an accident; a `Denied` raised anywhere inside is a denial.
+server's failurePolicy decides, never an accident; a `Denied` raised anywhere inside is a denial. Where it is known by which
+certificate the API server shows itself, nobody else is answered.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import orjson
 from muster.api import resource as api
 from muster.http import HttpServer, Request, Response
 from muster.logs import get_logger
+from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.delegation import Identity, identity_of
 from muster.runtime.patching import json_patch
 from muster.runtime.resource import Key, Object
+from muster.runtime.webhookclients import WebhookClients
 
 log = get_logger("muster.runtime.webhookserver")
 
@@ -128,7 +131,10 @@ Convert = Callable[[Object, str], Awaitable[Object]]
 class WebhookServer:
     """Serves webhooks by path, and `/healthz`. Register before or while serving."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None, clients: WebhookClients | None = None, *, clock: Clock = SYSTEM) -> None:
+        """`tls` asks for certificates of the clients' CA where `clients` are given."""
+        self._clients = clients
+        self._clock = clock
         self._admissions: dict[str, Admit] = {}
         self._conversions: dict[str, Convert] = {}
         self._http = HttpServer(self._handle, tls=tls, max_body=MAX_REVIEW)
@@ -156,6 +162,8 @@ class WebhookServer:
     async def _handle(self, request: Request) -> Response:
         if request.path == "/healthz":
             return Response(200, b"ok", content_type=_TEXT)
+        if self._clients is not None and (problem := self._clients.problem(request.connection.peer_certificate, self._clock.now())):
+            return Response(401, f"{problem}\n".encode(), content_type=_TEXT)
         admit, convert = self._admissions.get(request.path), self._conversions.get(request.path)
         if admit is None and convert is None:
             return Response(404, b"no webhook at this path\n", content_type=_TEXT)

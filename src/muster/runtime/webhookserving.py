@@ -18,6 +18,7 @@ from muster.http import server_context
 from muster.runtime.certs import ServingCertificate, ServingPair, follow_files
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.verbs import KubeClient
+from muster.runtime.webhookclients import WebhookClients, announced_clients, clients_in_file
 from muster.runtime.webhookserver import WebhookServer
 
 
@@ -31,6 +32,10 @@ class ServingOptions:
     service: bool = False
     certificates: Path | None = None
     """A directory with `tls.crt` and `tls.key`, kept by somebody else."""
+    client_ca: Path | None = None
+    """The CA of the certificate that the API server shows; None: what the server says of that itself, if anything."""
+    client_names: tuple[str, ...] = ()
+    """Under which names; empty: any of that CA's."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class WebhookServing(abc.ABC):
         self._clock = clock
         self._pair: ServingPair | None = None
         self._server: WebhookServer | None = None
+        self._clients: WebhookClients | None = None
         self._certificate = ServingCertificate(client, names.secret, names.namespace, self._hosts(), clock=clock)
 
     @abc.abstractmethod
@@ -92,9 +98,16 @@ class WebhookServing(abc.ABC):
     async def start(self) -> None:
         await self.prepare()
         assert self._pair is not None, "prepared"
-        self._server = WebhookServer(await self._context(self._pair))
+        self._clients = await self._find_clients()
+        self._server = WebhookServer(await self._context(self._pair), self._clients, clock=self._clock)
         self.register(self._server)
         await self._server.start(self._serving.host, self._serving.port)
+
+    async def _find_clients(self) -> WebhookClients | None:
+        """Raises OSError when they are to be in a file and are not, and what the client raises."""
+        if self._serving.client_ca is None:
+            return await announced_clients(self._client)
+        return await asyncio.to_thread(clients_in_file, self._serving.client_ca, self._serving.client_names)
 
     @property
     def port(self) -> int:
@@ -130,7 +143,8 @@ class WebhookServing(abc.ABC):
         self._pair = pair
 
     async def _context(self, pair: ServingPair) -> ssl.SSLContext:
-        return await asyncio.to_thread(server_context, pair.cert, pair.key)
+        client_cas = None if self._clients is None else self._clients.ca
+        return await asyncio.to_thread(server_context, pair.cert, pair.key, client_cas)
 
     async def stop(self) -> None:
         if self._server is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster.apiserver import webhooks
-from muster.apiserver.webhooks import WebhookFailed, WebhookTarget
+from muster.apiserver.webhooks import WebhookFailed, WebhookRoute, WebhookTarget
 from tests.support.https_server import Answer, HttpsServer, Received
 from tests.support.pki import Authority
 
@@ -49,7 +49,7 @@ def server() -> Iterator[HttpsServer]:
 
 
 def target(server: HttpsServer, path: str = "") -> WebhookTarget:
-    return WebhookTarget({"url": server.url + path, "caBundle": server.ca_bundle}, None)
+    return WebhookTarget({"url": server.url + path, "caBundle": server.ca_bundle})
 
 
 async def failure(server: HttpsServer, path: str, seconds: int = 5) -> str:
@@ -85,7 +85,7 @@ async def test_an_address_of_ip_version_6_is_named_in_brackets(tmp_path: Path) -
     place = f"[::1]:{serving.sockets[0].getsockname()[1]}"
     bundle = base64.b64encode(authority.pair.cert.read_bytes()).decode()
     async with serving:
-        assert await WebhookTarget({"url": f"https://{place}/hook", "caBundle": bundle}, None).post({}) == {}
+        assert await WebhookTarget({"url": f"https://{place}/hook", "caBundle": bundle}).post({}) == {}
     assert f"Host: {place}\r\n".encode() in heads[0]
 
 
@@ -113,14 +113,14 @@ async def test_a_call_that_waits_for_another_is_made_beside_it(server: HttpsServ
 
 
 async def test_a_service_without_a_resolver_cannot_be_reached() -> None:
-    asked = WebhookTarget({"service": {"namespace": "ns", "name": "hook", "path": "x"}}, None)
+    asked = WebhookTarget({"service": {"namespace": "ns", "name": "hook", "path": "x"}})
     with pytest.raises(WebhookFailed, match=r'^Post "https://hook.ns.svc:443/x\?timeout=5s": '):
         await asked.post({}, 5)
 
 
 async def test_a_service_is_dialled_where_it_is_and_trusted_by_its_name(server: HttpsServer) -> None:
     config = {"service": {"namespace": "ns", "name": "hook"}, "caBundle": server.ca_bundle}
-    asked = WebhookTarget(config, lambda namespace, name, port: ("127.0.0.1", server.port))
+    asked = WebhookTarget(config, WebhookRoute(lambda namespace, name, port: ("127.0.0.1", server.port)))
     assert (await asked.post({}))["path"] == "/?timeout=30s"
 
 
@@ -129,14 +129,14 @@ async def test_nobody_listens() -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         with pytest.raises(WebhookFailed) as failed:
-            await WebhookTarget({"url": f"https://127.0.0.1:{port}/x"}, None).post({}, 5)
+            await WebhookTarget({"url": f"https://127.0.0.1:{port}/x"}).post({}, 5)
     expected = f'Post "https://127.0.0.1:{port}/x?timeout=5s": dial tcp 127.0.0.1:{port}: connect: connection refused'
     assert str(failed.value) == expected
 
 
 async def test_a_server_of_an_unknown_authority_is_not_trusted(server: HttpsServer) -> None:
     with pytest.raises(WebhookFailed, match=r"x509: certificate signed by unknown authority$"):
-        await WebhookTarget({"url": server.url}, None).post({}, 5)
+        await WebhookTarget({"url": server.url}).post({}, 5)
 
 
 async def test_an_answer_that_takes_too_long(server: HttpsServer) -> None:

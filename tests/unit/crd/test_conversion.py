@@ -11,6 +11,7 @@ import pytest
 
 from muster.apiserver.crd.conversion import Converter, Relabelling, converter_for
 from muster.apiserver.errors import ApiError
+from muster.apiserver.webhooks import WebhookRoute
 from tests.support.https_server import Answer, HttpsServer, Received
 
 
@@ -49,7 +50,7 @@ class Hook:
             assert (namespace, name, port) == ("ns", "hook", 443)
             return "127.0.0.1", self.server.port
 
-        return converter_for({"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}}, resolve)
+        return converter_for({"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}}, WebhookRoute(resolve))
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from muster.apiserver.admission.expressions import Conditions, bindings
 from muster.apiserver.admission.matching import Matcher
 from muster.apiserver.admission.subject import Subject
 from muster.apiserver.registry.resource import Resource
-from muster.apiserver.webhooks import ResolveService, WebhookFailed, WebhookTarget
+from muster.apiserver.webhooks import WebhookFailed, WebhookRoute, WebhookTarget
 from muster.cel import EvaluationError
 from muster.kube.fielderrors import quote
 
@@ -44,7 +44,7 @@ class Verdict:
 
 
 class Hook:
-    def __init__(self, configuration: str, raw: Mapping[str, Any], resolve: ResolveService, mutating: bool) -> None:
+    def __init__(self, configuration: str, raw: Mapping[str, Any], route: WebhookRoute, mutating: bool) -> None:
         self.name: str = raw["name"]
         self.key = f"{configuration}/{self.name}"
         self.ignores_failure = raw.get("failurePolicy") == "Ignore"
@@ -52,7 +52,7 @@ class Hook:
         self._mutating = mutating
         self._seconds: int = raw.get("timeoutSeconds") or 10
         self._side_effects = raw.get("sideEffects")
-        self._target = WebhookTarget(raw.get("clientConfig") or {}, resolve)
+        self._target = WebhookTarget(raw.get("clientConfig") or {}, route)
         versions: Sequence[str] = raw.get("admissionReviewVersions") or ()
         self._version = next((version for version in versions if version in _VERSIONS), "")
         self._matcher = Matcher(

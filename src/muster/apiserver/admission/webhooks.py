@@ -46,9 +46,9 @@ class _Hooks:
         return self._hooks
 
     def _build(self) -> list[Hook]:
-        resolve, mutating = self._cluster.services.resolve, self._storage == MUTATING
+        route, mutating = self._cluster.webhook_route, self._storage == MUTATING
         return [
-            Hook(configuration["metadata"]["name"], raw, resolve, mutating)
+            Hook(configuration["metadata"]["name"], raw, route, mutating)
             for configuration in self._cluster.scan(self._storage)
             for raw in configuration.get("webhooks") or ()
         ]

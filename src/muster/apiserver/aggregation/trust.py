@@ -1,6 +1,8 @@
-"""The ConfigMap from which remote API servers learn whom to trust: kube-system/extension-apiserver-authentication.
+"""The ConfigMaps from which others learn by what they know the API server, in namespace kube-system.
 
-Its text differs between clusters only by their two CAs, so all share one template, filled in when a cluster shows it.
+Remote API servers read extension-apiserver-authentication. Webhooks read webhook-client-authentication, which is ours: where it is,
+whoever calls a webhook shows a certificate of that CA. Their texts differ between clusters only by two CAs, so all share one
+template of each, filled in when a cluster shows it.
 """
 
 from __future__ import annotations
@@ -10,29 +12,37 @@ from typing import Final
 import orjson
 
 from muster.apiserver.aggregation.remote import PROXY_NAME
+from muster.apiserver.auth.outgoing import WEBHOOK_CLIENT
 from muster.apiserver.auth.vault import ClusterKeys
 from muster.apiserver.registry.resource import Object
 
-KEY: Final = "kube-system/extension-apiserver-authentication"
+NAMESPACE: Final = "kube-system"
+EXTENSIONS: Final = "extension-apiserver-authentication"
+WEBHOOKS: Final = "webhook-client-authentication"
+KEYS: Final = frozenset((f"{NAMESPACE}/{EXTENSIONS}", f"{NAMESPACE}/{WEBHOOKS}"))
 _CLIENT_CA, _PROXY_CA = "@client-ca@", "@front-proxy-ca@"
 
 
-def trust_template() -> Object:
-    namespace, _, name = KEY.partition("/")
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace},
-        "data": {
-            "client-ca-file": _CLIENT_CA,
-            "requestheader-allowed-names": _json(PROXY_NAME),
-            "requestheader-client-ca-file": _PROXY_CA,
-            "requestheader-extra-headers-prefix": _json("X-Remote-Extra-"),
-            "requestheader-group-headers": _json("X-Remote-Group"),
-            "requestheader-uid-headers": _json("X-Remote-Uid"),
-            "requestheader-username-headers": _json("X-Remote-User"),
-        },
-    }
+def trust_templates() -> list[Object]:
+    return [
+        _config_map(
+            EXTENSIONS,
+            {
+                "client-ca-file": _CLIENT_CA,
+                "requestheader-allowed-names": _json(PROXY_NAME),
+                "requestheader-client-ca-file": _PROXY_CA,
+                "requestheader-extra-headers-prefix": _json("X-Remote-Extra-"),
+                "requestheader-group-headers": _json("X-Remote-Group"),
+                "requestheader-uid-headers": _json("X-Remote-Uid"),
+                "requestheader-username-headers": _json("X-Remote-User"),
+            },
+        ),
+        _config_map(WEBHOOKS, {"client-ca-file": _PROXY_CA, "allowed-names": _json(WEBHOOK_CLIENT)}),
+    ]
+
+
+def _config_map(name: str, data: dict[str, str]) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}, "data": data}
 
 
 def filled(value: bytes, keys: ClusterKeys) -> bytes:

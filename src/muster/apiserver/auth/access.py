@@ -20,6 +20,7 @@ from muster.apiserver import errors
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import ANONYMOUS, MASTERS, User, authenticated, from_header
 from muster.apiserver.auth.impersonation import impersonated
+from muster.apiserver.auth.outgoing import WebhookIdentity
 from muster.apiserver.auth.rbac import Rbac
 from muster.apiserver.auth.serviceaccounts import API_AUDIENCES, InvalidToken, TokenIssuer
 from muster.apiserver.auth.vault import Vault
@@ -61,6 +62,7 @@ class Access:
     ) -> None:
         self._cluster = cluster
         self.vault = vault
+        self.webhook_identity = WebhookIdentity(vault, cluster.clock)
         self.rbac = Rbac(cluster)
         self._issuer_url = issuer_url
         self._issuer: TokenIssuer | None = None

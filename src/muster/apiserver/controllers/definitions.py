@@ -55,7 +55,7 @@ class DefinitionController:
         if not naming.is_served(definition):
             return
         try:
-            rows = compiled.compile_definition(definition, cluster.services.resolve)
+            rows = compiled.compile_definition(definition, cluster.webhook_route)
         except Exception as problem:  # a definition that slipped past validation must not take the server down
             log.error(
                 "definition cannot be served", cluster=cluster.name, name=definition["metadata"]["name"], problem=repr(problem)

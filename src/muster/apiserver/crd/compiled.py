@@ -26,7 +26,7 @@ from muster.apiserver.decode import strict
 from muster.apiserver.decode.errors import DecodeError
 from muster.apiserver.registry import catalog
 from muster.apiserver.registry.resource import Object, Resource, Scale, Subresource
-from muster.apiserver.webhooks import ResolveService
+from muster.apiserver.webhooks import NO_ROUTE, WebhookRoute
 from muster.kube import gotext
 from muster.kube.fielderrors import (
     NOT_SUPPORTED,
@@ -202,25 +202,25 @@ class CustomVersion:
         return converted
 
 
-def compile_definition(definition: Mapping[str, Any], resolve_service: ResolveService | None = None) -> list[Resource]:
+def compile_definition(definition: Mapping[str, Any], route: WebhookRoute = NO_ROUTE) -> list[Resource]:
     """The rows of all served versions of a definition, under its accepted names. Rows are shared by content, unless conversion
     calls a webhook, whose address may depend on the cluster."""
     spec = definition["spec"]
     status = definition.get("status") or {}
     if (spec.get("conversion") or {}).get("strategy") == "Webhook":
-        return _make_rows(definition, resolve_service)
+        return _make_rows(definition, route)
     content = [spec, status.get("acceptedNames"), status.get("storedVersions")]
-    return _rows.get(content, lambda: _make_rows(definition, None))
+    return _rows.get(content, lambda: _make_rows(definition, NO_ROUTE))
 
 
-def _make_rows(definition: Mapping[str, Any], resolve_service: ResolveService | None) -> list[Resource]:
+def _make_rows(definition: Mapping[str, Any], route: WebhookRoute) -> list[Resource]:
     spec = definition["spec"]
     group, versions = spec["group"], spec["versions"]
     accepted = (definition.get("status") or {}).get("acceptedNames") or {}
     names = accepted if accepted.get("kind") else spec["names"]
     storage = f"{group}/{next(version['name'] for version in versions if version.get('storage'))}"
     schemas = {f"{group}/{version['name']}": compiled_schema(_schema_of(version)) for version in versions}
-    converter = converter_for(definition, resolve_service)
+    converter = converter_for(definition, route)
     mixed = len((definition.get("status") or {}).get("storedVersions") or ()) > 1
     rows = []
     for version in versions:

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from muster.apiserver.errors import ApiError
 from muster.apiserver.registry.resource import Object
-from muster.apiserver.webhooks import ResolveService, WebhookFailed, WebhookTarget
+from muster.apiserver.webhooks import WebhookFailed, WebhookRoute, WebhookTarget
 from muster.kube import gotext, names
 from muster.kube.fielderrors import FieldError, quote
 
@@ -85,12 +85,12 @@ class WebhookConversion:
         ]
 
 
-def converter_for(definition: Mapping[str, Any], resolve_service: ResolveService | None) -> Converter:
+def converter_for(definition: Mapping[str, Any], route: WebhookRoute) -> Converter:
     conversion = definition["spec"].get("conversion") or {}
     if conversion.get("strategy") != "Webhook":
         return Relabelling()
     webhook = conversion["webhook"]
-    target = WebhookTarget(webhook["clientConfig"], resolve_service)
+    target = WebhookTarget(webhook["clientConfig"], route)
     return WebhookConversion(target, webhook.get("conversionReviewVersions") or ())
 
 

@@ -54,6 +54,7 @@ from muster.runtime import webhookconfig
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.resource import DEFINITIONS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from muster.runtime.verbs import KubeClient
+from muster.runtime.webhookclients import CONFIG_MAP
 from muster.runtime.webhookconfig import Endpoint, Hook, configure
 
 MANAGER: Final = "muster-hub-install"
@@ -115,6 +116,9 @@ BOOTSTRAP_RULES: Final = (
     rule(GROUP, ["managedclustersets/join"], ["create"]),
 )
 
+WEBHOOK_CLIENTS: Final = rule("", ["configmaps"], ["get"], [CONFIG_MAP])
+"""To learn by which certificate the API server is known that calls webhooks."""
+
 HUB_WORK: Final = (
     rule("certificates.k8s.io", ["certificatesigningrequests"], READ),
     rule("certificates.k8s.io", ["certificatesigningrequests/approval"], ["update"]),
@@ -150,6 +154,7 @@ HUB_TRUST: Final = (
 WEBHOOK_WORK: Final = (
     rule("", ["namespaces"], ["get"]),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+    WEBHOOK_CLIENTS,
 )
 """What webhooks do that run apart from the controllers and are given their certificate."""
 
@@ -196,7 +201,7 @@ def permissions(namespace: str) -> list[tuple[Resource, Document]]:
     hub = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     return [
         *bootstrap_permissions(),
-        *account_permissions(ACCOUNT, namespace, ROLE, (*HUB_WORK, *HUB_TRUST, *handed_out())),
+        *account_permissions(ACCOUNT, namespace, ROLE, (*HUB_WORK, WEBHOOK_CLIENTS, *HUB_TRUST, *handed_out())),
         (ROLES, {"metadata": named(ROLE, namespace), "rules": list(HUB_NAMESPACE_RULES)}),
         (ROLE_BINDINGS, binding(ROLE, "Role", ROLE, hub, namespace)),
     ]

@@ -37,6 +37,7 @@ from muster.runtime import webhookconfig
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.resource import DEFINITIONS, VALIDATING_WEBHOOKS, Resource
 from muster.runtime.verbs import KubeClient
+from muster.runtime.webhookclients import CONFIG_MAP
 from muster.runtime.webhookconfig import Endpoint, Hook, configure
 from muster.work.hub.options import WorkHubOptions
 from muster.work.hub.webhooks.executors import AGENT, user_name
@@ -124,7 +125,10 @@ CONTROLLER_RULES: Final = (
     rule(GROUP, ["manifestworkreplicasets/finalizers"], ["update"]),
     rule(CLUSTER_GROUP, ["placements", "placementdecisions"], READ),
 )
-WEBHOOK_RULES: Final = (rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),)
+WEBHOOK_RULES: Final = (
+    rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+    rule("", ["configmaps"], ["get"], [CONFIG_MAP]),
+)
 BINDING_RULES: Final = (
     rule(AUTHENTICATION_GROUP, ["managedserviceaccounts", "managedserviceaccountbindings"], READ),
     rule(ADDON_GROUP, ["managedclusteraddons"], READ),

@@ -10,7 +10,7 @@ import yaml
 
 from muster.administration.content.clustersets import add_namespaces
 from muster.api.addon.v1beta1 import ClusterManagementAddOn
-from muster.api.cluster.v1 import ManagedCluster
+from muster.api.work.v1 import ManifestWork
 from muster.api.cluster.v1beta1 import Placement, PlacementDecision
 from muster.cli.clusteradm import listings
 from muster.operator.bundle import KLUSTERLET_OPERATOR, bundle
@@ -260,9 +260,9 @@ async def test_klusterlet_info_tells_what_runs(fleet: Fleet) -> None:
 
 
 async def test_an_object_that_cannot_be_read_hides_no_other() -> None:
-    good = {"metadata": {"name": "good"}, "spec": {"hubAcceptsClient": True}}
-    bad = {"metadata": {"name": "bad"}, "spec": {"hubAcceptsClient": "perhaps"}}
-    found = [(one is not None, document["metadata"]["name"]) for one, document in listings._read(ManagedCluster, [good, bad])]
+    good = {"metadata": {"name": "good"}, "spec": {"workload": {"manifests": []}}}
+    bad = {"metadata": {"name": "bad"}, "spec": {"workload": "perhaps"}}
+    found = [(one is not None, document["metadata"]["name"]) for one, document in listings._read(ManifestWork, [good, bad])]
     assert found == [(True, "good"), (False, "bad")]
 
 

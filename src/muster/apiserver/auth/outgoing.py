@@ -1,0 +1,34 @@
+"""The certificate with which a cluster's API server shows itself to webhooks.
+
+It is of the cluster's front-proxy CA, under a name of its own: a server behind the aggregation layer, which believes what
+`front-proxy-client` says of users, does not take it. One is made when first needed and replaced when half its life is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from muster.apiserver.auth.vault import Vault
+from muster.kube.certificates import KeyPair
+
+WEBHOOK_CLIENT: Final = "kube-apiserver-webhook-client"
+LIFETIME: Final = timedelta(days=30)
+
+
+class WebhookIdentity:
+    def __init__(self, vault: Vault, clock: Callable[[], datetime]) -> None:
+        self._vault = vault
+        self._clock = clock
+        self._pair: KeyPair | None = None
+        self._renew_at: datetime | None = None
+
+    async def pair(self) -> KeyPair:
+        """The same one until it is time for another."""
+        now = self._clock()
+        if self._pair is None or self._renew_at is None or now >= self._renew_at:
+            keys = await self._vault.keys(now)
+            self._pair = keys.proxy_ca.issue(WEBHOOK_CLIENT, now, LIFETIME)
+            self._renew_at = now + LIFETIME / 2
+        return self._pair
