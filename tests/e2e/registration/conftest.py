@@ -109,6 +109,7 @@ def second_hub(ground: ControlPlane, plugin: dict[str, str], hub_link: Link) -> 
     flags = [
         f"--remove-denied-after={REMOVED_AFTER}s",
         "--enabled-registration-drivers=csr,static-token",
+        "--feature-gates=ManagedClusterAgentRestriction=true",
         f"--driver-option=static-token.accepted-digest={digest}",
     ]
     hub = Hub(ground.extra("hub2"), ground.directory / "second", (*AUTO, *flags), plugin, hub_link)

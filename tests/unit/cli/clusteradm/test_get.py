@@ -10,8 +10,8 @@ import yaml
 
 from muster.administration.content.clustersets import add_namespaces
 from muster.api.addon.v1beta1 import ClusterManagementAddOn
-from muster.api.work.v1 import ManifestWork
 from muster.api.cluster.v1beta1 import Placement, PlacementDecision
+from muster.api.work.v1 import ManifestWork
 from muster.cli.clusteradm import listings
 from muster.operator.bundle import KLUSTERLET_OPERATOR, bundle
 from muster.operator.names import KLUSTERLETS, OPERATOR_NAMESPACE
