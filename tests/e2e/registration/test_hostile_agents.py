@@ -33,6 +33,7 @@ STATUSES = [
     '{"conditions":[' + condition("ManagedClusterConditionAvailable", since="0001-01-01T00:00:00Z") + "]}",
     '{"conditions":null,"capacity":{"cpu":1e3,"evil":"9e9"},"allocatable":{"cpu":2.0}}',
     '{"capacity":{"cpu":1.5}}',
+    '{"conditions":[' + condition("Evil").replace('"2026-01-01T00:00:00Z"', "[[]]") + "]}",
     '{"version":{"kubernetes":"\\u001b[31m\\u0000\\n' + "x" * 3000 + '"}}',
     '{"clusterClaims":[{"name":"a","value":"\\u001b]0;evil\\u0007"}]}',
     '{"clusterClaims":"x"}',
