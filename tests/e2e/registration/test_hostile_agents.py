@@ -14,8 +14,8 @@ import pytest
 
 from tests.e2e.registration.conftest import Fleet
 from tests.e2e.registration.test_attacks import honest_request, read, send, trusted_client
-from tests.support.administrator import MANAGED_CLUSTERS, RBAC, managed_cluster, verdicts
-from tests.support.client import MERGE_PATCH, Client
+from tests.support.administrator import MANAGED_CLUSTERS, RBAC, managed_cluster, verdicts, wait_for
+from tests.support.client import MERGE_PATCH, Client, Reply
 from tests.support.registration import MUSTER, Hub
 
 CLUSTERADM = MUSTER.with_name("clusteradm")
@@ -44,11 +44,18 @@ STATUSES = [
 ]
 
 
-def put(client: Client, cluster: str, **metadata: Any) -> Any:
+def put(client: Client, cluster: str, **metadata: Any) -> Reply:
     """The ManagedCluster as it is, with this in its metadata, written by its agent."""
-    found = client.get(f"{MANAGED_CLUSTERS}/{cluster}").expect(200)
-    found["metadata"] |= metadata
-    return client.request("PUT", f"{MANAGED_CLUSTERS}/{cluster}", found)
+
+    def written() -> Reply | None:
+        found = client.get(f"{MANAGED_CLUSTERS}/{cluster}").expect(200)
+        found["metadata"] |= metadata
+        reply = client.request("PUT", f"{MANAGED_CLUSTERS}/{cluster}", found)
+        return None if reply.status == 409 else reply
+
+    reply = wait_for(written, f"a write of {cluster} that nobody overtakes")
+    assert reply is not None
+    return reply
 
 
 def commands_work(hub: Hub, cluster: str) -> None:
@@ -130,10 +137,10 @@ def test_a_newcomer_does_not_get_a_namespace_that_somebody_else_has(fleet: Fleet
     thief = trusted_client(hub)
     thief.post(MANAGED_CLUSTERS, managed_cluster("payments")).expect(201)
     send(thief, honest_request("payments"))
-    other = send(thief, honest_request("neighbour"))
-    thief.post(MANAGED_CLUSTERS, managed_cluster("neighbour")).expect(201)
+    other = send(thief, honest_request("payments-neighbour"))
+    thief.post(MANAGED_CLUSTERS, managed_cluster("payments-neighbour")).expect(201)
     hub.wait(lambda: "Approved" in verdicts(read(hub, other)), "another newcomer to be approved")
-    hub.wait_condition("neighbour", "HubAcceptedManagedCluster")
+    hub.wait_condition("payments-neighbour", "HubAcceptedManagedCluster")
 
     refused = hub.patch("payments", {"spec": {"hubAcceptsClient": True}})
 
@@ -144,7 +151,7 @@ def test_a_newcomer_does_not_get_a_namespace_that_somebody_else_has(fleet: Fleet
     hub.admin.patch("/api/v1/namespaces/payments", label).expect(200)
     hub.set_accepted("payments", True)
     hub.wait_condition("payments", "HubAcceptedManagedCluster")
-    for name in ("payments", "neighbour"):
+    for name in ("payments", "payments-neighbour"):
         hub.delete(name)
         hub.wait_gone(name)
 

@@ -101,6 +101,26 @@ def test_w2_a_right_elsewhere_does_not_count_and_a_right_of_a_group_does(hub: Wo
     hub.accepted(bob, works("cluster1"), work(name, name))
 
 
+def test_an_agent_holds_works_by_its_own_finalizer_and_decides_nothing_else_of_their_life(hub: WorkHub, name: str) -> None:
+    agents = "system:open-cluster-management:cluster1"
+    hub.let("agents-of-cluster1", {"kind": "Group", "name": agents}, writing(["get", "update", "patch"]), "cluster1")
+    hub.admin.post(works("cluster1"), work(name)).expect(201)
+    headers = {"Impersonate-User": f"{agents}:agent", "Impersonate-Group": agents}
+
+    def change(**metadata: Any) -> Reply:
+        body = {"metadata": metadata}
+        return hub.admin.request("PATCH", works("cluster1", name), body, headers=headers, content_type=MERGE_PATCH)
+
+    hub.wait_reply(lambda: change(finalizers=[FINALIZER]), "agents to have their role", 200)
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": "nowhere", "uid": "00000000-0000-4000-8000-000000000001"}
+    for field, value in (("ownerReferences", [owner]), ("finalizers", [FINALIZER, "evil.example/forever"])):
+        reply = change(**{field: value})
+        assert reply.status == 403, reply.text
+        assert f"agents of a cluster cannot change metadata.{field}" in reply.json["message"]
+    hub.admin.patch(works("cluster1", name), {"metadata": {"ownerReferences": None, "annotations": {"a": "b"}}}).expect(200)
+    change(finalizers=None).expect(200)
+
+
 def test_w3_every_change_of_the_spec_needs_the_executor_and_no_other_change_does(hub: WorkHub, name: str) -> None:
     hub.admin.post(works("cluster1"), work(name, name)).expect(201)
     bob = hub.cluster.client("bob")
