@@ -38,7 +38,13 @@ class FinishedWorks:
         work = self._works.cache.get(key)
         if work is None or work.metadata.deletion_timestamp or (stays := staying(work)) is None:
             return None
-        left = (parse_time(stays[0]) + stays[1] - self._world.clock.now()).total_seconds()
+        now = self._world.clock.now()
+        try:
+            # An agent writes this time; it cannot be in the future.
+            since = min(parse_time(stays[0]), now)
+        except ValueError:
+            return None
+        left = (since + stays[1] - now).total_seconds()
         if left > 0:
             return left
         metadata = work.metadata

@@ -64,9 +64,14 @@ def is_cluster_lease(lease: Snapshot) -> bool:
     return lease.name == LEASE and lease.labels.get(CLUSTER_LABEL) == lease.namespace
 
 
+LONGEST_LEASE: Final = 10**8
+"""Seconds. The API server does not keep an int32 within its bounds, and an agent may write this one."""
+
+
 def grace(cluster: ManagedCluster) -> timedelta:
     """How long a renewal is good for."""
-    return timedelta(seconds=LEASE_PERIODS * (max(cluster.spec.lease_duration_seconds, 0) or DEFAULT_LEASE_SECONDS))
+    seconds = min(max(cluster.spec.lease_duration_seconds, 0), LONGEST_LEASE) or DEFAULT_LEASE_SECONDS
+    return timedelta(seconds=LEASE_PERIODS * seconds)
 
 
 def is_unknown(cluster: ManagedCluster) -> bool:

@@ -21,6 +21,7 @@ import orjson
 
 from muster.api.meta import Condition, condition_of
 from muster.api.resource import ObjectMeta
+from muster.api.salvage import salvaged
 from muster.api.work.v1 import ManifestWorkSpec, ManifestWorkStatus
 from muster.kube.duration import parse_time
 from muster.work.hub.replica_sets.rollout import Progress, State
@@ -44,7 +45,12 @@ class Replica:
 
     @classmethod
     def decode(cls, raw: bytes) -> Replica:
-        wire = _decode(raw)
+        """What of the status cannot be read is left out: one agent's work must not keep those of others from being seen."""
+        try:
+            wire = _decode(raw)
+        except msgspec.ValidationError:
+            document, _ = salvaged(_Wire, orjson.loads(raw), ("status",))
+            wire = _decode(orjson.dumps(document))
         return cls(wire.metadata, digest(orjson.loads(bytes(wire.spec))), wire.status)
 
     @property

@@ -89,7 +89,8 @@ class _Terms:
             return _Standing.NEW, None
         if progress.state is State.PENDING:
             return _Standing.BUSY, None
-        since = progress.since or self.now
+        # An agent writes these times; one in the future would keep the others waiting.
+        since = min(progress.since or self.now, self.now)
         if progress.state is State.SUCCEEDED:
             done = since + self.soak
             return (_Standing.BUSY, done) if self.now < done else (_Standing.DONE, None)

@@ -34,6 +34,12 @@ def replica(*conditions: dict[str, Any], manifests: list[dict[str, Any]] | None 
 APPLIED = condition("Applied", "True", 1)
 
 
+def test_what_an_agent_wrote_badly_is_left_out() -> None:
+    status = {"conditions": [7, {**APPLIED, "observedGeneration": 2.0}, {"type": "X"}], "resourceStatus": "none"}
+    found = Replica.decode(orjson.dumps({**work(generation=2), "status": status}))
+    assert found.progress(ruled=False) == Progress(State.PROGRESSING, moment(1))
+
+
 @pytest.mark.parametrize(
     ("conditions", "expected"),
     [

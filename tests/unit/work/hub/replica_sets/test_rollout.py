@@ -70,6 +70,13 @@ def test_who_has_just_succeeded_keeps_its_place_for_the_minimum_time() -> None:
     assert next_of(ABCDE, soaking, a=ago(State.SUCCEEDED, 60)).begin == ("b",)
 
 
+def test_a_success_in_the_future_counts_from_now() -> None:
+    soaking = strategy("Progressive", maxConcurrency=1, minSuccessTime="1m")
+    never = Progress(State.SUCCEEDED, datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
+    assert next_of(ABCDE, soaking, a=never).again == NOW + timedelta(minutes=1)
+    assert next_of(ABCDE, strategy("Progressive", maxConcurrency=1), a=never).begin == ("b",)
+
+
 def test_failures_stop_a_progressive_rollout_unless_they_are_tolerated() -> None:
     strict = strategy("Progressive", maxConcurrency=3)
     found = next_of(ABCDE, strict, a=FAILED)
