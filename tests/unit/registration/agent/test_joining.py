@@ -1,8 +1,13 @@
 """The ManagedCluster that an agent makes, and what it adds to one that exists."""
 
-from muster.registration.agent.joining import introduce, kept_right, new_cluster
+from dataclasses import replace
+
+import pytest
+
+from muster.registration.agent.joining import ReservedName, introduce, kept_right, new_cluster
 from muster.registration.agent.options import AgentOptions
-from muster.registration.kinds import CLUSTER_ROLES
+from muster.registration.kinds import CLUSTER_ROLES, MANAGED_CLUSTERS
+from muster.registration.names import AgentIdentity
 from tests.unit.registration.agent.conftest import Fleet, Link, User
 from tests.unit.registration.agent.worlds import IdleDriver, world_of
 
@@ -54,3 +59,12 @@ async def test_an_identity_that_may_not_create_clusters_goes_on_all_the_same(fle
     await fleet.hub.admin.patch(CLUSTER_ROLES, "bootstrap", {"rules": []})
     await introduce(Link(fleet.hub, BOOTSTRAP), world_of(fleet))
     assert await fleet.hub.cluster() is None
+
+
+async def test_nobody_is_introduced_under_a_name_that_is_reserved_and_who_is_known_stays(fleet: Fleet) -> None:
+    hub = Link(fleet.hub, BOOTSTRAP)
+    world = replace(world_of(fleet), identity=AgentIdentity("default", "a"))
+    with pytest.raises(ReservedName, match="'default' cannot name a cluster"):
+        await introduce(hub, world)
+    await fleet.hub.admin.create(MANAGED_CLUSTERS, {**new_cluster("default", AgentOptions(), IdleDriver())})
+    await introduce(hub, world)

@@ -233,7 +233,17 @@ async def test_a_driver_that_breaks_on_a_malformed_annotation_harms_that_cluster
         assert "IndexError" in condition["message"]
 
 
-@pytest.mark.parametrize("name", ["work", "registration", "managed-clusters", "kube-system", "open-cluster-management-hub", "a.b"])
+async def test_a_cluster_that_was_let_in_under_a_name_that_is_reserved_now_stays(play: Play) -> None:
+    async with play.running(Acceptance):
+        await play.create_cluster("kube-x", accepts=True, finalizers=[RESOURCE_CLEANUP])
+        await play.until_condition("kube-x", "True", "HubClusterAdminAccepted")
+        await play.deny("kube-x")
+        await play.until_condition("kube-x", "False", "HubClusterAdminDenied")
+
+
+@pytest.mark.parametrize(
+    "name", ["work", "registration", "managed-clusters", "kube-system", "open-cluster-management-hub", "a.b", "default", "kube-x"]
+)
 async def test_a_cluster_whose_name_is_the_hubs_own_is_refused_and_nothing_is_made(play: Play, name: str) -> None:
     async with play.running(Acceptance):
         await play.create_cluster(name, accepts=True)

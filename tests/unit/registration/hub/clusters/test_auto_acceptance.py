@@ -12,6 +12,7 @@ from muster.registration.hub.clusters.auto_acceptance import AutoAcceptance, ele
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AUTO_ACCEPTED
+from muster.runtime.resource import NAMESPACES
 from tests.unit.registration.hub.conftest import Play, ScriptedDriver
 
 
@@ -151,3 +152,16 @@ async def test_a_driver_that_breaks_on_one_cluster_does_not_keep_others_out(play
         await play.create_cluster("c2")
         await play.until(lambda: accepts(play, "c2"))
         assert not await accepts(play, "c1")
+
+
+@pytest.mark.parametrize("name", ["default", "payments"])
+async def test_no_namespace_becomes_a_clusters_unasked_that_is_somebody_elses(play: Play, name: str) -> None:
+    play.driver.ballot = lambda cluster: Vote.ALLOW
+    if name != "default":
+        await play.admin.create(NAMESPACES, {"metadata": {"name": name}})
+    async with play.running(AutoAcceptance, Acceptance, auto_approval=True):
+        await play.create_cluster(name)
+        await play.create_cluster("c1")
+        await play.until(lambda: accepts(play))
+        await play.at_rest()
+        assert not await accepts(play, name)
