@@ -214,6 +214,17 @@ def test_a_cluster_can_be_added_and_removed_again(fleet: Fleet) -> None:
     assert "no cluster edge" in fleet("cluster", "remove", "edge", code=1).err
 
 
+def test_a_cluster_whose_agent_writes_nonsense_is_shown_and_can_be_removed(fleet: Fleet) -> None:
+    fleet("cluster", "add", "hostile")
+    nonsense = {"type": "Evil", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": [[]]}
+    patch = json.dumps([{"op": "add", "path": "/status/conditions/-", "value": nonsense}])
+    fleet.kubectl("patch", "managedcluster", "hostile", "--subresource", "status", "--type", "json", "-p", patch)
+    assert "Traceback" not in fleet("status", code=None).err
+    assert names(fleet) == ["cluster1", "cluster2", "hostile"]
+    fleet("cluster", "remove", "hostile")
+    assert "hostile" not in fleet.kubectl("get", "managedclusters,namespaces")
+
+
 def test_a_cluster_of_the_same_name_starts_anew(fleet: Fleet) -> None:
     fleet("cluster", "add", "again")
     fleet.kubectl("create", "configmap", "kept", context="again")
@@ -223,7 +234,10 @@ def test_a_cluster_of_the_same_name_starts_anew(fleet: Fleet) -> None:
     fleet("cluster", "remove", "again")
 
 
-@pytest.mark.parametrize(("name", "problem"), [("hub", "already"), ("Not_A_Name", "cannot name"), ("kube-system", "cannot name")])
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("hub", "already"), ("Not_A_Name", "cannot name"), ("kube-system", "cannot name"), ("default", "cannot name")],
+)
 def test_names_that_no_cluster_can_have_are_refused(fleet: Fleet, name: str, problem: str) -> None:
     assert problem in fleet("cluster", "add", name, code=None).err
     assert names(fleet) == ["cluster1", "cluster2"]

@@ -178,6 +178,7 @@ async def test_gates_and_drivers_become_flags(hub: Hub) -> None:
             "featureGates": [
                 {"feature": "ManagedClusterAutoApproval", "mode": "Enable"},
                 {"feature": "DefaultClusterSet", "mode": "Disable"},
+                {"feature": "ManagedClusterAgentRestriction", "mode": "Enable"},
                 {"feature": "Unheard", "mode": "Enable"},
                 {"feature": "ClusterProfile", "mode": "Enable"},
             ],
@@ -189,7 +190,9 @@ async def test_gates_and_drivers_become_flags(hub: Hub) -> None:
     )
     await hub.says("Applied", "True")
     arguments = (await hub.container())["args"]
-    assert "--feature-gates=ManagedClusterAutoApproval=true,DefaultClusterSet=false" in arguments
+    gates = "--feature-gates=ManagedClusterAutoApproval=true,DefaultClusterSet=false,ManagedClusterAgentRestriction=true"
+    assert gates in arguments
+    assert gates in (await hub.container("cluster-manager-registration-webhook"))["args"]
     for wanted in (
         "--cluster-auto-approval-users=system:bootstrap:ocmhub",
         "--enabled-registration-drivers=csr,awsirsa",
