@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster.administration.members.accept import by_certificate, judge
+from muster.administration.members.accept import by_certificate
 from muster.administration.members.klusterlets import find_klusterlets, list_klusterlets
+from muster.administration.members.requests import judge
 from muster.administration.waiting import deployment_problem, hub_problem
 from muster.api import MalformedObject, condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, CLOCK_SYNCED, JOINED, ManagedCluster
@@ -220,12 +221,17 @@ async def _requests(patient: Patient) -> Findings:
         )
     for csr in found:
         name = csr["metadata"]["name"]
-        judgement = judge(csr)
+        judgement = judge(csr, cluster)
         if judgement.objection:
             remedy = f"if you know who asked, run accept --clusters {patient.name} --requesters {judgement.agent or 'AGENT'}"
             yield Finding(PROBLEM, subject, f"CSR {name}: {judgement.objection}", remedy if judgement.agent else "")
         elif judgement.good:
-            yield Finding(PROBLEM, subject, f"CSR {name} waits for approval", f"run accept --clusters {patient.name}")
+            yield Finding(
+                PROBLEM,
+                subject,
+                f"CSR {name} waits for approval: key {judgement.fingerprint}",
+                f"run accept --clusters {patient.name}",
+            )
         elif failed := verdict_of(csr, "Denied", "Failed"):
             text = f"CSR {name} is {failed['type'].lower()}: {failed.get('message') or failed.get('reason')}"
             yield Finding(PROBLEM, subject, text, f"delete it (kubectl delete csr {name}), and the agent asks again")

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from muster.administration.errors import AdministrationError, NotAHub
 from muster.api import Document
 from muster.kube import yaml
+from muster.kube.certificates import fingerprint
 from muster.operator.applying import Wanted
 from muster.registration.installing import RBAC_GROUP, ROLES, binding, named, rule
 from muster.registration.kinds import MANAGED_CLUSTERS, ROLE_BINDINGS
@@ -78,13 +77,7 @@ class HubAddress:
             found = x509.load_pem_x509_certificates(self.ca)
         except ValueError:
             return ""
-        return key_hash(found[0]) if len(found) == 1 else ""
-
-
-def key_hash(certificate: x509.Certificate) -> str:
-    """By which a certificate's key is known whoever signs it: as kubeadm has it."""
-    key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return f"sha256:{sha256(key).hexdigest()}"
+        return fingerprint(found[0].public_key()) if len(found) == 1 else ""
 
 
 async def has_cluster_info(client: KubeClient) -> bool:

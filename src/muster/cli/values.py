@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _UNITS: Mapping[str, float] = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
+_FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
 _DURATION = re.compile(rf"(?:{_PART.pattern})+")
 
 
@@ -42,6 +43,19 @@ class Names(click.ParamType[Any]):
         if isinstance(value, tuple):
             return value
         return tuple(part.strip() for part in str(value).split(",") if part.strip())
+
+
+class Fingerprints(Names):
+    """Hashes of public keys with commas between them, as kubeadm writes them."""
+
+    name = "sha256:…"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        found = tuple(one.lower() for one in super().convert(value, param, ctx))
+        for one in found:
+            if not _FINGERPRINT.fullmatch(one):
+                self.fail(f"{one!r} is not sha256:<64 hexadecimal digits>", param, ctx)
+        return found
 
 
 class Files(Names):

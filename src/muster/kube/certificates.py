@@ -12,11 +12,13 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 BACKDATE = timedelta(minutes=5)
@@ -45,6 +47,12 @@ def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError(f"expected an elliptic-curve private key, found {type(key).__name__}")
     return key
+
+
+def fingerprint(key: PublicKeyTypes) -> str:
+    """By which people tell public keys apart, whatever they are wrapped in; in the form of kubeadm's hashes of authorities."""
+    info = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return f"sha256:{sha256(info).hexdigest()}"
 
 
 def subject(common_name: str, organizations: Iterable[str] = ()) -> x509.Name:

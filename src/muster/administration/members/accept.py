@@ -1,9 +1,8 @@
 """Let a cluster in: approve the request of its agent for a certificate, and set `hubAcceptsClient`.
 
-The label on a request is only a hint, so each is judged by what would be signed and by who asked (`judge`). A request for another
-cluster's certificate is never approved, whatever flags are given. Where several agents ask for the same cluster, or one asks for
-the name of a cluster that is alive, an administrator has to say which agent is meant. Nothing is written before it is sure that
-all of it may be: whoever lacks a permission leaves nothing half done.
+Which requests are approved is judged in `requests.py`; where several keys or agents ask for the same cluster, or one asks for the
+name of a cluster that is alive, an administrator has to say which is meant. What is approved is the very request that was judged.
+Nothing is written before it is sure that all of it may be: whoever lacks a permission leaves nothing half done.
 """
 
 from __future__ import annotations
@@ -14,31 +13,17 @@ from typing import Final
 
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError, Refused
+from muster.administration.members.requests import EVERY_REQUEST, Judgement, RequestFilter, judge, refuse_ambiguity
 from muster.administration.progress import SILENT, Progress, wait
 from muster.administration.waiting import cluster_problem
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
-from muster.registration.drivers.csr.approval import is_in_use
-from muster.registration.drivers.csr.requests import AgentRequest, NotAnAgentsRequest, read_request, verdict_of
-from muster.registration.hub.install import BOOTSTRAP_GROUP
 from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
-from muster.registration.names import (
-    BOOTSTRAP_ACCOUNT,
-    BOOTSTRAP_NAMESPACE,
-    CLUSTER_LABEL,
-    DRIVER_ANNOTATION,
-    EKS_ARN_ANNOTATION,
-)
+from muster.registration.names import CLUSTER_LABEL, DRIVER_ANNOTATION, EKS_ARN_ANNOTATION
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.errors import Conflict, NotFound
-from muster.runtime.resource import Object
 from muster.runtime.verbs import KubeClient
 
-ACCOUNTS: Final = frozenset(
-    f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{name}" for name in (BOOTSTRAP_ACCOUNT, "cluster-bootstrap")
-)
-"""Service accounts that newcomers use: today's, and that of hubs of old."""
-ACCOUNT_GROUP: Final = f"system:serviceaccounts:{BOOTSTRAP_NAMESPACE}"
 _APPROVED: Final = {
     "type": "Approved",
     "status": "True",
@@ -48,53 +33,8 @@ _APPROVED: Final = {
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """Of one request: approve it, or why not."""
-
-    name: str
-    agent: str = ""
-    """Its common name, where it is an agent's."""
-    settled: str = ""
-    """approved or denied already."""
-    objection: str = ""
-
-    @property
-    def good(self) -> bool:
-        return not self.objection and not self.settled
-
-
-def judge(csr: Object, *, requesters: Sequence[str] = (), skip_check: bool = False) -> Judgement:
-    """What to make of a request. `requesters` are common names of agents, or users who asked for them."""
-    name = csr["metadata"]["name"]
-    try:
-        request = read_request(csr)
-    except NotAnAgentsRequest as problem:
-        return Judgement(name, objection=str(problem))
-    agent = request.identity.common_name
-    settled = verdict_of(csr, "Denied", "Approved", "Failed")
-    if settled is not None:
-        return Judgement(name, agent, settled=str(settled["type"]).lower())
-    if request.renewal:
-        return Judgement(name, agent, objection="it is a renewal, which the hub decides by itself")
-    if requesters and not {agent, request.requester.name} & set(requesters):
-        return Judgement(name, agent, objection=f"requester {agent} is not in the approve list")
-    if not skip_check and not requesters and not is_newcomer(request):
-        return Judgement(name, agent, objection=f"user {request.requester.name!r} is no bootstrap identity")
-    return Judgement(name, agent)
-
-
-def is_newcomer(request: AgentRequest) -> bool:
-    """Whether it was asked for with what the hub hands out to newcomers."""
-    user, groups = request.requester.name, request.requester.groups
-    if user.startswith("system:bootstrap:"):
-        return BOOTSTRAP_GROUP in groups
-    return user in ACCOUNTS and ACCOUNT_GROUP in groups
-
-
-@dataclass(frozen=True)
 class AcceptOptions:
-    requesters: tuple[str, ...] = ()
-    skip_check: bool = False
+    wanted: RequestFilter = EVERY_REQUEST
     wait: bool = False
     timeout: float = 300.0
 
@@ -122,7 +62,7 @@ async def accept(
         )
     cluster = await _cluster(client, name)
     progress.say(f"Starting approve csrs for the cluster {name}")
-    approvals = await _approvals(client, cluster, options, progress)
+    approvals = await _approvals(client, cluster, options, progress, clock)
     if not cluster.spec.hub_accepts_client:
         # The server says now whether it may be done; it is done when the requests are approved.
         await client.patch(MANAGED_CLUSTERS, name, _ACCEPTS, dry_run=True)
@@ -147,8 +87,9 @@ async def _await_available(
     async def look() -> str:
         cluster = await _cluster(client, name)
         if not asked and not approved and not is_true(cluster.status.conditions, JOINED) and by_certificate(cluster):
-            good = [one for one in await _judged(client, name, options) if one.good]
-            _refuse_ambiguity(cluster, good, options)
+            judged = await _judged(client, cluster, options)
+            refuse_ambiguity(cluster, judged, options.wanted, clock.now())
+            good = [one for one in judged if one.good]
             await _approve_all(client, good, progress)
             approved.extend(good)
         return cluster_problem(cluster)
@@ -176,9 +117,9 @@ def by_certificate(cluster: ManagedCluster) -> bool:
     return EKS_ARN_ANNOTATION not in annotations and annotations.get(DRIVER_ANNOTATION, "csr") == "csr"
 
 
-async def _judged(client: KubeClient, name: str, options: AcceptOptions) -> list[Judgement]:
-    found = await client.list(SIGNING_REQUESTS, label_selector=f"{CLUSTER_LABEL}={name}")
-    return [judge(csr, requesters=options.requesters, skip_check=options.skip_check) for csr in found.items]
+async def _judged(client: KubeClient, cluster: ManagedCluster, options: AcceptOptions) -> list[Judgement]:
+    found = await client.list(SIGNING_REQUESTS, label_selector=f"{CLUSTER_LABEL}={cluster.metadata.name}")
+    return [judge(csr, cluster, options.wanted) for csr in found.items]
 
 
 async def _not_ready(client: KubeClient, name: str, options: AcceptOptions) -> str:
@@ -189,28 +130,30 @@ async def _not_ready(client: KubeClient, name: str, options: AcceptOptions) -> s
         return "there is no ManagedCluster of this name: its agent has not introduced it yet"
     if not by_certificate(cluster) or is_true(cluster.status.conditions, JOINED):
         return ""
-    judged = await _judged(client, name, options)
-    if any(one.good or one.settled == "approved" for one in judged):
+    judged = await _judged(client, cluster, options)
+    if any(one.good or one.is_approved(options.wanted) for one in judged):
         return ""
     objections = [f"CSR {one.name}: {one.objection or one.settled}" for one in judged]
     return "; ".join(objections) or "its agent has not asked for a certificate yet"
 
 
-async def _approvals(client: KubeClient, cluster: ManagedCluster, options: AcceptOptions, progress: Progress) -> list[Judgement]:
+async def _approvals(
+    client: KubeClient, cluster: ManagedCluster, options: AcceptOptions, progress: Progress, clock: Clock
+) -> list[Judgement]:
     """The requests to approve. Raises Refused where it is not clear which."""
     name = cluster.metadata.name
     if not by_certificate(cluster):
         return []
-    judged = await _judged(client, name, options)
+    judged = await _judged(client, cluster, options)
     for one in judged:
         if one.objection:
             progress.warn(f"CSR {one.name} is not approved: {one.objection}")
         elif one.settled:
             progress.say(f"CSR {one.name} already {one.settled}")
+    refuse_ambiguity(cluster, judged, options.wanted, clock.now())
     good = [one for one in judged if one.good]
-    _refuse_ambiguity(cluster, good, options)
     served = is_true(cluster.status.conditions, JOINED) or any(one.settled == "approved" for one in judged)
-    if not good and not served and not options.skip_check:
+    if not good and not served and not options.wanted.skip_check:
         raise AdministrationError(
             f"no csr is approved yet for cluster {name}: there is none to approve",
             "wait for it with --wait; or accept the cluster without one with --skip-approve-check",
@@ -218,32 +161,17 @@ async def _approvals(client: KubeClient, cluster: ManagedCluster, options: Accep
     return good
 
 
-def _refuse_ambiguity(cluster: ManagedCluster, good: Sequence[Judgement], options: AcceptOptions) -> None:
-    agents = sorted({one.agent for one in good})
-    if options.requesters or options.skip_check or not agents:
-        return
-    name = cluster.metadata.name
-    if len(agents) > 1:
-        raise Refused(
-            f"there are CSRs of different requesters for cluster {name}: {', '.join(agents)}",
-            "approve those you know with --requesters, or all with --skip-approve-check",
-        )
-    if is_in_use(cluster):
-        raise Refused(
-            f"cluster {name} has joined and is alive, and {agents[0]} asks for a certificate of the same name",
-            f"if it is the same cluster, approve it with --requesters={agents[0]}; else let it join under another name",
-        )
-
-
 async def _approve_all(client: KubeClient, judgements: Sequence[Judgement], progress: Progress) -> None:
     for judgement in judgements:
-        await _approve(client, judgement.name)
-        progress.say(f"CSR {judgement.name} approved")
+        await _approve(client, judgement)
+        progress.say(f"CSR {judgement.name} approved: key {judgement.fingerprint}")
 
 
-async def _approve(client: KubeClient, name: str) -> None:
+async def _approve(client: KubeClient, judgement: Judgement) -> None:
     while True:
-        csr = await client.get(SIGNING_REQUESTS, name)
+        csr = await client.get(SIGNING_REQUESTS, judgement.name)
+        if csr["metadata"]["uid"] != judgement.uid:
+            raise Refused(f"CSR {judgement.name} was replaced by another while it was judged", "see who asks now, and accept again")
         status = csr.setdefault("status", {})
         status["conditions"] = [*(status.get("conditions") or ()), dict(_APPROVED)]
         try:

@@ -25,9 +25,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from muster.administration.errors import AdministrationError, Refused
-from muster.administration.hubs import CLUSTER_INFO, PUBLIC_NAMESPACE, HubAddress, key_hash
+from muster.administration.hubs import CLUSTER_INFO, PUBLIC_NAMESPACE, HubAddress
 from muster.administration.progress import SILENT, Progress
 from muster.kube import yaml
+from muster.kube.certificates import fingerprint
 from muster.runtime.client import HttpClient
 from muster.runtime.errors import Forbidden, NotFound, StatusError, Unauthorized, Unreachable, Untrusted
 from muster.runtime.kubeconfig import ClientConfig, Identity
@@ -213,7 +214,7 @@ def _certificates(pem: bytes) -> list[x509.Certificate]:
 def _pinned(ca: bytes, hashes: Sequence[str], source: str) -> bytes:
     """Those of the authorities whose keys have one of the hashes, and no others. Raises Refused when there is none."""
     wanted = {one.lower() for one in hashes}
-    proved = [one for one in _certificates(ca) if key_hash(one) in wanted]
+    proved = [one for one in _certificates(ca) if fingerprint(one.public_key()) in wanted]
     if not proved:
         raise Refused(
             f"--hub-ca-hash: no authority of {source} has this hash: it is another hub, or somebody in between",

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Session, administer, connected, explain
-from muster.cli.values import Names
+from muster.cli.values import Fingerprints, Names
 
 if TYPE_CHECKING:
     from muster.administration.members.accept import Accepted, AcceptOptions
+    from muster.administration.members.requests import RequestFilter
 
 
 @click.command("accept")
@@ -18,19 +20,35 @@ if TYPE_CHECKING:
 @click.option("--wait", is_flag=True, help="Until the clusters have asked, and then until they are available.")
 @click.option("--skip-approve-check", "skip_check", is_flag=True, help="Approve whoever asked, and accept without a request.")
 @click.option("--requesters", type=Names(), multiple=True, help="Common names of the agents to approve, or users who asked.")
+@click.option(
+    "--fingerprint",
+    "--fingerprints",
+    "fingerprints",
+    type=Fingerprints(),
+    multiple=True,
+    help="sha256:… of the keys to approve, as the agents on the clusters name them.",
+)
 @connected
-def command(clusters: tuple[tuple[str, ...], ...], wait: bool, skip_check: bool, requesters: tuple[tuple[str, ...], ...]) -> None:
+def command(
+    clusters: tuple[tuple[str, ...], ...],
+    wait: bool,
+    skip_check: bool,
+    requesters: tuple[tuple[str, ...], ...],
+    fingerprints: tuple[tuple[str, ...], ...],
+) -> None:
     """Accept clusters: approve the certificate requests of their agents and let the hub manage them."""
-    names = list(dict.fromkeys(name for group in clusters for name in group))
+    from muster.administration.members.requests import RequestFilter
+
+    names = list(dict.fromkeys(flat(clusters)))
     if not names:
         raise click.UsageError("--clusters: name at least one cluster")
-    agents = tuple(name for group in requesters for name in group)
-    failed = administer(lambda session: _accept(session, names, agents, skip_check, wait))
+    wanted = RequestFilter(flat(requesters), flat(fingerprints), skip_check)
+    failed = administer(lambda session: _accept(session, names, wanted, wait))
     if failed:
         raise SystemExit(1)
 
 
-async def _accept(session: Session, names: list[str], requesters: tuple[str, ...], skip_check: bool, wait: bool) -> list[str]:
+async def _accept(session: Session, names: list[str], wanted: RequestFilter, wait: bool) -> list[str]:
     """One after the other; what goes wrong with one does not stop the others. Gives those that were not accepted."""
     from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
@@ -38,7 +56,7 @@ async def _accept(session: Session, names: list[str], requesters: tuple[str, ...
     from muster.runtime.errors import KubeError, Unreachable
 
     await require_hub(session.client)
-    options = AcceptOptions(requesters, skip_check, wait, session.timeout)
+    options = AcceptOptions(wanted, wait, session.timeout)
     failed = []
     for name in names:
         try:

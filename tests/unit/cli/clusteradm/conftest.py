@@ -97,11 +97,19 @@ class Fleet:
             await self.admin().patch(MANAGED_CLUSTERS, name, {"status": status}, subresource="status")
 
     async def request(
-        self, cluster: str, agent: str = "agent1", *, name: str = "", user: User | None = None, label: str = "", **spec: Any
+        self,
+        cluster: str,
+        agent: str = "agent1",
+        *,
+        name: str = "",
+        user: User | None = None,
+        label: str = "",
+        key: bytes = b"",
+        **spec: Any,
     ) -> str:
         """A signing request of an agent; gives its name."""
         name = name or f"{label or cluster}-{agent}"
-        document = request_object(name, AgentIdentity(cluster, agent), new_key())
+        document = request_object(name, AgentIdentity(cluster, agent), key or new_key())
         document["spec"] |= spec
         if label:
             document["metadata"]["labels"]["open-cluster-management.io/cluster-name"] = label

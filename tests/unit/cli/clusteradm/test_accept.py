@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import pytest
+
+from muster.administration.errors import Refused
 from muster.administration.members.accept import Accepted, AcceptOptions, accept
 from muster.apiserver.auth.identity import User
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS
-from tests.unit.cli.clusteradm.conftest import AVAILABLE, Fleet, Told
+from muster.kube.duration import format_time
+from muster.registration.drivers.csr.requests import key_fingerprint, new_key
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.runtime.clock import SYSTEM
+from muster.runtime.direct import InProcessClient
+from muster.runtime.resource import Object
+from tests.unit.cli.clusteradm.conftest import AVAILABLE, HUB, Fleet, Told
 
 
 async def accepted(fleet: Fleet, name: str) -> bool:
@@ -132,6 +141,7 @@ async def test_a_cluster_that_comes_back_is_let_in_by_its_new_request_not_by_tha
     old = await fleet.request("cluster1", agent="agent1")
     await fleet.ok("accept", "--clusters", "cluster1")
     await fleet.admin().delete(MANAGED_CLUSTERS, "cluster1")
+    await fleet.until(lambda: in_another_second(fleet, old))
     await fleet.cluster("cluster1")
     waiting = asyncio.create_task(accept(fleet.admin(), "cluster1", AcceptOptions(wait=True), Told()))
     await fleet.until(lambda: accepted(fleet, "cluster1"))
@@ -143,6 +153,113 @@ async def test_a_cluster_that_comes_back_is_let_in_by_its_new_request_not_by_tha
     assert result.approved == (new,)
     assert await fleet.approved(old)
     assert not await fleet.approved(third)
+
+
+async def in_another_second(fleet: Fleet, csr: str) -> bool:
+    """What happens now happens at a time that is later, as the API writes times, than the approval of the request."""
+    [approval] = (await fleet.admin().get(SIGNING_REQUESTS, csr))["status"]["conditions"]
+    return format_time(SYSTEM.now()) > str(approval["lastTransitionTime"])
+
+
+class TestTwins:
+    """Somebody with a bootstrap token copies a newcomer's request; only the key is another."""
+
+    async def test_neither_is_approved_and_the_refusal_tells_them_apart(self, fleet: Fleet) -> None:
+        await fleet.cluster("cluster1")
+        keys = new_key(), new_key()
+        honest = await fleet.request("cluster1", key=keys[0])
+        twin = await fleet.request("cluster1", name="cluster1-twin", key=keys[1])
+        before = await fleet.revision()
+        agent = "system:open-cluster-management:cluster1:agent1"
+        requesters = ("--requesters", agent), ("--requesters", "system:bootstrap:ocmhub")
+        for flags in ((), *requesters, ("--skip-approve-check",), ("--dry-run",), ("--wait",)):
+            complaint = await fleet.fails("accept", "--clusters", "cluster1", *flags)
+            assert "CSRs with different keys for cluster cluster1" in complaint
+            for name, key in ((honest, keys[0]), (twin, keys[1])):
+                assert f"CSR {name} (pending, " in complaint
+                assert f"key {key_fingerprint(key)}, agent {agent}, asked for by system:bootstrap:ocmhub" in complaint
+            assert "--fingerprint=sha256:" in complaint
+        assert await fleet.revision() == before
+
+    async def test_the_chosen_one_is_approved_and_the_other_is_not(self, fleet: Fleet) -> None:
+        await fleet.cluster("cluster1")
+        key = new_key()
+        honest = await fleet.request("cluster1", key=key)
+        twin = await fleet.request("cluster1", name="cluster1-twin")
+        result = await fleet.run("accept", "--clusters", "cluster1", "--fingerprint", f"sha256:{'0' * 64}")
+        assert result.exit_code == 1
+        assert "is not the chosen one" in result.stderr
+        assert "no CSR for cluster cluster1 has the chosen key" in result.stderr
+        assert not await accepted(fleet, "cluster1")
+        said = await fleet.ok("accept", "--clusters", "cluster1", "--fingerprint", key_fingerprint(key).upper())
+        assert f"CSR {honest} approved: key {key_fingerprint(key)}" in said
+        assert await fleet.approved(honest)
+        assert not await fleet.approved(twin)
+
+    async def test_one_that_comes_after_the_approval_is_refused_until_it_is_chosen(self, fleet: Fleet) -> None:
+        await fleet.cluster("cluster1")
+        await fleet.request("cluster1")
+        await fleet.ok("accept", "--clusters", "cluster1")
+        key = new_key()
+        late = await fleet.request("cluster1", name="cluster1-late", key=key)
+        complaint = await fleet.fails("accept", "--clusters", "cluster1")
+        assert "(approved, " in complaint
+        assert "(pending, " in complaint
+        assert not await fleet.approved(late)
+        await fleet.ok("accept", "--clusters", "cluster1", "--fingerprint", key_fingerprint(key))
+        assert await fleet.approved(late)
+
+    async def test_a_key_that_was_not_chosen_does_not_count_even_if_it_was_approved(self, fleet: Fleet) -> None:
+        await fleet.cluster("cluster1")
+        thief = await fleet.request("cluster1")
+        await fleet.ok("accept", "--clusters", "cluster1")
+        assert await fleet.approved(thief)
+        await fleet.admin().patch(MANAGED_CLUSTERS, "cluster1", {"spec": {"hubAcceptsClient": False}})
+        chosen = ("--fingerprint", key_fingerprint(new_key()))
+        assert "(approved, " in await fleet.fails("accept", "--clusters", "cluster1", *chosen)
+        assert not await accepted(fleet, "cluster1")
+
+    async def test_an_agent_that_asks_again_with_its_key_is_no_twin_of_itself(self, fleet: Fleet) -> None:
+        await fleet.cluster("cluster1")
+        key = new_key()
+        names = [await fleet.request("cluster1", name=f"cluster1-{number}", key=key) for number in range(2)]
+        await fleet.ok("accept", "--clusters", "cluster1")
+        assert [await fleet.approved(name) for name in names] == [True, True]
+
+    async def test_what_cannot_be_approved_is_no_twin(self, fleet: Fleet) -> None:
+        await fleet.cluster("cluster1")
+        honest = await fleet.request("cluster1")
+        await fleet.request("cluster2", name="foreign", label="cluster1")
+        await fleet.request("cluster1", name="usages", usages=["client auth"])
+        await fleet.ok("accept", "--clusters", "cluster1")
+        assert await fleet.approved(honest)
+
+    async def test_a_fingerprint_that_is_none_is_wrong_usage(self, fleet: Fleet) -> None:
+        result = await fleet.run("accept", "--clusters", "cluster1", "--fingerprint", "sha256:abc")
+        assert result.exit_code == 2
+        assert "is not sha256:<64 hexadecimal digits>" in result.stderr
+
+    async def test_a_request_that_was_replaced_after_it_was_judged_is_not_approved(self, fleet: Fleet) -> None:
+        await fleet.cluster("cluster1")
+        csr = await fleet.request("cluster1")
+        with pytest.raises(Refused, match="was replaced by another while it was judged"):
+            await accept(_Interrupted(fleet, csr), "cluster1", AcceptOptions())
+        assert not await fleet.approved(csr)
+        assert not await accepted(fleet, "cluster1")
+
+
+class _Interrupted(InProcessClient):
+    """Before its first patch, somebody puts another request in the place of one."""
+
+    def __init__(self, fleet: Fleet, csr: str) -> None:
+        super().__init__(fleet.server.client(fleet.server.clusters[HUB]), HUB)
+        self._fleet = fleet
+        self._csr = csr
+
+    async def patch(self, *words: Any, **options: Any) -> Object:
+        await self._fleet.admin().delete(SIGNING_REQUESTS, self._csr)
+        await self._fleet.request("cluster1", name=self._csr)
+        return await super().patch(*words, **options)
 
 
 async def test_when_the_wait_is_over_the_cluster_has_joined(fleet: Fleet) -> None:

@@ -75,7 +75,9 @@ async def test_a_cluster_that_waits_to_be_accepted(fleet: Fleet) -> None:
     await fleet.cluster(NAME)
     csr = await fleet.request(NAME)
     found = await findings(fleet)
-    assert found["certificate requests"] == (f"CSR {csr} waits for approval", "run accept --clusters cluster1")
+    text, remedy = found["certificate requests"]
+    assert text.startswith(f"CSR {csr} waits for approval: key sha256:")
+    assert remedy == "run accept --clusters cluster1"
     assert found["acceptance"] == ("the cluster is not accepted", "run accept --clusters cluster1")
 
 

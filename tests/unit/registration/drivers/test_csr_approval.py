@@ -11,7 +11,7 @@ import pytest
 from muster.api.cluster.v1 import ManagedCluster
 from muster.apiserver.server import ApiServer
 from muster.kube import certificates
-from muster.registration.drivers.csr.approval import CLUSTER_WITHIN, Approver
+from muster.registration.drivers.csr.approval import Approver
 from muster.registration.drivers.csr.requests import new_key, request_object
 from muster.registration.drivers.seam import DriverConfigError, HubContext, Vote
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, SIGNING_REQUESTS
@@ -30,7 +30,6 @@ from muster.runtime.events import EventRecorder
 from muster.runtime.informer import Informers
 from muster.runtime.metrics import Metrics
 from muster.runtime.resource import EVENTS
-from tests.support.fake_clock import FakeClock
 from tests.unit.registration.drivers.conftest import BOOTSTRAP, MASTERS, client_of, hub_driver, until
 
 AGENT = AgentIdentity("cluster1", "abcde")
@@ -50,13 +49,19 @@ def agent_client(server: ApiServer, identity: AgentIdentity = AGENT, extra: tupl
 
 
 async def ask(
-    client: InProcessClient, name: str, identity: AgentIdentity = AGENT, *, introduced: bool = True, **changes: Any
+    client: InProcessClient,
+    name: str,
+    identity: AgentIdentity = AGENT,
+    *,
+    introduced: bool = True,
+    key: bytes | None = None,
+    **changes: Any,
 ) -> Document:
     """As agents do it: the cluster first."""
     if introduced:
         with contextlib.suppress(AlreadyExists, Forbidden):
             await client.create(MANAGED_CLUSTERS, {**KIND, "metadata": {"name": identity.cluster}})
-    csr = request_object(name, identity, new_key())
+    csr = request_object(name, identity, key or new_key())
     csr["spec"] |= changes.get("spec", {})
     csr["metadata"]["labels"] |= changes.get("labels", {})
     return await client.create(SIGNING_REQUESTS, csr)
@@ -119,10 +124,11 @@ class TestFirstRequests:
     async def test_a_trusted_identitys_request_is_approved_and_says_by_whom(
         self, admin: InProcessClient, bootstrap: InProcessClient
     ) -> None:
-        await ask(bootstrap, "cluster1-aaaaa")
+        key = new_key()
+        await ask(bootstrap, "cluster1-aaaaa", key=key)
         async with hub_driver(admin, TRUSTED):
             await until(lambda: approved(admin, "cluster1-aaaaa"))
-            await ask(bootstrap, "cluster1-bbbbb")
+            await ask(bootstrap, "cluster1-bbbbb", key=key)
             await until(lambda: approved(admin, "cluster1-bbbbb"))
         [condition] = (await admin.get(SIGNING_REQUESTS, "cluster1-bbbbb"))["status"]["conditions"]
         assert condition["reason"] == "AutoApprovedByHubCSRApprovingController"
@@ -136,18 +142,6 @@ class TestFirstRequests:
             assert "cluster1" in hub.reconsidered, "it speaks for its cluster all the same"
             await managed_cluster(admin)
             await until(lambda: approved(admin, "cluster1-early"))
-
-    async def test_it_does_not_wait_for_ever(self, admin: InProcessClient, bootstrap: InProcessClient) -> None:
-        await ask(bootstrap, "cluster1-early", introduced=False)
-        clock = FakeClock()
-        approver = await still_approver(admin, clock)
-        assert await approver.reconcile("cluster1-early") == CLUSTER_WITHIN
-        await clock.advance(CLUSTER_WITHIN - 1)
-        assert await approver.reconcile("cluster1-early") == 1.0
-        assert await verdict(admin, "cluster1-early") == ""
-        await clock.advance(1)
-        assert await approver.reconcile("cluster1-early") is None
-        assert await approved(admin, "cluster1-early")
 
     async def test_a_request_is_approved_once_even_while_the_cache_does_not_show_it(
         self, admin: InProcessClient, bootstrap: InProcessClient
@@ -212,7 +206,7 @@ class TestNamesInUse:
         await ask(bootstrap, "cluster1-thief")
         async with hub_driver(admin, TRUSTED):
             await judged_otherwise(admin, bootstrap, "cluster1-thief")
-            [event] = await until(lambda: name_in_use(admin))
+            [event] = await until(lambda: events(admin, "NameInUse"))
             assert event["type"] == "Warning"
             assert event["regarding"]["name"] == "cluster1"
             assert event["related"]["name"] == "cluster1-thief"
@@ -245,8 +239,86 @@ class TestNamesInUse:
             await until(lambda: approved(admin, "cluster1-renew"))
 
 
-async def name_in_use(admin: InProcessClient) -> list[Document]:
-    return [event for event in (await admin.list(EVENTS, "default")).items if event["reason"] == "NameInUse"]
+class TestTwins:
+    """Two keys ask for one name."""
+
+    async def test_neither_of_two_is_approved_until_the_other_is_refused(
+        self, admin: InProcessClient, bootstrap: InProcessClient
+    ) -> None:
+        await ask(bootstrap, "cluster1-honest")
+        twin = await ask(bootstrap, "cluster1-twin00")
+        async with hub_driver(admin, TRUSTED) as hub:
+            await judged_otherwise(admin, bootstrap, "cluster1-honest", "cluster1-twin00")
+            assert hub.driver.vote(cluster()) is Vote.ABSTAIN
+            warned = await until(lambda: events(admin, "CompetingRequests"))
+            assert {event["regarding"]["name"] for event in warned} == {"cluster1"}
+            assert all("sha256:" in event["note"] for event in warned)
+            twin["status"] = {"conditions": [{"type": "Denied", "status": "True", "reason": "No", "message": ""}]}
+            await admin.update(SIGNING_REQUESTS, twin, subresource="approval")
+            await until(lambda: approved(admin, "cluster1-honest"))
+            await until_vote(hub.driver, Vote.ALLOW)
+
+    async def test_one_is_approved_when_the_other_is_gone(self, admin: InProcessClient, bootstrap: InProcessClient) -> None:
+        await ask(bootstrap, "cluster1-honest")
+        await ask(bootstrap, "cluster1-twin00")
+        async with hub_driver(admin, TRUSTED):
+            await judged_otherwise(admin, bootstrap, "cluster1-honest", "cluster1-twin00")
+            await admin.delete(SIGNING_REQUESTS, "cluster1-twin00")
+            await until(lambda: approved(admin, "cluster1-honest"))
+
+    async def test_one_that_comes_after_the_first_was_approved_is_not(
+        self, admin: InProcessClient, bootstrap: InProcessClient
+    ) -> None:
+        async with hub_driver(admin, TRUSTED):
+            await ask(bootstrap, "cluster1-honest")
+            await until(lambda: approved(admin, "cluster1-honest"))
+            await ask(bootstrap, "cluster1-twin00")
+            await judged_otherwise(admin, bootstrap, "cluster1-twin00")
+
+    async def test_one_that_comes_after_an_administrator_let_a_stranger_in_is_not(
+        self, admin: InProcessClient, server: ApiServer, bootstrap: InProcessClient
+    ) -> None:
+        csr = await ask(client_of(server, "stranger"), "cluster1-chosen")
+        csr["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Mine", "message": ""}]}
+        await admin.update(SIGNING_REQUESTS, csr, subresource="approval")
+        await ask(bootstrap, "cluster1-twin00")
+        async with hub_driver(admin, TRUSTED):
+            await judged_otherwise(admin, bootstrap, "cluster1-twin00")
+
+    async def test_a_request_that_nobody_would_approve_here_keeps_nobody_out(
+        self, admin: InProcessClient, server: ApiServer, bootstrap: InProcessClient
+    ) -> None:
+        await ask(client_of(server, "stranger"), "cluster1-twin00")
+        await ask(bootstrap, "cluster1-honest")
+        async with hub_driver(admin, TRUSTED):
+            await until(lambda: approved(admin, "cluster1-honest"))
+            assert await verdict(admin, "cluster1-twin00") == ""
+
+    async def test_an_agent_that_asks_again_with_its_key_is_no_twin_of_itself(
+        self, admin: InProcessClient, bootstrap: InProcessClient
+    ) -> None:
+        key = new_key()
+        names = [f"cluster1-again{number}" for number in range(3)]
+        for name in names:
+            await ask(bootstrap, name, key=key)
+        async with hub_driver(admin, TRUSTED):
+            for name in names:
+                await until(lambda name=name: approved(admin, name))  # type: ignore[misc]
+
+    async def test_what_was_approved_for_an_earlier_cluster_of_the_name_keeps_nobody_out(
+        self, admin: InProcessClient, bootstrap: InProcessClient
+    ) -> None:
+        csr = await ask(bootstrap, "cluster1-former")
+        past = {"type": "Approved", "status": "True", "reason": "Mine", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        csr["status"] = {"conditions": [past]}
+        await admin.update(SIGNING_REQUESTS, csr, subresource="approval")
+        await ask(bootstrap, "cluster1-latter")
+        async with hub_driver(admin, TRUSTED):
+            await until(lambda: approved(admin, "cluster1-latter"))
+
+
+async def events(admin: InProcessClient, reason: str) -> list[Document]:
+    return [event for event in (await admin.list(EVENTS, "default")).items if event["reason"] == reason]
 
 
 class TestRenewals:
@@ -308,7 +380,8 @@ async def may_ask(admin: InProcessClient) -> None:
 
 
 def cluster(annotations: dict[str, str] | None = None, name: str = "cluster1") -> ManagedCluster:
-    return ManagedCluster.decode({"metadata": {"name": name, "annotations": annotations or {}}})
+    metadata = {"name": name, "annotations": annotations or {}, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return ManagedCluster.decode({"metadata": metadata})
 
 
 class TestVotes:

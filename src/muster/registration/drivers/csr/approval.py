@@ -3,22 +3,23 @@
 A renewal is a request that an agent makes for itself, with its present certificate; the hub's own rules (SubjectAccessReview,
 verb `renew`) say whether it still may. A first request is made with a bootstrap identity; it is approved only where automatic
 approval is on and that identity is on the list. As everybody with a bootstrap identity could ask for any cluster's name, a first
-request is left to an administrator as long as the cluster of that name is joined and alive, that is, as long as the hub does not
-see its lease lapse (event `NameInUse`); when it does, the request is looked at again. A request that comes before its cluster
-waits a little for it: upstream's agent introduces its cluster and asks at once, and drops the one when it has got the other, so
-that a quick answer would leave it with a certificate and no cluster, for ever. Nothing else is ever approved here, nothing is
-denied, nothing deleted.
+request is left to an administrator as long as another key asks for the same name (event `CompetingRequests`), and as long as the
+cluster of that name is joined and alive, that is, as long as the hub does not see its lease lapse (event `NameInUse`); when that
+changes, the request is looked at again. A request that comes before its cluster waits for it: an approval is for a ManagedCluster
+(`first_requests.py`), and upstream's agent drops the introduction of its cluster once it has its certificate. Nothing else is ever
+approved here, nothing is denied, nothing deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from muster.api import condition_of, is_true
 from muster.api.cluster.v1 import AVAILABLE, JOINED, ManagedCluster
 from muster.logs import get_logger
-from muster.registration.drivers.csr.requests import AgentRequest, NotAnAgentsRequest, issued_certificate, read_request, verdict_of
+from muster.registration.drivers.csr.first_requests import has_rival, is_approved_for, is_contender, is_settled
+from muster.registration.drivers.csr.requests import AgentRequest, NotAnAgentsRequest, read_request, verdict_of
 from muster.registration.drivers.seam import HubContext
 from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
 from muster.registration.names import CLUSTER_LABEL, OURS, REGISTER_GROUP
@@ -27,7 +28,7 @@ from muster.runtime.controller import Controller
 from muster.runtime.delegation import AccessReviewer, Action
 from muster.runtime.errors import NotFound
 from muster.runtime.latest import Latest
-from muster.runtime.resource import Key, Object
+from muster.runtime.resource import Key
 
 log = get_logger("muster.registration.drivers.csr")
 
@@ -36,8 +37,6 @@ WORKERS: Final = 16
 BY_CLUSTER: Final = "csr-by-cluster"
 REFUSED_AGAIN: Final = 300.0
 """A renewal that is not allowed is asked about again so often, beside every change of its cluster."""
-CLUSTER_WITHIN: Final = 10.0
-"""Seconds that a first request waits for its cluster to be introduced."""
 _APPROVED: Final = {
     "type": "Approved",
     "status": "True",
@@ -58,8 +57,6 @@ class Approver:
         self._clusters = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
         self._understood: dict[str, tuple[tuple[str, str], AgentRequest | None]] = {}
         """By name, with what it was understood from: which object, and the label, which alone may change."""
-        self._early: dict[str, float] = {}
-        """By name, since when first requests wait for their clusters."""
         # A refusal is not remembered: what is asked again is asked because something changed.
         self._reviewer = AccessReviewer(context.client, refused_for=0.0, clock=context.clock)
         self._controller: Controller[str] = Controller(
@@ -71,7 +68,8 @@ class Approver:
             random=context.random,
         )
         self._controller.watch(self._requests, lambda snapshot: [snapshot.name])
-        self._controller.watch(self._clusters, self._waiting_for)
+        self._controller.watch(self._clusters, lambda cluster: self._waiting_for(cluster.metadata.name))
+        self._requests.on_change(self._withdrawn)
 
     async def run(self) -> None:
         await self._controller.run()
@@ -80,7 +78,6 @@ class Approver:
         csr = self._latest.snapshot(Key("", name))
         if csr is None:
             self._understood.pop(name, None)
-            self._early.pop(name, None)
             return None
         request = self._understand(csr)
         if request is None:
@@ -91,12 +88,36 @@ class Approver:
             return None
         if request.renewal:
             return await self._renew(csr, request)
-        return await self._admit(csr, request) if request.requester.name in self._trusted else None
+        if request.requester.name in self._trusted:
+            await self._admit(csr, request)
+        return None
 
-    def vouched_for(self, cluster: str) -> bool:
-        """Whether a trusted identity has asked for a certificate of this cluster, and nobody has refused."""
-        requests = self._requests.cache.by_index(BY_CLUSTER, cluster)
-        return any(self._vouches(csr, request) for csr in requests if (request := self._understand(csr)) is not None)
+    def vouched_for(self, cluster: ManagedCluster) -> bool:
+        """Whether a trusted identity has asked for a certificate of this cluster, nobody has refused, and no other key competes."""
+        contenders = list(self._contenders(cluster))
+        trusted = [request for request in contenders if request.requester.name in self._trusted]
+        return bool(trusted) and not has_rival(trusted[0], contenders)
+
+    def agents(self, cluster: ManagedCluster) -> frozenset[str]:
+        """Users whose first requests were approved for this very ManagedCluster."""
+        return frozenset(
+            request.identity.common_name
+            for csr, request in self._asked(cluster.metadata.name)
+            if not request.renewal and is_approved_for(csr.data, cluster)
+        )
+
+    def _asked(self, cluster: str) -> Iterator[tuple[Snapshot, AgentRequest]]:
+        for cached in self._requests.cache.by_index(BY_CLUSTER, cluster):
+            csr = self._latest.snapshot(cached.key)
+            if csr is not None and (request := self._understand(csr)) is not None:
+                yield csr, request
+
+    def _contenders(self, cluster: ManagedCluster) -> Iterator[AgentRequest]:
+        """Requests that were approved, by whomever, and those that could be approved here."""
+        for csr, request in self._asked(cluster.metadata.name):
+            eligible = is_settled(csr.data) or request.requester.name in self._trusted
+            if eligible and is_contender(csr.data, request, cluster):
+                yield request
 
     def _vouches(self, csr: Snapshot, request: AgentRequest) -> bool:
         return request.requester.name in self._trusted and verdict_of(csr.data, "Denied", "Failed") is None
@@ -125,31 +146,35 @@ class Approver:
         )
         return None
 
-    async def _admit(self, csr: Snapshot, request: AgentRequest) -> float | None:
+    async def _admit(self, csr: Snapshot, request: AgentRequest) -> None:
         cluster = self._clusters.cache.named(request.identity.cluster)
-        if cluster is None and (left := self._left_to_wait(csr.name)) > 0:
-            return left
-        if cluster is not None and is_in_use(cluster):
-            self._context.events.event(
-                cluster.document(),
-                "Warning",
+        if cluster is None:
+            return
+        if has_rival(request, self._contenders(cluster)):
+            self._warn(
+                cluster,
+                csr,
+                "CompetingRequests",
+                f'request "{csr.name}" of user "{request.requester.name}" is not approved automatically: another key asks for this '
+                f"name. The key of this one is {request.fingerprint}; clusteradm accept --fingerprint chooses.",
+            )
+        elif is_in_use(cluster):
+            self._warn(
+                cluster,
+                csr,
                 "NameInUse",
                 f'request "{csr.name}" of user "{request.requester.name}" is not approved automatically: a cluster of this name is '
                 "joined and alive. Approve the request by hand if it is the same cluster.",
-                related=csr.data,
             )
-            return None
-        self._early.pop(csr.name, None)
-        await self._approve(
-            csr,
-            "ManagedClusterAutoApproved",
-            f'first request of cluster "{request.identity.cluster}" is approved: its requester is on the list',
-        )
-        return None
+        else:
+            await self._approve(
+                csr,
+                "ManagedClusterAutoApproved",
+                f'first request of cluster "{request.identity.cluster}" is approved: its requester is on the list',
+            )
 
-    def _left_to_wait(self, name: str) -> float:
-        now = self._context.clock.monotonic()
-        return self._early.setdefault(name, now) + CLUSTER_WITHIN - now
+    def _warn(self, cluster: ManagedCluster, csr: Snapshot, reason: str, note: str) -> None:
+        self._context.events.event(cluster.document(), "Warning", reason, note, related=csr.data)
 
     async def _approve(self, csr: Snapshot, event: str, note: str) -> None:
         approved = csr.decode()
@@ -163,14 +188,17 @@ class Approver:
         self._context.events.event(csr.data, "Normal", event, note)
         log.info("request approved", request=csr.name, cluster=csr.labels[CLUSTER_LABEL])
 
-    def _waiting_for(self, cluster: ManagedCluster) -> Iterable[str]:
-        requests = self._requests.cache.by_index(BY_CLUSTER, cluster.metadata.name)
-        return [csr.name for csr in requests if not is_settled(csr.data)]
+    def _waiting_for(self, cluster: str) -> Iterable[str]:
+        return [csr.name for csr in self._requests.cache.by_index(BY_CLUSTER, cluster) if not is_settled(csr.data)]
 
-
-def is_settled(csr: Object) -> bool:
-    """Whether somebody has answered already."""
-    return verdict_of(csr, "Approved", "Denied", "Failed") is not None or bool(issued_certificate(csr))
+    def _withdrawn(self, old: Snapshot | None, new: Snapshot | None) -> None:
+        """A request that is gone, or refused, competes no more: those that waited for that are looked at again."""
+        if old is None or (new is not None and verdict_of(new.data, "Denied", "Failed") is None):
+            return
+        cluster = old.labels[CLUSTER_LABEL]
+        self._context.reconsider(cluster)
+        for name in self._waiting_for(cluster):
+            self._controller.enqueue(name)
 
 
 def is_in_use(cluster: ManagedCluster) -> bool:

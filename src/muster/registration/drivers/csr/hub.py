@@ -26,7 +26,7 @@ class CsrHub:
 
     def vote(self, cluster: ManagedCluster) -> Vote:
         """A trusted identity's valid request is what speaks for a cluster; without one, nothing does."""
-        vouched = self.owns(cluster) and self._approver.vouched_for(cluster.metadata.name)
+        vouched = self.owns(cluster) and self._approver.vouched_for(cluster)
         return Vote.ALLOW if vouched else Vote.ABSTAIN
 
     async def grant(self, cluster: ManagedCluster) -> Outcome:

@@ -57,6 +57,8 @@ class AgentRequest:
 
     identity: AgentIdentity
     requester: Identity
+    fingerprint: str
+    """Of the public key to be certified."""
 
     @property
     def renewal(self) -> bool:
@@ -75,6 +77,11 @@ def is_key(pem: bytes) -> bool:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return False
     return True
+
+
+def key_fingerprint(pem: bytes) -> str:
+    """Of the public half of a stored key; empty for what is no key."""
+    return certificates.fingerprint(certificates.load_key(pem).public_key()) if is_key(pem) else ""
 
 
 def request_object(name: str, identity: AgentIdentity, key: bytes, expiration: int = 0) -> Document:
@@ -105,10 +112,11 @@ def read_request(csr: Mapping[str, Any]) -> AgentRequest:
         raise NotAnAgentsRequest("spec.signerName", f"expected {CLIENT_SIGNER}")
     if sorted(spec.get("usages") or ()) != sorted(USAGES):
         raise NotAnAgentsRequest("spec.usages", f"expected {', '.join(USAGES)} and nothing else")
-    identity = _subject_of(_signing_request(spec))
+    request = _signing_request(spec)
+    identity = _subject_of(request)
     if identity.cluster != cluster:
         raise NotAnAgentsRequest("spec.request", f"its subject is of cluster {identity.cluster!r}, its label says {cluster!r}")
-    return AgentRequest(identity, _requester(spec))
+    return AgentRequest(identity, _requester(spec), certificates.fingerprint(request.public_key()))
 
 
 def _subject_of(request: x509.CertificateSigningRequest) -> AgentIdentity:

@@ -1,0 +1,156 @@
+"""Requests of agents for certificates, judged for an administrator who is about to accept their cluster.
+
+The label on a request is only a hint, so each is judged by what would be signed and by who asked (`judge`). A request for another
+cluster's certificate is never approved, whatever flags are given. Where requests for one cluster carry different public keys, one
+of them may be a copy made by somebody else with a bootstrap token: then nothing is approved, and the administrator is shown what
+tells them apart (`refuse_ambiguity`). The fingerprint of a key is the only thing about a request that nobody can copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from muster.administration.errors import Refused
+from muster.api.cluster.v1 import ManagedCluster
+from muster.kube.duration import human_duration, parse_time
+from muster.registration.drivers.csr.approval import is_in_use
+from muster.registration.drivers.csr.first_requests import is_contender
+from muster.registration.drivers.csr.requests import AgentRequest, NotAnAgentsRequest, read_request, verdict_of
+from muster.registration.hub.install import BOOTSTRAP_GROUP
+from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
+from muster.runtime.resource import Object
+
+ACCOUNTS: Final = frozenset(
+    f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{name}" for name in (BOOTSTRAP_ACCOUNT, "cluster-bootstrap")
+)
+"""Service accounts that newcomers use: today's, and that of hubs of old."""
+ACCOUNT_GROUP: Final = f"system:serviceaccounts:{BOOTSTRAP_NAMESPACE}"
+COMPARE: Final = (
+    "compare with the key that the agent itself names, in its log and at the end of join --wait, and choose with "
+    "--fingerprint=sha256:…; requests that an agent left behind when it was restarted can be deleted (kubectl delete csr)"
+)
+
+
+@dataclass(frozen=True)
+class RequestFilter:
+    """Which requests the administrator means."""
+
+    requesters: tuple[str, ...] = ()
+    """Common names of agents, or users who asked for them."""
+    fingerprints: tuple[str, ...] = ()
+    """Of public keys."""
+    skip_check: bool = False
+
+
+EVERY_REQUEST: Final = RequestFilter()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Of one request: approve it, or why not."""
+
+    name: str
+    uid: str
+    created: str
+    request: AgentRequest | None = None
+    """What it asks for, where it is an agent's."""
+    settled: str = ""
+    """approved or denied already."""
+    objection: str = ""
+    contender: bool = False
+    """Whether it asks for the name, or has been given it just now."""
+
+    @property
+    def good(self) -> bool:
+        return self.request is not None and not self.objection and not self.settled
+
+    def is_approved(self, wanted: RequestFilter) -> bool:
+        """Whether it is approved already, and has a key that is meant."""
+        return self.settled == "approved" and (not wanted.fingerprints or self.fingerprint in wanted.fingerprints)
+
+    @property
+    def agent(self) -> str:
+        return self.request.identity.common_name if self.request else ""
+
+    @property
+    def fingerprint(self) -> str:
+        return self.request.fingerprint if self.request else ""
+
+    def describe(self, now: datetime) -> str:
+        """In a line, for people who have to tell requests apart."""
+        user = self.request.requester.name if self.request else ""
+        age = human_duration(max((now - parse_time(self.created)).total_seconds(), 0))
+        state = f"{self.settled or 'pending'}, {age} old"
+        return f"CSR {self.name} ({state}): key {self.fingerprint}, agent {self.agent}, asked for by {user}"
+
+
+def judge(csr: Object, cluster: ManagedCluster | None, wanted: RequestFilter = EVERY_REQUEST) -> Judgement:
+    metadata = csr["metadata"]
+    name, uid, created = metadata["name"], metadata["uid"], metadata["creationTimestamp"]
+    try:
+        request = read_request(csr)
+    except NotAnAgentsRequest as problem:
+        return Judgement(name, uid, created, objection=str(problem))
+    verdict = verdict_of(csr, "Denied", "Approved", "Failed")
+    settled = "" if verdict is None else str(verdict["type"]).lower()
+    objection = "" if settled else _objection(request, wanted)
+    contender = cluster is not None and is_contender(csr, request, cluster)
+    return Judgement(name, uid, created, request, settled, objection, contender)
+
+
+def _objection(request: AgentRequest, wanted: RequestFilter) -> str:
+    agent, user = request.identity.common_name, request.requester.name
+    if request.renewal:
+        return "it is a renewal, which the hub decides by itself"
+    if wanted.requesters and not {agent, user} & set(wanted.requesters):
+        return f"requester {agent} is not in the approve list"
+    if wanted.fingerprints and request.fingerprint not in wanted.fingerprints:
+        return f"its key {request.fingerprint} is not the chosen one"
+    if not wanted.skip_check and not wanted.requesters and not is_newcomer(request):
+        return f"user {user!r} is no bootstrap identity"
+    return ""
+
+
+def is_newcomer(request: AgentRequest) -> bool:
+    """Whether it was asked for with what the hub hands out to newcomers."""
+    user, groups = request.requester.name, request.requester.groups
+    if user.startswith("system:bootstrap:"):
+        return BOOTSTRAP_GROUP in groups
+    return user in ACCOUNTS and ACCOUNT_GROUP in groups
+
+
+def refuse_ambiguity(cluster: ManagedCluster, judged: Sequence[Judgement], wanted: RequestFilter, now: datetime) -> None:
+    """Raises Refused where it is not clear which agent is the cluster's."""
+    name = cluster.metadata.name
+    if wanted.fingerprints:
+        if not any(one.good or one.is_approved(wanted) for one in judged):
+            listed = _listed([one for one in judged if one.request], now) or "nobody asks at all"
+            raise Refused(f"no CSR for cluster {name} has the chosen key: {listed}", "wait for it with --wait, or choose another")
+        return
+    good = [one for one in judged if one.good]
+    if not good:
+        return
+    contenders = [one for one in judged if one.contender and (one.good or one.settled)]
+    if len({one.fingerprint for one in contenders}) > 1:
+        differ = "of different requesters" if len({one.agent for one in contenders}) > 1 else "with different keys"
+        raise Refused(f"there are CSRs {differ} for cluster {name}: {_listed(contenders, now)}", COMPARE)
+    if wanted.requesters or wanted.skip_check:
+        return
+    agents = sorted({one.agent for one in good})
+    if len(agents) > 1:
+        raise Refused(
+            f"there are CSRs of different requesters for cluster {name}: {', '.join(agents)}",
+            "approve those you know with --requesters, or all with --skip-approve-check",
+        )
+    if is_in_use(cluster):
+        raise Refused(
+            f"cluster {name} has joined and is alive, and {agents[0]} asks for the same name: {_listed(good, now)}",
+            f"if it is the same cluster, approve it with --requesters={agents[0]}; else let it join under another name",
+        )
+
+
+def _listed(judged: Iterable[Judgement], now: datetime) -> str:
+    return "; ".join(one.describe(now) for one in judged)

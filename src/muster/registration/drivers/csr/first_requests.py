@@ -1,0 +1,52 @@
+"""First requests of a cluster's agents: which of them compete for its name, and which were approved for it.
+
+Everybody with a bootstrap identity may ask for any cluster's name, and may read and copy the subject of another's request. A copy
+has another public key. So requests with different keys compete, and no program chooses among them: an administrator compares
+fingerprints. A request competes while it is pending, and once approved until the cluster has joined; from then on the name is
+in use (`approval.is_in_use`). Renewals never compete: they are made with the certificate that they renew.
+
+An approval is for the ManagedCluster that was there when it was given: what was approved before that ManagedCluster was created
+was approved for an earlier one of its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster.api import is_true
+from muster.api.cluster.v1 import JOINED, ManagedCluster
+from muster.kube.duration import parse_time
+from muster.registration.drivers.csr.requests import AgentRequest, issued_certificate, verdict_of
+from muster.runtime.resource import Object
+
+
+def is_settled(csr: Object) -> bool:
+    """Whether somebody has answered already."""
+    return verdict_of(csr, "Approved", "Denied", "Failed") is not None or bool(issued_certificate(csr))
+
+
+def is_approved_for(csr: Object, cluster: ManagedCluster) -> bool:
+    """Whether a request was approved, and has not failed, since this very ManagedCluster was created."""
+    approval = verdict_of(csr, "Approved")
+    if approval is None or verdict_of(csr, "Denied", "Failed") is not None:
+        return False
+    moment = approval.get("lastTransitionTime") or approval.get("lastUpdateTime") or csr["metadata"]["creationTimestamp"]
+    try:
+        # Both have whole seconds only.
+        return parse_time(moment).replace(microsecond=0) >= parse_time(cluster.metadata.creation_timestamp)
+    except ValueError:
+        return False
+
+
+def is_contender(csr: Object, request: AgentRequest, cluster: ManagedCluster) -> bool:
+    """Whether a request competes for the cluster's name."""
+    if request.renewal:
+        return False
+    if not is_settled(csr):
+        return True
+    return not is_true(cluster.status.conditions, JOINED) and is_approved_for(csr, cluster)
+
+
+def has_rival(request: AgentRequest, contenders: Iterable[AgentRequest]) -> bool:
+    """Whether somebody asks for the same name with another key."""
+    return any(other.fingerprint != request.fingerprint for other in contenders)
