@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from muster.administration.members.klusterlets import hub_connection_of, klusterlet_problem
+from muster.administration.members.klusterlets import agent_key, hub_connection_of, klusterlet_problem
 from muster.administration.waiting import hub_problem
 from muster.api.operator.v1 import ClusterManager, Klusterlet, RelatedResource
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
@@ -39,6 +39,8 @@ class HubInfo:
     definitions: Mapping[str, str] = field(default_factory=dict)
     """Name to versions, the stored one with a star; `absent` where it is missing."""
     problem: str = ""
+    key: str = ""
+    """The fingerprint of the agent's key."""
 
 
 async def hub_info(client: KubeClient, name: str = CLUSTER_MANAGER) -> HubInfo:
@@ -57,7 +59,8 @@ async def klusterlet_info(client: KubeClient, name: str = KLUSTERLET) -> HubInfo
     except NotFound:
         return HubInfo(operator, problem="there is no Klusterlet")
     problem = klusterlet_problem(klusterlet) or hub_connection_of(klusterlet)
-    return await _info(client, operator, name, klusterlet.status.related_resources, problem)
+    found = await _info(client, operator, name, klusterlet.status.related_resources, problem)
+    return replace(found, key=await agent_key(client, klusterlet))
 
 
 async def _info(

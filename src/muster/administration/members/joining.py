@@ -12,12 +12,12 @@ import base64
 import secrets
 import string
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from muster.administration.dryrun import is_dry_run
-from muster.administration.errors import AdministrationError, Refused
+from muster.administration.errors import AdministrationError, Refused, TookTooLong
 from muster.administration.hub.preflight import settle
 from muster.administration.hubs import CLUSTERADM, MADE_BY, HubAddress
 from muster.administration.members.hub_trust import Connect, connect_by_http, told_server
@@ -25,6 +25,7 @@ from muster.administration.members.klusterlets import (
     await_agents,
     cluster_name_of,
     hub_connection_of,
+    hub_secret,
     list_klusterlets,
     operator_problem,
 )
@@ -40,7 +41,8 @@ from muster.operator.bundle import KLUSTERLET_OPERATOR, BundleOptions, bundle
 from muster.operator.klusterlet.plan import agent_namespace_of, is_hosted
 from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLET, KLUSTERLETS, KUBECONFIG_KEY
 from muster.operator.spec import DRIVERS, BadSpec, eks_cluster
-from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION
+from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION, key_fingerprint
+from muster.registration.drivers.csr.spoke import KEY, PENDING_KEY
 from muster.registration.installing import await_definitions, named
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import (
@@ -60,6 +62,8 @@ from muster.runtime.verbs import KubeClient
 from muster.work.names import AGENT_GATES as WORK_GATES
 
 CERTIFICATE_SECONDS: Final = 31_536_000
+KEY_WITHIN: Final = 10.0
+"""Seconds that an agent which has introduced itself is given to make its key."""
 ADDON_AUTHS: Final = ("csr", "token")
 GRPC_KEY: Final = "config.yaml"
 _LETTERS: Final = string.ascii_lowercase + string.digits
@@ -117,6 +121,8 @@ class Joined:
     driver: str
     introduced: bool = False
     """Whether the hub is known to know of it."""
+    key: str = ""
+    """The fingerprint of the key that its agent asks a certificate for, if that is known."""
 
 
 def check(options: JoinOptions) -> None:
@@ -230,12 +236,13 @@ async def join(
         namespace = name if options.hosted else str(wanted["spec"]["namespace"])
         await _prepare(client, namespace, config, options, progress, clock)
         await client.apply(KLUSTERLETS, wanted, manager=CLUSTERADM)
-        introduced = False
+        introduced, key = False, ""
         if options.wait and not is_dry_run(client):
             await await_agents(client, name, within=options.timeout, progress=progress, clock=clock)
             await _await_introduced(client, hub_client, name, options, progress, clock)
             introduced = True
-    return Joined(options.cluster_name, name, namespace, options.driver, introduced)
+            key = await _await_key(client, name, options, progress, clock)
+    return Joined(options.cluster_name, name, namespace, options.driver, introduced, key)
 
 
 @asynccontextmanager
@@ -349,3 +356,21 @@ async def _await_introduced(
         return ""
 
     await wait(f"managed cluster {options.cluster_name}", look, within=options.timeout, progress=progress, clock=clock)
+
+
+async def _await_key(client: KubeClient, name: str, options: JoinOptions, progress: Progress, clock: Clock) -> str:
+    """The fingerprint of the key that the agent asks with. Empty if it has a certificate already, or shows no key soon: agents of
+    other makes never do."""
+    if options.driver != "csr":
+        return ""
+    kept: Mapping[str, bytes] = {}
+
+    async def look() -> str:
+        nonlocal kept
+        kept = await hub_secret(client, Klusterlet.decode(await client.get(KLUSTERLETS, name)))
+        return "" if kept.keys() & {PENDING_KEY, KEY} else "its agent has not made its key yet"
+
+    with suppress(TookTooLong):
+        within = min(options.timeout, KEY_WITHIN)
+        await wait(f"managed cluster {options.cluster_name}", look, within=within, progress=progress, clock=clock)
+    return key_fingerprint(kept.get(PENDING_KEY, b""))

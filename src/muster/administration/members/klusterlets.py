@@ -16,9 +16,11 @@ from muster.operator.klusterlet.status import AVAILABLE
 from muster.operator.names import DEPLOYMENTS, KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.operator.reporting import APPLIED
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
+from muster.registration.drivers.csr.requests import key_fingerprint
+from muster.registration.drivers.csr.spoke import KEY, PENDING_KEY
 from muster.registration.names import HUB_SECRET
 from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import NotFound
+from muster.runtime.errors import Forbidden, NotFound
 from muster.runtime.resource import SECRETS
 from muster.runtime.verbs import KubeClient
 
@@ -41,6 +43,15 @@ async def hub_secret(client: KubeClient, klusterlet: Klusterlet) -> Mapping[str,
         return contents_of(await client.get(SECRETS, HUB_SECRET, agent_namespace_of(klusterlet)))
     except NotFound:
         return {}
+
+
+async def agent_key(client: KubeClient, klusterlet: Klusterlet) -> str:
+    """The fingerprint of the key that the agent asks a certificate for, or else has one of. Empty where that cannot be known."""
+    try:
+        kept = await hub_secret(client, klusterlet)
+    except Forbidden:
+        return ""
+    return key_fingerprint(kept.get(PENDING_KEY) or kept.get(KEY) or b"")
 
 
 async def cluster_name_of(client: KubeClient, klusterlet: Klusterlet) -> str:

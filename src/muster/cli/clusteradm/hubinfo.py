@@ -68,6 +68,8 @@ def _branches(found: HubInfo) -> dict[str, Any]:
         "Registration Operator": {one.name: f"({one.pods}) {one.image}" for one in found.operator} or "<none>",
         "Components": parts or "<uninstalled>",
     }
+    if found.key:
+        branches["Key"] = found.key
     if found.problem:
         branches["Problem"] = found.problem
     return branches

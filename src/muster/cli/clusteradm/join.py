@@ -192,5 +192,6 @@ def _report(joined: Joined) -> None:
         f"Cluster {joined.cluster} {state}{how}; its Klusterlet is {joined.klusterlet}, its agents are in {joined.namespace}.\n"
     )
     click.echo("Please log onto the hub cluster and run the following command:\n")
-    click.echo(f"    {program()} accept --clusters {joined.cluster}\n")
+    chosen = f" --fingerprint {joined.key}" if joined.key else ""
+    click.echo(f"    {program()} accept --clusters {joined.cluster}{chosen}\n")
     click.echo("This is not needed when the ManagedClusterAutoApproval feature is enabled")

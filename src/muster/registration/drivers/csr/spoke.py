@@ -20,12 +20,14 @@ from typing import Any, Final
 from muster.api.resource import Document
 from muster.kube.duration import parse_time
 from muster.kube.names import GENERATED_SUFFIX_LENGTH, generate_name
+from muster.logs import get_logger
 from muster.registration.drivers.csr.options import client_expiration
 from muster.registration.drivers.csr.requests import (
     certificate_problem,
     is_for,
     is_key,
     issued_certificate,
+    key_fingerprint,
     new_key,
     request_object,
     validity_of,
@@ -38,6 +40,8 @@ from muster.runtime.client import HttpClient
 from muster.runtime.errors import AlreadyExists, NotFound
 from muster.runtime.kubeconfig import load_kubeconfig
 from muster.runtime.verbs import KubeClient
+
+log = get_logger("muster.registration.drivers.csr")
 
 AGENT: Final = "muster-registration-agent"
 CERTIFICATE: Final = "tls.crt"
@@ -73,6 +77,8 @@ class CsrSpoke:
         self._prefix = f"{self._identity.cluster}-"[:_BASE]
         self._drawn = ""
         """The name of the request that is surely not on the hub yet."""
+        self._waiting = ""
+        """The name of the request that was last said to wait for its approval."""
         self._renewal: tuple[bytes, datetime] | None = None
 
     def decorate(self, cluster: Document) -> Document:
@@ -136,6 +142,7 @@ class CsrSpoke:
             return self._refused(csr, refusal, f"request {name}: {words}")
         certificate = issued_certificate(csr)
         if not certificate:
+            self._log_waiting(name, key)
             return Progress(again=UNHEARD_PAUSE, watch=Watched(SIGNING_REQUESTS, name))
         problem = certificate_problem(certificate, key, self._identity, self._clock.now())
         if problem:
@@ -147,6 +154,12 @@ class CsrSpoke:
             again=max(self._until_renewal(certificate), 0.0),
             report=Report(True, ROTATED, text, "ClientCertificateCreated"),
         )
+
+    def _log_waiting(self, name: str, key: bytes) -> None:
+        """Once for each request: an administrator compares the key with what the hub shows."""
+        if self._waiting != name:
+            self._waiting = name
+            log.info("waiting for approval", cluster=self._identity.cluster, request=name, key=key_fingerprint(key))
 
     def _refused(self, csr: Document, verdict: Mapping[str, Any], why: str) -> Progress:
         """Begin anew some time after the refusal; earlier if somebody removes the refused request from the hub."""
