@@ -16,6 +16,8 @@ from muster.kube.names import dns1123_label
 CLUSTER_LABEL: Final = "open-cluster-management.io/cluster-name"
 """On every object that the hub keeps for a cluster; its value is the cluster's name."""
 ADDON_LABEL: Final = "open-cluster-management.io/addon-name"
+CLUSTER_UID: Final = "cluster.open-cluster-management.io/muster-cluster-uid"
+"""On a cluster's ClusterRoleBinding: the uid of the ManagedCluster that the users it names were given credentials under."""
 OURS: Final = f"{CLUSTER_LABEL},!{ADDON_LABEL}"
 """Selects what the hub itself keeps for clusters, and nothing that addons brought."""
 CLUSTER_SET_LABEL: Final = "cluster.open-cluster-management.io/clusterset"

@@ -13,6 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.e2e.registration.conftest import Fleet
 from tests.support.administrator import (
+    ACCEPTED,
     CSRS,
     MANAGED_CLUSTERS,
     RBAC,
@@ -24,7 +25,7 @@ from tests.support.administrator import (
 )
 from tests.support.client import Client
 from tests.support.planes import USERS
-from tests.support.registration import Hub
+from tests.support.registration import HUB_SECRET, Hub
 
 PREFIX = "system:open-cluster-management:"
 LABEL = "open-cluster-management.io/cluster-name"
@@ -34,6 +35,7 @@ _numbers = itertools.count(1)
 def signing_request(
     label: str, common_name: str, organizations: tuple[str, ...], signer: str = "kubernetes.io/kube-apiserver-client"
 ) -> dict[str, Any]:
+    """With a key of its own."""
     key = ec.generate_private_key(ec.SECP256R1())
     attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
     subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
@@ -111,11 +113,83 @@ def test_the_name_of_a_living_cluster_is_not_given_to_another_until_it_is_dead(f
     hub.wait(lambda: certificate_of(read(hub, stolen)), "the request to be signed once the lease has expired")
 
 
-def name_in_use(hub: Hub, cluster: str) -> list[dict[str, Any]]:
-    found = hub.admin.get("/apis/events.k8s.io/v1/events").expect(200)["items"]
-    return [
-        event for event in found if event["reason"] == "NameInUse" and cluster in str(event.get("regarding", "")) + event["note"]
+def test_of_two_keys_that_ask_for_one_name_neither_is_approved(fleet: Fleet) -> None:
+    """Somebody with the same identity copies a newcomer's subject; the hub, which would approve either, approves none."""
+    hub = fleet.hub
+    bootstrap = trusted_client(hub)
+    honest = send(bootstrap, honest_request("coveted"))
+    copied = bootstrap.get(f"{CSRS}/{honest}").expect(200)
+    twin = send(bootstrap, signing_request("coveted", *subject_of(copied)))
+    introduce(hub, "coveted")
+
+    hub.wait(lambda: competing(hub, "coveted"), "a warning that there are two")
+    introduce(hub, "beside")
+    later = send(bootstrap, honest_request("beside"))
+    hub.wait(lambda: certificate_of(read(hub, later)), "a request sent later to be signed")
+    assert [verdicts(read(hub, name)) for name in (honest, twin)] == [set(), set()]
+    assert not (hub.find("coveted") or {})["spec"].get("hubAcceptsClient")
+
+    hub.decide(read(hub, twin), "Denied")
+    hub.wait(lambda: certificate_of(read(hub, honest)), "the one that is left to be signed")
+    hub.wait_condition("coveted", ACCEPTED)
+
+    late = send(bootstrap, signing_request("coveted", *subject_of(copied)))
+    hub.wait(lambda: [event for event in competing(hub, "coveted") if late in event["note"]], "a warning about the late one")
+    assert verdicts(read(hub, late)) == set()
+
+
+def subject_of(csr: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """What everybody who may ask can read in another's request."""
+    subject = x509.load_pem_x509_csr(base64.b64decode(csr["spec"]["request"])).subject
+    names = subject.get_attributes_for_oid(NameOID.COMMON_NAME), subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    return str(names[0][0].value), tuple(str(one.value) for one in names[1])
+
+
+def test_a_removed_clusters_certificate_opens_nothing_of_the_next_cluster_of_its_name(fleet: Fleet) -> None:
+    hub = fleet.hub
+    former = fleet.joined("phoenix")
+    reused = former.client()
+    reused.get(f"{MANAGED_CLUSTERS}/phoenix").expect(200)
+    former.stop()
+    fleet.agents.remove(former)
+    hub.delete("phoenix")
+    hub.wait_gone("phoenix")
+
+    fleet.spoke.admin.delete(f"/api/v1/namespaces/{former.namespace}/secrets/{HUB_SECRET}").expect(200)
+    latter = fleet.joined("phoenix")
+
+    works = "/apis/work.open-cluster-management.io/v1/namespaces/phoenix/manifestworks"
+    lease = "/apis/coordination.k8s.io/v1/namespaces/phoenix/leases/managed-cluster-lease"
+    renewal = honest_request("phoenix")
+    closed = [
+        reused.get(f"{MANAGED_CLUSTERS}/phoenix"),
+        reused.patch(f"{MANAGED_CLUSTERS}/phoenix/status", {"status": {"capacity": {"cpu": "1"}}}),
+        reused.patch(f"{MANAGED_CLUSTERS}/phoenix", {"spec": {"hubAcceptsClient": False}}),
+        reused.get(works),
+        reused.get(lease),
+        reused.post(CSRS, renewal),
     ]
+    assert [reply.status for reply in closed] == [403] * len(closed)
+    for path in (f"{MANAGED_CLUSTERS}/phoenix", works, lease):
+        latter.client().get(path).expect(200)
+
+    hub.restart()
+    hub.patch("phoenix", {"spec": {"leaseDurationSeconds": 2}}).expect(200)
+    hub.wait_renewed("phoenix", times=2)
+    assert reused.get(f"{MANAGED_CLUSTERS}/phoenix").status == 403
+
+
+def competing(hub: Hub, cluster: str) -> list[dict[str, Any]]:
+    return events_about(hub, cluster, "CompetingRequests")
+
+
+def name_in_use(hub: Hub, cluster: str) -> list[dict[str, Any]]:
+    return events_about(hub, cluster, "NameInUse")
+
+
+def events_about(hub: Hub, cluster: str, reason: str) -> list[dict[str, Any]]:
+    found = hub.admin.get("/apis/events.k8s.io/v1/events").expect(200)["items"]
+    return [event for event in found if event["reason"] == reason and cluster in str(event.get("regarding", "")) + event["note"]]
 
 
 def test_a_cluster_certificate_opens_nothing_of_another_cluster(fleet: Fleet) -> None:

@@ -81,6 +81,10 @@ class TokenHub:
             return Vote.ABSTAIN
         return Vote.ALLOW if cluster.metadata.annotations.get(DIGEST) in self._accepted else Vote.DENY
 
+    def agents(self, cluster: ManagedCluster) -> None:
+        """Whoever the API server's file puts into the cluster's group."""
+        return
+
     async def grant(self, cluster: ManagedCluster) -> Outcome:
         if not self.owns(cluster):
             return NOTHING_TO_DO

@@ -176,7 +176,7 @@ class Agent:
         log.warning("leaving the hub", cluster=self.state.cluster, hub=address.server, reason=leave.value)
         if leave is Leave.FAILED:
             self._failover.failed(address)
-        elif leave is Leave.REFUSED:
+        elif leave in (Leave.REFUSED, Leave.REPLACED):
             secret = self._world.secret
             try:
                 # Only the names are kept: what was pending was asked for with an identity that is gone.

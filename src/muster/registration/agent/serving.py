@@ -2,6 +2,10 @@
 
 Side by side run: a watch of our own ManagedCluster, the lease, the status, the renewal of the credential, events, and a look at
 whether to go on. There are few reasons to leave, and none of them is an outage as long as there is only one hub.
+
+A credential is for the ManagedCluster under which it was given. If that is removed on the hub, the agent does not introduce its
+cluster again; but if somebody makes another of the same name there and accepts it, the agent finds itself shut out of an accepted
+cluster, and registers anew.
 """
 
 from __future__ import annotations
@@ -10,10 +14,11 @@ import asyncio
 from enum import Enum
 from typing import Any
 
-from muster.api.cluster.v1 import ManagedCluster
+from muster.api import MalformedObject, is_true
+from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.logs import get_logger
 from muster.registration.agent.credential import CredentialKeeper
-from muster.registration.agent.failover import denied
+from muster.registration.agent.failover import CHECK_SECONDS, denied
 from muster.registration.agent.joining import accepted, own_cluster
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
@@ -21,7 +26,9 @@ from muster.registration.agent.memory.hub_secret import KUBECONFIG
 from muster.registration.agent.reports.lease import LeaseKeeper
 from muster.registration.agent.reports.status import StatusReporter
 from muster.registration.agent.world import AgentWorld
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.clock import pause, sleep
+from muster.runtime.errors import Forbidden, KubeError
 from muster.runtime.events import EventRecorder
 from muster.runtime.informer import Informer
 from muster.runtime.kubeconfig import KubeconfigError
@@ -45,6 +52,7 @@ class Leave(Enum):
 
     EXPIRED = "the credential can no longer be used"
     REFUSED = "the hub does not take the credential"
+    REPLACED = "the hub has another cluster of this name, which the credential is not for"
     MOVED = "the bootstrap kubeconfig names another hub"
     FAILED = "the hub failed us"
 
@@ -64,6 +72,7 @@ async def serve(world: AgentWorld, address: HubAddress) -> Leave:
 class Service:
     def __init__(self, world: AgentWorld, hub: KubeClient, address: HubAddress) -> None:
         self._world = world
+        self._hub = hub
         self._address = address
         self._events = EventRecorder(
             hub, CONTROLLER, world.identity.agent, metrics=world.metrics, clock=world.clock, random=world.random
@@ -77,7 +86,7 @@ class Service:
     async def run(self) -> Leave:
         endless = (self._clusters, *self._status.informers, self._keeper, self._lease, self._status, self._events)
         parts: list[Any] = [part.run() for part in endless]
-        leave: Leave = await first(*parts, self._until_over(), self._through_the_door())
+        leave: Leave = await first(*parts, self._until_over(), self._until_replaced(), self._through_the_door())
         return leave
 
     async def _through_the_door(self) -> Leave:
@@ -120,6 +129,48 @@ class Service:
         finally:
             for end in ignore:
                 end()
+
+    async def _until_replaced(self) -> Leave:
+        """Until the hub has long accepted a cluster of our name and shut us out of it."""
+        clock, since = self._world.clock, None
+        while True:
+            await sleep(clock, LOOK_SECONDS)
+            if not await self._is_shut_out():
+                since = None
+            elif since is None:
+                since = clock.monotonic()
+            elif clock.monotonic() - since >= REFUSED_SECONDS:
+                return Leave.REPLACED
+
+    async def _is_shut_out(self) -> bool:
+        """Whether our own ManagedCluster is accepted, as the bootstrap identity sees it, and we may not even look at it."""
+        if self._clusters.has_synced and not self._lease.failing:
+            return False
+        candidate = self._world.candidate(self._address)
+        if candidate is None:
+            return False
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                await self._hub.get(MANAGED_CLUSTERS, self._world.cluster)
+        except Forbidden:
+            return await self._is_accepted(candidate)
+        except (KubeError, TimeoutError):
+            pass
+        return False
+
+    async def _is_accepted(self, candidate: Candidate) -> bool:
+        try:
+            bootstrap = self._world.connect(candidate.path)
+        except KubeconfigError:
+            return False
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                found = ManagedCluster.decode(await bootstrap.get(MANAGED_CLUSTERS, self._world.cluster))
+        except (KubeError, MalformedObject, TimeoutError):
+            return False
+        finally:
+            await bootstrap.close()
+        return is_true(found.status.conditions, ACCEPTED)
 
     def _reason_to_leave(self) -> Leave | None:
         world, lease = self._world, self._lease

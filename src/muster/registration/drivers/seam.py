@@ -84,7 +84,8 @@ NOTHING_TO_DO = Outcome()
 
 @dataclass(frozen=True)
 class HubContext:
-    """What the hub hands to a driver. `reconsider` asks for a new vote on a cluster when what a vote rests on has changed."""
+    """What the hub hands to a driver. `reconsider` asks for a new look at a cluster when the driver would vote otherwise, or name
+    other agents of it."""
 
     client: KubeClient
     informers: Informers
@@ -103,6 +104,12 @@ class HubDriver(Protocol):
         ...
 
     def vote(self, cluster: ManagedCluster) -> Vote: ...
+
+    def agents(self, cluster: ManagedCluster) -> frozenset[str] | None:
+        """The users that were given credentials under this very ManagedCluster, as far as is known now: what was named once is
+        remembered. None when agents are told apart by nothing but the group `system:open-cluster-management:<cluster>`, which is
+        then bound: whoever has a credential of that group from an earlier cluster of this name is let in with them."""
+        ...
 
     async def grant(self, cluster: ManagedCluster) -> Outcome: ...
 

@@ -40,7 +40,6 @@ REPORTER = "registration-controller"
 
 
 CONTROLLERS: Final[tuple[Callable[[HubWorld], HubController], ...]] = (
-    Acceptance,
     Collection,
     Removal,
     Leases,
@@ -51,7 +50,7 @@ CONTROLLERS: Final[tuple[Callable[[HubWorld], HubController], ...]] = (
     SetBindings,
     ManagedNamespaces,
 )
-"""Beside `AutoAcceptance`, which drivers call."""
+"""Beside `AutoAcceptance` and `Acceptance`, which drivers call."""
 
 
 class HubController(Protocol):
@@ -100,10 +99,10 @@ class Hub:
         return driver.hub(context)
 
     def _make_controllers(self) -> list[HubController]:
-        auto_acceptance = AutoAcceptance(self.world)
-        self._listeners.append(auto_acceptance.reconsider)
+        auto_acceptance, acceptance = AutoAcceptance(self.world), Acceptance(self.world)
+        self._listeners += [auto_acceptance.reconsider, acceptance.reconsider]
         others = (make(self.world) for make in CONTROLLERS)
-        return [auto_acceptance, *others]
+        return [auto_acceptance, acceptance, *others]
 
     def _reconsider(self, cluster: str) -> None:
         for listener in self._listeners:

@@ -13,7 +13,7 @@ from muster.apiserver.auth.identity import User
 from muster.operator.names import KLUSTERLETS
 from muster.registration.agent.memory.hub_kubeconfig import address_of, hub_kubeconfig
 from muster.registration.drivers.csr.requests import new_key, request_object
-from muster.registration.hub.clusters.rbac import own_binding, own_role
+from muster.registration.hub.clusters.rbac import Agents, own_binding, own_role
 from muster.registration.hub.install import BOOTSTRAP_GROUP
 from muster.registration.kinds import SIGNING_REQUESTS
 from muster.registration.names import AGENT_NAMESPACE, AgentIdentity
@@ -55,7 +55,7 @@ class Joining:
         """What the agent and the hub's controller would do: there is a ManagedCluster, a credential, and what it may do."""
         fleet, key = self.fleet, new_key()
         await fleet.cluster(name, spec={"hubAcceptsClient": True}, status={"conditions": AVAILABLE})
-        for wanted in (own_role(name, {}, accepted=True), own_binding(name, {})):
+        for wanted in (own_role(name, {}, accepted=True), own_binding(name, {}, Agents(by_group=True))):
             await fleet.admin().apply(wanted.resource, wanted.body, manager="test")
         await fleet.user(NEWCOMER).create(SIGNING_REQUESTS, request_object(name, AgentIdentity(name, "agent1"), key))
         csr = await fleet.admin().get(SIGNING_REQUESTS, name)

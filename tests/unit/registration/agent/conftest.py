@@ -222,6 +222,19 @@ class Hub:
             await self.admin.create(LEASES, lease)
         await self.set_condition("HubAcceptedManagedCluster", "True", "HubClusterAdminAccepted", name)
 
+    async def replace_cluster(self, agent: str, name: str = "c1") -> None:
+        """The ManagedCluster is removed with its rights, and another of its name made and accepted, for one agent alone."""
+        await self.admin.delete(MANAGED_CLUSTERS, name)
+        kind = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind}
+        await self.admin.create(MANAGED_CLUSTERS, {**kind, "metadata": {"name": name}})
+        await self.accept(name)
+        for resource, binding, namespace in (
+            (CLUSTER_ROLE_BINDINGS, f"open-cluster-management:managedcluster:{name}", ""),
+            (ROLE_BINDINGS, f"registration:{name}", name),
+        ):
+            user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": agent}
+            await self.admin.patch(resource, binding, {"subjects": [user]}, namespace)
+
     async def deny(self, name: str = "c1") -> None:
         await self.admin.patch(MANAGED_CLUSTERS, name, {"spec": {"hubAcceptsClient": False}})
         own = rule(GROUP, ["managedclusters"], ["get", "list", "watch"], [name])

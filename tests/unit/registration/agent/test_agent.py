@@ -339,6 +339,21 @@ async def test_a_hub_that_no_longer_knows_a_good_certificate_is_registered_with_
         await until(lambda: _requests(fleet, 2), "a second request")
 
 
+async def test_an_agent_that_another_cluster_of_its_name_shuts_out_registers_anew(fleet: Fleet) -> None:
+    await fleet.give(fleet.hub.kubeconfig())
+    async with fleet.running() as agent:
+        await fleet.join()
+        old = await fleet.stored()
+        await fleet.hub.replace_cluster("system:open-cluster-management:c1:somebody-else")
+        await fleet.advance(120)
+        assert agent.state.phase == "serving"
+        await fleet.advance(240)
+        await until(lambda: _requests(fleet, 2), "a second request")
+        assert await fleet.hub.cluster()
+        assert (await fleet.stored())["agent-name"] == old["agent-name"]
+        assert (await fleet.hub.requests_made())[-1]["spec"]["username"] == "bootstrap"
+
+
 async def test_a_hub_secret_that_somebody_deleted_is_made_again(fleet: Fleet) -> None:
     await fleet.give(fleet.hub.kubeconfig())
     async with fleet.running():

@@ -77,6 +77,7 @@ class ScriptedDriver:
     outcome: Callable[[ManagedCluster], Outcome] = lambda cluster: Outcome()
     ballot: Callable[[ManagedCluster], Vote] = lambda cluster: Vote.ABSTAIN
     mine: Callable[[ManagedCluster], bool] = lambda cluster: True
+    named: Callable[[ManagedCluster], frozenset[str] | None] = lambda cluster: None
     calls: list[tuple[str, str]] = field(default_factory=list)
 
     def owns(self, cluster: ManagedCluster) -> bool:
@@ -84,6 +85,9 @@ class ScriptedDriver:
 
     def vote(self, cluster: ManagedCluster) -> Vote:
         return self.ballot(cluster)
+
+    def agents(self, cluster: ManagedCluster) -> frozenset[str] | None:
+        return self.named(cluster)
 
     async def grant(self, cluster: ManagedCluster) -> Outcome:
         self.calls.append(("grant", cluster.metadata.name))

@@ -78,6 +78,11 @@ class LeaseKeeper:
         """Call `listener` when a renewal follows after the hub had missed one."""
         self._listener = listener
 
+    @property
+    def failing(self) -> bool:
+        """Whether the last renewal failed."""
+        return bool(self._failing)
+
     def vouched(self, cluster: ManagedCluster) -> bool:
         """Whether the hub was told of the cluster's life since it last gave it up."""
         return missed_at(cluster) in ("", self._answered)

@@ -82,7 +82,7 @@ class Approver:
         request = self._understand(csr)
         if request is None:
             return None
-        if self._vouches(csr, request):
+        if self._vouches(csr, request) or (not request.renewal and verdict_of(csr.data, "Approved") is not None):
             self._context.reconsider(request.identity.cluster)
         if is_settled(csr.data):
             return None

@@ -29,6 +29,9 @@ class CsrHub:
         vouched = self.owns(cluster) and self._approver.vouched_for(cluster)
         return Vote.ALLOW if vouched else Vote.ABSTAIN
 
+    def agents(self, cluster: ManagedCluster) -> frozenset[str]:
+        return self._approver.agents(cluster)
+
     async def grant(self, cluster: ManagedCluster) -> Outcome:
         return NOTHING_TO_DO
 

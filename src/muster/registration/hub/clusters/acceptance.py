@@ -32,6 +32,7 @@ from muster.registration import names
 from muster.registration.drivers.seam import HubDriver, Outcome, Step
 from muster.registration.hub.cluster_writer import Change, redated, with_finalizers
 from muster.registration.hub.clusters import rbac
+from muster.registration.hub.clusters.agents import ClusterAgents
 from muster.registration.hub.clusters.permissions import Permissions
 from muster.registration.hub.clusters.rbac import Wanted
 from muster.registration.hub.clusters.remains import Remains
@@ -73,6 +74,7 @@ class Acceptance:
         self._labels = world.options.labels
         self._controller = world.controller("acceptance", self.reconcile)
         self._permissions = Permissions(world)
+        self._agents = ClusterAgents(world, self._permissions)
         self._remains = Remains(world, self._controller.enqueue)
         self._clusters = world.writer
         self._clusters.always(self._held)
@@ -92,6 +94,10 @@ class Acceptance:
                 await self._controller.run()
             finally:
                 remains.cancel()
+
+    def reconsider(self, cluster: str) -> None:
+        """A driver may name other agents of it now."""
+        self._controller.enqueue(cluster)
 
     def _came_or_went(self, old: ManagedCluster | None, new: ManagedCluster | None) -> None:
         if old is None or new is None:
@@ -127,7 +133,8 @@ class Acceptance:
         problems = await _problems([("common roles", self._share_roles())])
         problems += await self._ensure(rbac.namespace(name, labels), rbac.own_role(name, labels, accepted=True))
         # A binding needs its namespace, and its role too: who binds must show that he has all the role's rights himself.
-        problems += await self._ensure(rbac.own_binding(name, labels), *rbac.namespace_bindings(name, labels))
+        agents = self._agents.of(cluster)
+        problems += await self._ensure(rbac.own_binding(name, labels, agents), *rbac.namespace_bindings(name, labels, agents))
         problems += await self._drive(cluster, granted=True)
         if await self._say(cluster, accepted_condition(problems)) and not problems:
             log.info("cluster accepted", cluster=name)
@@ -192,7 +199,7 @@ class Acceptance:
             for resource, key in (registration, work)
         )
         problems += await self._ensure(rbac.own_role(name, labels, accepted=False))
-        problems += await self._ensure(rbac.own_binding(name, labels))
+        problems += await self._ensure(rbac.own_binding(name, labels, self._agents.of(cluster)))
         return problems + await self._drive(cluster, granted=False)
 
     # Deleted
@@ -213,6 +220,7 @@ class Acceptance:
             raise Incomplete(name, problems)
         await self._clusters.change(name, unless_changed(cluster, remove_finalizer))
         self._driven.pop(name, None)
+        self._agents.forget(name)
         log.info("cluster removed", cluster=name)
 
     async def _forget(self, name: str) -> None:
@@ -231,6 +239,7 @@ class Acceptance:
             raise Incomplete(name, problems)
         self._driven.pop(name, None)
         self._departed.pop(name, None)
+        self._agents.forget(name)
 
     async def _remove_all(self, name: str, release: Callable[[str], Awaitable[None]], *, unseen: bool) -> tuple[str, ...]:
         problems = await _problems(

@@ -1,8 +1,9 @@
 """What an accepted cluster is permitted on the hub, as objects: pure descriptions, nothing here talks to a server.
 
 A cluster has a namespace of its name, a ClusterRole with its binding, and two RoleBindings in its namespace to roles that all
-clusters share. Every binding names two groups: that of agents with a certificate, and that of agents whose identity comes from
-a provider which forbids groups beginning with `system:`. A cluster that was accepted and is no longer keeps a ClusterRole that
+clusters share. Every binding names the cluster's agents (`Agents`): each user that was given a certificate, or where a driver does
+not tell its agents apart the group of all, and the group of agents whose identity comes from a provider which forbids groups
+beginning with `system:`. A cluster that was accepted and is no longer keeps a ClusterRole that
 lets it read its own ManagedCluster, so that the agent learns why it is out, and nothing else.
 
 Invariant: no cluster's objects can ever be another's, or those of the hub itself. The names leave three gaps, which
@@ -22,6 +23,7 @@ from muster.registration.names import (
     ALL_CLUSTERS_GROUP,
     BOOTSTRAP_NAMESPACE,
     CLUSTER_LABEL,
+    CLUSTER_UID,
     REGISTER_GROUP,
     REGISTRATION_ROLE,
     WORK_CLEANUP,
@@ -41,6 +43,20 @@ CLUSTER_GROUP: Final = "cluster.open-cluster-management.io"
 ADDON_GROUP: Final = "addon.open-cluster-management.io"
 WORK_GROUP: Final = "work.open-cluster-management.io"
 Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Agents:
+    """Who acts for a cluster."""
+
+    uid: str = ""
+    """Of the ManagedCluster under which they were given their credentials."""
+    users: frozenset[str] = frozenset()
+    by_group: bool = False
+    """Whether everybody is meant whose credential names the cluster's group."""
+
+    def __or__(self, other: Agents) -> Agents:
+        return Agents(self.uid, self.users | other.users, self.by_group or other.by_group)
 
 
 @dataclass(frozen=True)
@@ -103,19 +119,20 @@ def own_role(cluster: str, labels: Labels, *, accepted: bool) -> Wanted:
     return _role(cluster_role(cluster), cluster, rules, labels)
 
 
-def own_binding(cluster: str, labels: Labels) -> Wanted:
+def own_binding(cluster: str, labels: Labels, agents: Agents) -> Wanted:
+    """It is also the record of who the agents are, see `agents.py`."""
     name = cluster_role(cluster)
-    metadata = {"name": name, "labels": _labels(cluster, labels)}
-    return Wanted(CLUSTER_ROLE_BINDINGS, {"metadata": metadata, **_binds(cluster, name)})
+    metadata = {"name": name, "labels": _labels(cluster, labels), "annotations": {CLUSTER_UID: agents.uid}}
+    return Wanted(CLUSTER_ROLE_BINDINGS, {"metadata": metadata, **_binds(cluster, name, agents)})
 
 
-def namespace_bindings(cluster: str, labels: Labels) -> tuple[Wanted, Wanted]:
+def namespace_bindings(cluster: str, labels: Labels, agents: Agents) -> tuple[Wanted, Wanted]:
     """For the registration agent and for the work agent; a finalizer holds the latter for as long as works are left."""
     registration = {"name": registration_binding(cluster), "namespace": cluster, "labels": _labels(cluster, labels)}
     work = {**registration, "name": work_binding(cluster), "finalizers": [WORK_CLEANUP]}
     return (
-        Wanted(ROLE_BINDINGS, {"metadata": registration, **_binds(cluster, REGISTRATION_ROLE)}),
-        Wanted(ROLE_BINDINGS, {"metadata": work, **_binds(cluster, WORK_ROLE)}),
+        Wanted(ROLE_BINDINGS, {"metadata": registration, **_binds(cluster, REGISTRATION_ROLE, agents)}),
+        Wanted(ROLE_BINDINGS, {"metadata": work, **_binds(cluster, WORK_ROLE, agents)}),
     )
 
 
@@ -142,14 +159,18 @@ def name_problem(cluster: str, hub_namespace: str, *, is_new: bool) -> str:
 
 
 def holds(current: Object, wanted: Object) -> bool:
-    """Whether an object says what it must: labels and finalizers may be more, permissions exactly these."""
+    """Whether an object says what it must: labels, annotations and finalizers may be more, permissions exactly these."""
     have, must = current.get("metadata") or {}, wanted["metadata"]
-    labels: Mapping[str, Any] = have.get("labels") or {}
     return (
-        all(labels.get(name) == value for name, value in must["labels"].items())
+        _includes(have.get("labels"), must["labels"])
+        and _includes(have.get("annotations"), must.get("annotations", {}))
         and set(must.get("finalizers", ())) <= set(have.get("finalizers") or ())
         and all(current.get(field) == wanted.get(field) for field in ("rules", "subjects", "roleRef", "aggregationRule"))
     )
+
+
+def _includes(have: Mapping[str, Any] | None, must: Mapping[str, str]) -> bool:
+    return all((have or {}).get(name) == value for name, value in must.items())
 
 
 def fixed(current: Object, wanted: Object) -> bool:
@@ -165,9 +186,10 @@ def _labels(cluster: str, labels: Labels) -> dict[str, str]:
     return {**labels, CLUSTER_LABEL: cluster}
 
 
-def _binds(cluster: str, role: str) -> Object:
-    groups = (cluster_group(cluster), external_group(cluster))
+def _binds(cluster: str, role: str, agents: Agents) -> Object:
+    named = [("Group", cluster_group(cluster))] if agents.by_group else []
+    named += [("Group", external_group(cluster)), *(("User", user) for user in sorted(agents.users))]
     return {
         "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "Group", "apiGroup": RBAC_GROUP, "name": group} for group in groups],
+        "subjects": [{"kind": kind, "apiGroup": RBAC_GROUP, "name": name} for kind, name in named],
     }

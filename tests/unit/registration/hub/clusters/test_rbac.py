@@ -46,16 +46,33 @@ def test_a_clusters_own_role_names_itself_alone() -> None:
     assert rules(denied) == [("cluster.open-cluster-management.io", "managedclusters", "get list watch", "c1")]
 
 
-def test_every_binding_names_both_groups_of_the_cluster_and_nobody_else() -> None:
-    for binding in (rbac.own_binding("c1", {}), *rbac.namespace_bindings("c1", {})):
-        assert [(subject["kind"], subject["name"]) for subject in binding.body["subjects"]] == [
-            ("Group", "system:open-cluster-management:c1"),
-            ("Group", "open-cluster-management:c1"),
-        ]
+ALL = rbac.Agents("uid", by_group=True)
+"""Agents that are told apart by nothing."""
+
+
+def subjects(agents: rbac.Agents) -> list[list[tuple[str, str]]]:
+    bindings = (rbac.own_binding("c1", {}, agents), *rbac.namespace_bindings("c1", {}, agents))
+    return [[(one["kind"], one["name"]) for one in binding.body["subjects"]] for binding in bindings]
+
+
+def test_where_agents_are_not_told_apart_every_binding_names_both_groups_of_the_cluster_and_nobody_else() -> None:
+    groups = [("Group", "system:open-cluster-management:c1"), ("Group", "open-cluster-management:c1")]
+    assert subjects(ALL) == [groups] * 3
+
+
+def test_where_they_are_every_binding_names_them_and_not_their_group() -> None:
+    users = ["system:open-cluster-management:c1:one", "system:open-cluster-management:c1:two"]
+    named = [("Group", "open-cluster-management:c1"), *(("User", user) for user in users)]
+    assert subjects(rbac.Agents("uid", frozenset(users))) == [named] * 3
+
+
+def test_a_binding_says_for_which_managed_cluster_it_is() -> None:
+    metadata = rbac.own_binding("c1", {}, ALL).body["metadata"]
+    assert metadata["annotations"] == {"cluster.open-cluster-management.io/muster-cluster-uid": "uid"}
 
 
 def test_only_the_work_agents_binding_is_held() -> None:
-    registration, work = rbac.namespace_bindings("c1", {})
+    registration, work = rbac.namespace_bindings("c1", {}, ALL)
     assert "finalizers" not in registration.body["metadata"]
     assert work.body["metadata"]["finalizers"] == ["cluster.open-cluster-management.io/manifest-work-cleanup"]
     assert {binding.key.namespace for binding in (registration, work)} == {"c1"}
@@ -96,6 +113,6 @@ def test_more_labels_and_finalizers_are_no_drift_but_any_other_permission_is() -
     assert not rbac.holds({**wanted, "metadata": metadata, "rules": [*wanted["rules"], wanted["rules"][0]]}, wanted)
     assert not rbac.holds({**wanted, "metadata": metadata, "aggregationRule": {}}, wanted)
     assert not rbac.holds({**wanted, "metadata": {"name": "x"}}, wanted)
-    binding = rbac.namespace_bindings("c1", {})[1].body
+    binding = rbac.namespace_bindings("c1", {}, ALL)[1].body
     assert not rbac.holds({**binding, "subjects": None}, binding)
     assert not rbac.holds({**binding, "metadata": {**binding["metadata"], "finalizers": []}}, binding)

@@ -1,0 +1,59 @@
+"""Who acts for a cluster: the users that were given a credential under this very ManagedCluster, and nobody of an earlier one.
+
+A certificate outlives the ManagedCluster that it was issued for, by up to a year, and names only the cluster. If rights were
+bound to the group in it, whoever had the name before would have them again with the name's next owner. So a driver that knows
+its agents one by one names them (`HubDriver.agents`), and they are bound as users. What was learned once must outlive the signing
+requests it was learned from, which Kubernetes removes after an hour: the record is the cluster's ClusterRoleBinding, which only
+administrators may write, with the uid of the ManagedCluster that it is for in an annotation. A binding for another uid counts for
+nothing.
+
+A binding without the annotation is one of an upstream hub, or of a Muster before this; it binds the group, and those agents
+cannot be named any more. It is kept for as long as the ManagedCluster it was found with is.
+"""
+
+from __future__ import annotations
+
+from muster.api.cluster.v1 import ManagedCluster
+from muster.registration.hub.clusters.permissions import Permissions
+from muster.registration.hub.clusters.rbac import Agents
+from muster.registration.hub.world import HubWorld
+from muster.registration.kinds import CLUSTER_ROLE_BINDINGS
+from muster.registration.names import CLUSTER_UID, cluster_group, cluster_role, parse_common_name
+from muster.runtime.resource import Key, Object
+
+
+class ClusterAgents:
+    def __init__(self, world: HubWorld, permissions: Permissions) -> None:
+        self._drivers = world.drivers
+        self._permissions = permissions
+        self._known: dict[str, Agents] = {}
+        """By cluster: what the binding said last, so that one which is deleted can be put back."""
+
+    def of(self, cluster: ManagedCluster) -> Agents:
+        name, uid = cluster.metadata.name, cluster.metadata.uid
+        agents = self._known.get(name, Agents(uid))
+        if agents.uid != uid:
+            agents = Agents(uid)
+        binding = self._permissions.get(CLUSTER_ROLE_BINDINGS, Key("", cluster_role(name)))
+        if binding is not None:
+            agents |= recorded(binding.data, name, uid)
+        for driver in self._drivers.values():
+            if driver.owns(cluster):
+                users = driver.agents(cluster)
+                agents |= Agents(uid, frozenset(users or ()), by_group=users is None)
+        self._known[name] = agents
+        return agents
+
+    def forget(self, name: str) -> None:
+        self._known.pop(name, None)
+
+
+def recorded(binding: Object, cluster: str, uid: str) -> Agents:
+    """The agents that a ClusterRoleBinding names for the ManagedCluster with this uid."""
+    if (binding["metadata"].get("annotations") or {}).get(CLUSTER_UID, uid) != uid:
+        return Agents(uid)
+    named = [(subject.get("kind"), subject.get("name") or "") for subject in binding.get("subjects") or ()]
+    users = frozenset(
+        name for kind, name in named if kind == "User" and (parsed := parse_common_name(name)) and parsed.cluster == cluster
+    )
+    return Agents(uid, users, by_group=("Group", cluster_group(cluster)) in named)
