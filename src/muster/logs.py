@@ -4,7 +4,7 @@ Importing structlog (and rich, which it pulls in where it is installed) takes lo
 together, and a healthy server writes no line before it is ready; so loggers here only remember their name until then.
 
 Several programs may live in one process as tasks. `diverted` gives the lines of the current task, and of tasks it starts, to a
-function instead of standard error: that is how each keeps a log of its own.
+function instead of standard error: that is how each keeps a log of its own. Lines are printable, whatever fields say.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+
+from muster.printable import printable
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 _level = INFO
@@ -77,6 +79,7 @@ class _Output:
     """Looks for the sink with every line: loggers outlive contexts."""
 
     def write(self, text: str) -> None:
+        text = printable(text)
         sink = _sink.get()
         if sink is not None:
             sink(text)

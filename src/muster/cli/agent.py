@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.console import echo
 from muster.cli.leading import Leading
 from muster.cli.process import (
     ANY_ADDRESS,
@@ -245,9 +246,7 @@ def _annotations(annotations: dict[str, str]) -> dict[str, str]:
 
     for key in annotations:
         if not key.startswith(AGENT_ANNOTATIONS):
-            click.echo(
-                f"warning: --cluster-annotations: {key} does not begin with {AGENT_ANNOTATIONS}; it is passed over", err=True
-            )
+            echo(f"warning: --cluster-annotations: {key} does not begin with {AGENT_ANNOTATIONS}; it is passed over", err=True)
     return annotations
 
 

@@ -14,6 +14,7 @@ from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.auth.statictokens import TokenFileError, load_token_file
 from muster.apiserver.auth.tokenwebhook import WebhookConfigError
 from muster.apiserver.server import DEFAULT_CLUSTER, ApiServer, ServerConfig
+from muster.cli.console import echo
 from muster.cli.loop import run_loop
 from muster.kube.names import dns1123_label
 from muster.store import StoreError
@@ -74,7 +75,7 @@ async def _serve(config: ServerConfig, directory: Path) -> None:
     try:
         kubeconfig = directory / "kubeconfig"
         await write_kubeconfig(server, kubeconfig)
-        click.echo(f"ready: {server.url} serves {', '.join(server.clusters)}; kubeconfig: {kubeconfig}")
+        echo(f"ready: {server.url} serves {', '.join(server.clusters)}; kubeconfig: {kubeconfig}")
         sys.stdout.flush()
         await stop.wait()
     finally:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from muster.cli.console import echo
 from muster.cli.loop import run_loop
 from muster.cli.process import find_cluster
 from muster.cli.progress import ConsoleProgress
@@ -132,7 +133,7 @@ def administer(work: Callable[[Session], Awaitable[T]], *, machine: bool = False
     options = Globals.current()
     config = find_cluster(options.kubeconfig, options.context).config
     if options.dry_run:
-        click.echo(f"{program()} is running in dry-run mode", err=True)
+        echo(f"{program()} is running in dry-run mode", err=True)
     return run_loop(_in_session(work, config, options, machine))
 
 
@@ -165,8 +166,8 @@ async def _in_session(work: Callable[[Session], Awaitable[T]], config: ClientCon
 
 def report_dry_run(journal: Journal, machine: bool) -> None:
     for write in journal.writes:
-        click.echo(f"would {write}", err=machine)
-    click.echo(f"dry run: nothing was written; {len(journal.writes)} writes would be made", err=True)
+        echo(f"would {write}", err=machine)
+    echo(f"dry run: nothing was written; {len(journal.writes)} writes would be made", err=True)
 
 
 def explain(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""A group of commands that imports a command when it is asked for, so that `--help` answers at once.
+"""A group of commands that imports a command when it is asked for, so that `--help` answers at once. Its errors are printable.
 
 What is listed comes from a table: the command's name, where it is, and what it says of itself in one line.
 """
@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import Any, cast
 
 import click
+
+from muster.cli.console import guard, make_printable
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,17 @@ class LazyGroup(click.Group):
         super().__init__(*arguments, **options)
         self._entries = entries
         self._others = others or {}
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        guard()
+        return super().main(*arguments, **options)
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except click.ClickException as error:
+            make_printable(error)
+            raise
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted({*super().list_commands(context), *self._entries})

@@ -7,9 +7,11 @@ print a traceback of something that is no fault. All else that nobody waits for 
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from muster.cli.console import echo
 from muster.logs import get_logger
 
 log = get_logger("muster.cli")
@@ -33,4 +35,6 @@ def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if isinstance(error, OSError) and "future" in context and not isinstance(context["future"], asyncio.Task):
         log.debug("a connection failed that was given up before", error=f"{type(error).__name__}: {error}")
         return
-    loop.default_exception_handler(context)
+    text = context.get("message") or "Unhandled exception in event loop"
+    trace = traceback.format_exception(error) if isinstance(error, BaseException) else []
+    echo("".join([f"{text}\n", *trace]).rstrip("\n"), err=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.console import echo
 from muster.cli.process import FoundCluster, cluster_problem, explained, find_cluster, run_until_stopped
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ async def serve(cluster: FoundCluster, name: str, directory: Path, workloads: bo
     from muster.fleet.node import RemoteNode
 
     def ready(node: ClusterNode) -> None:
-        click.echo(f"ready: {node.name} runs pods of {client.server}")
+        echo(f"ready: {node.name} runs pods of {client.server}")
         sys.stdout.flush()
 
     client = cluster.connect("muster-node")

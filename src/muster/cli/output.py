@@ -1,7 +1,8 @@
 """Showing things: as a table, as OCM's tree, as JSON or as YAML.
 
 A command makes a `Listing`: one `Item` for each object, with the cells of its row, the fields of its branch, and the object itself.
-How it is shown is decided here alone. JSON and YAML carry the objects as the server gave them, so scripts need nothing else.
+How it is shown is decided here alone. JSON and YAML carry the objects as the server gave them, so scripts need nothing else; what
+a terminal would act on is an escape of the format there. Cells and branches are one line each.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from muster.cli.console import echo
+from muster.printable import is_printable, one_line, printable_json
 
 if TYPE_CHECKING:
     from muster.api import Document
@@ -62,7 +66,7 @@ class Branch:
 
 
 def show(listing: Listing, output: str) -> None:
-    click.echo(render(listing, output))
+    echo(render(listing, output))
 
 
 def render(listing: Listing, output: str) -> str:
@@ -98,10 +102,11 @@ def document(value: object, output: str) -> str:
     if output == "json":
         import orjson
 
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+        return printable_json(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
     from muster.kube import yaml
 
-    return yaml.dump(value).rstrip("\n")
+    text = yaml.dump(value)
+    return (text if is_printable(text) else yaml.dump(value, ascii_only=True)).rstrip("\n")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -115,8 +120,8 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return "" if value is None else str(value)
+        return one_line(",".join(map(str, value)))
+    return "" if value is None else one_line(str(value))
 
 
 def _branch(fields: Mapping[str, object]) -> dict[str, Any]:
@@ -142,6 +147,6 @@ def _lines(branches: Mapping[str, Any], indent: str) -> list[str]:
         last = number == len(branches)
         branch = value if isinstance(value, Branch) else Branch("", value) if isinstance(value, Mapping) else Branch(value, {})
         below, text = branch.below, _text(branch.value)
-        made.append(f"{indent}{'└── ' if last else '├── '}<{name}> {text}".rstrip())
+        made.append(f"{indent}{'└── ' if last else '├── '}<{one_line(str(name))}> {text}".rstrip())
         made += _lines(below, indent + ("    " if last else "│   "))
     return made

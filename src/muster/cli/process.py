@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.console import echo
 from muster.cli.loop import run_loop
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Surroundings:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     path: Callable[[str], Path] = Path
     """Where a file that an argument names is."""
-    say: Callable[[str], None] = click.echo
+    say: Callable[[str], None] = echo
     ip: str = ""
     """The only address to listen on, if there is one."""
     cluster: FoundCluster | None = None

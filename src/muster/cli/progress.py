@@ -9,7 +9,8 @@ from __future__ import annotations
 import shutil
 import sys
 
-import click
+from muster.cli.console import echo, echo_part
+from muster.printable import printable
 
 _CLEAR = "\r\x1b[2K"
 
@@ -23,25 +24,25 @@ class ConsoleProgress:
 
     def say(self, text: str) -> None:
         self._clear()
-        click.echo(text, err=self._machine)
+        echo(text, err=self._machine)
 
     def note(self, text: str) -> None:
         self._clear()
-        click.echo(text, err=True)
+        echo(text, err=True)
 
     def warn(self, text: str) -> None:
         self._clear()
-        click.echo(f"warning: {text}", err=True)
+        echo(f"warning: {text}", err=True)
 
     def waiting(self, what: str, why: str) -> None:
-        text = " ".join(f"waiting: {what}: {why}".split())
+        text = printable(" ".join(f"waiting: {what}: {why}".split()))
         if text == self._shown:
             return
         if self._live:
             width = shutil.get_terminal_size().columns - 1
-            click.echo(_CLEAR + text[:width], err=True, nl=False)
+            echo_part(_CLEAR, text[:width])
         else:
-            click.echo(text, err=True)
+            echo(text, err=True)
         self._shown = text
 
     def done(self) -> None:
@@ -50,5 +51,5 @@ class ConsoleProgress:
 
     def _clear(self) -> None:
         if self._live and self._shown:
-            click.echo(_CLEAR, err=True, nl=False)
+            echo_part(_CLEAR, "")
         self._shown = ""

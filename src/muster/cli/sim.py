@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from muster.cli.console import echo
 from muster.cli.process import run_until_stopped
 from muster.cli.values import Duration
 
@@ -45,7 +46,7 @@ def command(
 
     plan = Plan(clusters, duration, join_within, batch, "memory" if ephemeral else "sqlite", verbose)
     outcome = _run(plan, data_dir)
-    click.echo(_json(outcome) if output == "json" else _text(outcome))
+    echo(_json(outcome) if output == "json" else _text(outcome))
     if not outcome.good:
         sys.exit(1)
 
@@ -56,7 +57,7 @@ def _run(plan: Plan, data_dir: str | None) -> Outcome:
     found: list[Outcome] = []
 
     async def work(directory: Path) -> None:
-        found.append(await simulate(plan, directory, lambda line: click.echo(line, err=True)))
+        found.append(await simulate(plan, directory, lambda line: echo(line, err=True)))
 
     place: AbstractContextManager[str] = nullcontext(data_dir) if data_dir else tempfile.TemporaryDirectory(prefix="muster-sim-")
     with place as name:

@@ -231,9 +231,12 @@ _Dumper.add_representer(str, _write_string)
 _Dumper.add_representer(list, _write_list)
 
 
-def dump(value: Any) -> str:
-    """Block style, keys sorted, lists level with their key, text that could be mistaken for another type quoted."""
-    text: str = pyyaml.dump(value, Dumper=_Dumper, default_flow_style=False, sort_keys=True, allow_unicode=True, width=2**31 - 1)
+def dump(value: Any, *, ascii_only: bool = False) -> str:
+    """Block style, keys sorted, lists level with their key, text that could be mistaken for another type quoted. With `ascii_only`
+    every other character is an escape."""
+    text: str = pyyaml.dump(
+        value, Dumper=_Dumper, default_flow_style=False, sort_keys=True, allow_unicode=not ascii_only, width=2**31 - 1
+    )
     return text.removesuffix("...\n")
 
 

@@ -207,6 +207,8 @@ REFUSED, USAGE = 1, 2
         ("accept --clusters nobody-knows", "nobody-knows", REFUSED),
         ("accept --clusters nobody-knows --wait --timeout 500ms", "nobody-knows", REFUSED),
         ("accept --clusters waiting --requesters nobody-knows", "no csr is approved yet", REFUSED),
+        ("accept --clusters waiting --fingerprint sha256:12", "--fingerprint", USAGE),
+        (f"accept --clusters waiting --fingerprint sha256:{'0' * 64}", "nobody asks at all", REFUSED),
         ("addon enable --clusters known", "--names", USAGE),
         ("addon enable --names other", "--clusters", USAGE),
         ("addon enable --names nonsense --clusters known", "enabling the unknown addon nonsense is not supported", REFUSED),

@@ -102,13 +102,21 @@ def test_waiting_tells_why(fleet: World) -> None:
     assert "Klusterlet klusterlet: not so after 2 s: Deployment open-cluster-management/klusterlet" in complaint
 
 
-@shows("accept", "--clusters", "--wait")
-def test_its_operator_and_agent_run_and_it_is_accepted(fleet: World, pods: list[Server]) -> None:
+@shows("accept", "--clusters", "--wait", "--fingerprint")
+def test_its_operator_and_agent_run_and_it_is_accepted_by_the_key_that_its_agent_tells(fleet: World, pods: list[Server]) -> None:
     managed = fleet.managed.client()
     pods.append(fleet.operator("klusterlet", MANAGED))
     pods.append(fleet.registration_agent())
-    assert "has joined the Hub successfully" in fleet.ok("accept", "--clusters", "cluster1", "--wait")
+    key = fleet.hub.wait(lambda: told_key(fleet), "the agent has a key")
+    fleet.hub.wait(lambda: f"key={key}" in pods[-1].log.read_text(), "the agent logs its key")
+    accept = ["accept", "--clusters", "cluster1", "--wait", "--fingerprint", key]
+    assert "has joined the Hub successfully" in fleet.ok(*accept)
     fleet.hub.wait(lambda: read_secret(managed, AGENT_NAMESPACE, "hub-kubeconfig-secret").get("tls.crt"), "the credential is kept")
+
+
+def told_key(fleet: World) -> str:
+    """What the managed cluster's administrator sees."""
+    return str(json.loads(fleet.ok("get", "klusterlet-info", "-o", "json", context=MANAGED))["key"])
 
 
 @shows("join", "--wait")

@@ -6,11 +6,12 @@ import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
 
-from muster.registration.drivers.csr.requests import new_key, request_object
+from muster.registration.drivers.csr.requests import key_fingerprint, new_key, request_object
 from muster.registration.names import AgentIdentity
 from tests.e2e.clusteradm.claims import shows
 from tests.e2e.clusteradm.conftest import World, open_world
@@ -36,6 +37,14 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
 
 
+class Asked(NamedTuple):
+    agent: str
+    """Its common name."""
+    user: str
+    """Whose token it asked with."""
+    fingerprint: str
+
+
 class Newcomer:
     """A cluster that asks to be let in, with some agents, each with a bootstrap token of its own."""
 
@@ -44,13 +53,12 @@ class Newcomer:
         self.name = f"newcomer{next(_numbers)}"
         hub.wait_reply(lambda: hub.admin.post(MANAGED_CLUSTERS, managed_cluster(self.name)), f"ManagedCluster {self.name}", 201)
 
-    def ask(self, agent: str) -> tuple[str, str]:
-        """The agent's common name, and the user that its token is of."""
-        identity = AgentIdentity(self.name, agent)
+    def ask(self, agent: str, request: str = "") -> Asked:
+        identity, key = AgentIdentity(self.name, agent), new_key()
         token = yaml.safe_load(self.hub.token_kubeconfig())["users"][0]["user"]["token"]
         client = Client(self.hub.cluster.url, ca=self.hub.cluster.ca, token=token)
-        client.post(CSRS, request_object(f"{self.name}-{agent}", identity, new_key())).expect(201)
-        return identity.common_name, f"system:bootstrap:{token.partition('.')[0]}"
+        client.post(CSRS, request_object(f"{self.name}-{request or agent}", identity, key)).expect(201)
+        return Asked(identity.common_name, f"system:bootstrap:{token.partition('.')[0]}", key_fingerprint(key))
 
     @property
     def approved(self) -> set[str]:
@@ -70,7 +78,7 @@ class Newcomer:
 def test_the_requester_that_is_named_is_approved_and_the_other_is_not(fleet: World, by: str) -> None:
     newcomer = Newcomer(fleet.hub)
     known, _ = newcomer.ask("known"), newcomer.ask("unknown")
-    requester = known[0] if by == "the agent's name" else known[1]
+    requester = known.agent if by == "the agent's name" else known.user
     accept = ["accept", "--clusters", newcomer.name]
     assert "CSRs of different requesters" in fleet.fails(*accept)
     assert "is not in the approve list" in fleet.fails(*accept, "--requesters", "system:open-cluster-management:else:where")
@@ -84,11 +92,38 @@ def test_checks_of_requests_can_be_skipped(fleet: World) -> None:
     silent, crowded = Newcomer(fleet.hub), Newcomer(fleet.hub)
     assert "no csr is approved yet" in fleet.fails("accept", "--clusters", silent.name)
     assert not silent.accepted
-    crowded.ask("one")
-    crowded.ask("two")
+    stranger = fleet.hub.account("stranger", [ASKING])
+    token = yaml.safe_load(stranger)["users"][0]["user"]["token"]
+    request = request_object(f"{crowded.name}-one", AgentIdentity(crowded.name, "one"), new_key())
+    Client(fleet.hub.cluster.url, ca=fleet.hub.cluster.ca, token=token).post(CSRS, request).expect(201)
+    assert "is no bootstrap identity" in fleet.fails("accept", "--clusters", crowded.name)
     fleet.ok("accept", "--clusters", f"{silent.name},{crowded.name}", "--skip-approve-check")
     assert (silent.accepted, crowded.accepted) == (True, True)
-    assert crowded.approved == {"one", "two"}
+    assert crowded.approved == {"one"}
+
+
+ASKING = {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create"]}
+
+
+@shows("accept", "--fingerprint", "--requesters", "--skip-approve-check")
+def test_of_two_requests_that_differ_in_their_key_alone_the_chosen_one_is_approved(fleet: World) -> None:
+    """Somebody else with a bootstrap token has copied the subject of a newcomer's request."""
+    newcomer = Newcomer(fleet.hub)
+    honest, twin = newcomer.ask("agent", "honest"), newcomer.ask("agent", "twin")
+    accept = ["accept", "--clusters", newcomer.name]
+    for flags in ([], ["--requesters", honest.agent], ["--skip-approve-check"], ["--dry-run"], ["--wait"]):
+        complaint = fleet.fails(*accept, *flags)
+        assert "CSRs with different keys" in complaint
+        for asked in (honest, twin):
+            assert f"key {asked.fingerprint}, agent {honest.agent}, asked for by {asked.user}" in complaint
+    assert "no CSR for cluster" in fleet.fails(*accept, "--fingerprint", "sha256:" + "0" * 64)
+    assert (newcomer.approved, newcomer.accepted) == (set(), False)
+
+    said = fleet.ok(*accept, "--fingerprint", honest.fingerprint)
+    assert f"approved: key {honest.fingerprint}" in said
+    assert (newcomer.approved, newcomer.accepted) == ({"honest"}, True)
+    assert "CSRs with different keys" in fleet.fails(*accept)
+    assert newcomer.approved == {"honest"}
 
 
 def test_one_cluster_that_is_not_there_keeps_no_other_out(fleet: World) -> None:

@@ -159,18 +159,19 @@ def is_leaving(document: dict[str, Any]) -> bool:
     return bool(document.get("metadata", {}).get("deletionTimestamp"))
 
 
-def test_a_cluster_deleted_and_made_again_is_found_by_its_running_agent(fleet: Fleet) -> None:
+def test_a_cluster_deleted_and_made_again_is_found_by_its_running_agent_which_asks_anew(fleet: Fleet) -> None:
     hub = fleet.hub
-    agent = fleet.joined("phoenix")
-    before = agent.secret["tls.crt"]
-    hub.delete("phoenix")
-    hub.wait_gone("phoenix")
+    agent = fleet.joined("lazarus")
+    before = agent.secret
+    hub.delete("lazarus")
+    hub.wait_gone("lazarus")
 
-    hub.admin.post(MANAGED_CLUSTERS, managed_cluster("phoenix", accepted=True)).expect(201)
+    hub.admin.post(MANAGED_CLUSTERS, managed_cluster("lazarus", accepted=True)).expect(201)
 
-    hub.wait_available("phoenix")
-    assert agent.secret["tls.crt"] == before
-    assert len(hub.requests("phoenix")) == 1
+    hub.wait_available("lazarus", timeout=120)
+    assert agent.secret["tls.crt"] != before["tls.crt"]
+    assert agent.secret["agent-name"] == before["agent-name"]
+    assert len(hub.requests("lazarus")) == 2
 
 
 def test_a_cluster_leaves_from_its_own_side_and_cannot_let_itself_back_in(fleet: Fleet) -> None:

@@ -18,18 +18,13 @@ from muster.administration.progress import SILENT, Progress, wait
 from muster.administration.waiting import cluster_problem
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
+from muster.registration.drivers.csr.first_requests import approval
 from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
 from muster.registration.names import CLUSTER_LABEL, DRIVER_ANNOTATION, EKS_ARN_ANNOTATION
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.errors import Conflict, NotFound
+from muster.runtime.resource import Object
 from muster.runtime.verbs import KubeClient
-
-_APPROVED: Final = {
-    "type": "Approved",
-    "status": "True",
-    "reason": "ClusteradmApprove",
-    "message": "This CSR was approved by clusteradm accept.",
-}
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,7 @@ async def accept(
     if not cluster.spec.hub_accepts_client:
         # The server says now whether it may be done; it is done when the requests are approved.
         await client.patch(MANAGED_CLUSTERS, name, _ACCEPTS, dry_run=True)
-    await _approve_all(client, approvals, progress)
+    await _approve_all(client, cluster, approvals, progress)
     newly = not cluster.spec.hub_accepts_client
     if newly:
         await client.patch(MANAGED_CLUSTERS, name, _ACCEPTS)
@@ -90,7 +85,7 @@ async def _await_available(
             judged = await _judged(client, cluster, options)
             refuse_ambiguity(cluster, judged, options.wanted, clock.now())
             good = [one for one in judged if one.good]
-            await _approve_all(client, good, progress)
+            await _approve_all(client, cluster, good, progress)
             approved.extend(good)
         return cluster_problem(cluster)
 
@@ -161,19 +156,20 @@ async def _approvals(
     return good
 
 
-async def _approve_all(client: KubeClient, judgements: Sequence[Judgement], progress: Progress) -> None:
+async def _approve_all(client: KubeClient, cluster: ManagedCluster, judgements: Sequence[Judgement], progress: Progress) -> None:
+    condition = approval("ClusteradmApprove", "This CSR was approved by clusteradm accept.", cluster)
     for judgement in judgements:
-        await _approve(client, judgement)
+        await _approve(client, judgement, condition)
         progress.say(f"CSR {judgement.name} approved: key {judgement.fingerprint}")
 
 
-async def _approve(client: KubeClient, judgement: Judgement) -> None:
+async def _approve(client: KubeClient, judgement: Judgement, condition: Object) -> None:
     while True:
         csr = await client.get(SIGNING_REQUESTS, judgement.name)
         if csr["metadata"]["uid"] != judgement.uid:
             raise Refused(f"CSR {judgement.name} was replaced by another while it was judged", "see who asks now, and accept again")
         status = csr.setdefault("status", {})
-        status["conditions"] = [*(status.get("conditions") or ()), dict(_APPROVED)]
+        status["conditions"] = [*(status.get("conditions") or ()), dict(condition)]
         try:
             await client.update(SIGNING_REQUESTS, csr, subresource="approval")
         except Conflict:

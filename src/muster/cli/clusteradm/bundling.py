@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from muster.cli.console import echo
 from muster.cli.values import Pairs
 
 if TYPE_CHECKING:
@@ -121,4 +122,4 @@ def tell_flags() -> None:
     context = click.get_current_context()
     for parameter in context.command.params:
         if parameter.name and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE:
-            click.echo(f"flag {parameter.opts[0].lstrip('-')} has been set", err=True)
+            echo(f"flag {parameter.opts[0].lstrip('-')} has been set", err=True)

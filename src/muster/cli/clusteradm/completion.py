@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from muster.cli.console import echo
+
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -18,4 +20,4 @@ def command(shell: str) -> None:
     root = click.get_current_context().find_root().command
     name = program()
     variable = f"_{name}_COMPLETE".replace("-", "_").replace(" ", "_").upper()
-    click.echo(kind(root, {}, name, variable).source())
+    echo(kind(root, {}, name, variable).source())

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.cli.connection import Session, administer, connected
+from muster.cli.console import echo
 from muster.cli.output import document, format_option
 from muster.cli.process import find_cluster
+from muster.printable import one_line
 
 if TYPE_CHECKING:
     from muster.administration.doctor import Finding
@@ -34,7 +36,7 @@ def command(clusters: tuple[str, ...], kubeconfig: str | None, context: str, out
     if output == "text":
         _tell(found)
     else:
-        click.echo(document({name: [asdict(one) for one in ones] for name, ones in found.items()}, output))
+        echo(document({name: [asdict(one) for one in ones] for name, ones in found.items()}, output))
     if any(one.verdict == "problem" for ones in found.values() for one in ones):
         raise SystemExit(1)
 
@@ -56,11 +58,11 @@ async def _examine(session: Session, clusters: tuple[str, ...], kubeconfig: str 
 
 def _tell(found: dict[str, list[Finding]]) -> None:
     if not found:
-        click.echo("There are no managed clusters.")
+        echo("There are no managed clusters.")
     for name, findings in found.items():
         problems = sum(one.verdict == "problem" for one in findings)
-        click.echo(f"{name}: {f'{problems} problem(s)' if problems else 'nothing wrong'}")
+        echo(f"{name}: {f'{problems} problem(s)' if problems else 'nothing wrong'}")
         for one in findings:
-            click.echo(f"  {MARKS[one.verdict]} {one.subject}: {one.text}")
+            echo(f"  {MARKS[one.verdict]} {one_line(f'{one.subject}: {one.text}')}")
             if one.remedy:
-                click.echo(f"      → {one.remedy}")
+                echo(f"      → {one_line(one.remedy)}")

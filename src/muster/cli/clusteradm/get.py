@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from muster.cli.connection import Session, administer, connected, write_file
+from muster.cli.console import echo
 from muster.cli.lazy import Entry, LazyGroup
 from muster.cli.output import FORMATS, WIDE, Listing, format_option, news, show
 from muster.cli.values import Names
@@ -179,7 +180,7 @@ async def _follow(session: Session, kind: str, question: Question, output: str, 
                 stirred.clear()
                 now = await collect(session.client, question)
                 if told := news(known, now, output):
-                    click.echo(told)
+                    echo(told)
                 known = now
     except ExceptionGroup as group:
         # What one of them could not do, the command could not.
@@ -211,10 +212,10 @@ def token(use_bootstrap_token: bool, output_file: str | None, output: str) -> No
     if output_file:
         write_file(output_file, f"{hub.token}\n", "--output-file")
     if output == "json":
-        click.echo(access_json(hub))
+        echo(access_json(hub))
         return
-    click.echo(f"token={hub.token}")
-    click.echo(f"please log on spoke and run:\n{join_command(hub)} --cluster-name <cluster_name>")
+    echo(f"token={hub.token}")
+    echo(f"please log on spoke and run:\n{join_command(hub)} --cluster-name <cluster_name>")
 
 
 async def _token(session: Session, use_bootstrap_token: bool) -> Initialized:

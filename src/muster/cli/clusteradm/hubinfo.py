@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.connection import Session, administer, connected
+from muster.cli.console import echo
 from muster.cli.output import document, format_option, table, tree
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ def _show(what: str, found: HubInfo, output: str) -> None:
     if output in ("json", "yaml"):
         from dataclasses import asdict
 
-        click.echo(document(asdict(found), output))
+        echo(document(asdict(found), output))
     elif output == "table":
-        click.echo(table(("Part", "Component", "Pods", "Image"), _rows(found)))
+        echo(table(("Part", "Component", "Pods", "Image"), _rows(found)))
     else:
-        click.echo(tree(what, _branches(found)))
+        echo(tree(what, _branches(found)))
 
 
 def _rows(found: HubInfo) -> list[tuple[str, str, str, str]]:

@@ -14,6 +14,7 @@ import click
 
 from muster.cli.clusteradm.bundling import bundle_of, flat, gates_of, installing, resources_of, tell_flags, version_of
 from muster.cli.connection import Session, administer, connected, program, write_file, write_resources
+from muster.cli.console import echo
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
@@ -124,14 +125,12 @@ def join_command(hub: Initialized, *, wait: bool = False) -> str:
 
 def _report(hub: Initialized, machine: bool, wait: bool) -> None:
     if machine:
-        click.echo(access_json(hub))
+        echo(access_json(hub))
         return
-    click.echo("The multicluster hub control plane has been initialized successfully!\n")
-    click.echo(
-        "You can now register cluster(s) to the hub control plane. Log onto those cluster(s) and run the following command:\n"
-    )
-    click.echo(f"    {join_command(hub, wait=wait)} --cluster-name <cluster_name>\n")
-    click.echo("Replace <cluster_name> with a cluster name of your choice. For example, cluster1.")
+    echo("The multicluster hub control plane has been initialized successfully!\n")
+    echo("You can now register cluster(s) to the hub control plane. Log onto those cluster(s) and run the following command:\n")
+    echo(f"    {join_command(hub, wait=wait)} --cluster-name <cluster_name>\n")
+    echo("Replace <cluster_name> with a cluster name of your choice. For example, cluster1.")
 
 
 def access_json(hub: Initialized) -> str:

@@ -15,6 +15,7 @@ import click
 
 from muster.cli.clusteradm.bundling import REGISTRY, bundle_of, flat, gates_of, installing, resources_of, tell_flags, version_of
 from muster.cli.connection import Globals, Session, administer, connected, program, write_resources
+from muster.cli.console import echo
 from muster.cli.values import Names, Pairs
 
 if TYPE_CHECKING:
@@ -188,10 +189,8 @@ def _report(joined: Joined) -> None:
         return
     how = "" if joined.driver == "csr" else f" by {joined.driver}"
     state = "is known to the hub" if joined.introduced else "introduces itself to the hub"
-    click.echo(
-        f"Cluster {joined.cluster} {state}{how}; its Klusterlet is {joined.klusterlet}, its agents are in {joined.namespace}.\n"
-    )
-    click.echo("Please log onto the hub cluster and run the following command:\n")
+    echo(f"Cluster {joined.cluster} {state}{how}; its Klusterlet is {joined.klusterlet}, its agents are in {joined.namespace}.\n")
+    echo("Please log onto the hub cluster and run the following command:\n")
     chosen = f" --fingerprint {joined.key}" if joined.key else ""
-    click.echo(f"    {program()} accept --clusters {joined.cluster}{chosen}\n")
-    click.echo("This is not needed when the ManagedClusterAutoApproval feature is enabled")
+    echo(f"    {program()} accept --clusters {joined.cluster}{chosen}\n")
+    echo("This is not needed when the ManagedClusterAutoApproval feature is enabled")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.connection import Globals, Session, administer, connected, write_file
+from muster.cli.console import echo
 
 if TYPE_CHECKING:
     from muster.administration.members.unjoining import Unjoined
@@ -44,8 +45,8 @@ async def _unjoin(session: Session, given: dict[str, Any]) -> Unjoined:
 
 def _report(result: Unjoined) -> None:
     if not result.klusterlets and not result.purged:
-        click.echo(f"Nothing here belongs to cluster {result.cluster}; nothing was changed.")
+        echo(f"Nothing here belongs to cluster {result.cluster}; nothing was changed.")
     elif not Globals.current().dry_run:
-        click.echo(f"Cluster {result.cluster} has left its hub.")
+        echo(f"Cluster {result.cluster} has left its hub.")
     for left in result.left:
-        click.echo(f"left: {left}")
+        echo(f"left: {left}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from muster.cli.connection import Globals, connected
+from muster.cli.console import echo
 from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option
 
@@ -22,14 +23,14 @@ def command(client_only: bool, output: str) -> None:
     if not client_only:
         said |= _server(Globals.current())
     if output != "text":
-        click.echo(document(said, output))
+        echo(document(said, output))
         return
-    click.echo(f"clusteradm\tversion\t:{said['clusteradm']}")
-    click.echo(f"default bundle\tversion\t:{said['bundle']}")
+    echo(f"clusteradm\tversion\t:{said['clusteradm']}")
+    echo(f"default bundle\tversion\t:{said['bundle']}")
     if "server" in said:
-        click.echo(f"server release\tversion\t:{said['server']}")
+        echo(f"server release\tversion\t:{said['server']}")
     if "hub" in said:
-        click.echo(f"hub\tversion\t:{said['hub']}")
+        echo(f"hub\tversion\t:{said['hub']}")
 
 
 def _server(options: Globals) -> dict[str, str]:
@@ -48,7 +49,7 @@ def _server(options: Globals) -> dict[str, str]:
             if image := await _operator_image(client):
                 said["hub"] = image.rpartition(":")[2]
         except KubeError as error:
-            click.echo(f"server: {error}", err=True)
+            echo(f"server: {error}", err=True)
         finally:
             await client.close()
         return said
@@ -56,7 +57,7 @@ def _server(options: Globals) -> dict[str, str]:
     try:
         config = find_cluster(options.kubeconfig, options.context).config
     except click.ClickException as error:
-        click.echo(f"server: {error.message}", err=True)
+        echo(f"server: {error.message}", err=True)
         return {}
     return run_loop(ask())
 

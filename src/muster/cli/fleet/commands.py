@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.console import echo
 from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option, table
 from muster.cli.progress import ConsoleProgress
@@ -87,14 +88,14 @@ def down(data_dir: str, purge: bool) -> None:
         ephemeral = directory.existing().ephemeral
         pid = directory.holder()
         if pid is None:
-            click.echo("the fleet is not running")
+            echo("the fleet is not running")
         else:
             _stop(directory, pid)
             if ephemeral:
                 _until(lambda: not directory.path.exists(), 5.0)
         if purge and directory.path.exists():
             directory.remove()
-            click.echo(f"removed {directory.path}")
+            echo(f"removed {directory.path}")
 
 
 def _stop(directory: FleetDirectory, pid: int) -> None:
@@ -102,10 +103,10 @@ def _stop(directory: FleetDirectory, pid: int) -> None:
     for number, patience in ((signal.SIGTERM, STOPS_WITHIN), (signal.SIGKILL, 5.0)):
         if directory.holder() == pid:
             if number == signal.SIGKILL:
-                click.echo(f"warning: process {pid} did not end within {STOPS_WITHIN:g} s; killing it", err=True)
+                echo(f"warning: process {pid} did not end within {STOPS_WITHIN:g} s; killing it", err=True)
             os.kill(pid, number)
         if _until(lambda: directory.holder() != pid, patience):
-            click.echo("the fleet has stopped")
+            echo("the fleet has stopped")
             return
     raise click.ClickException(f"process {pid} does not end")
 
@@ -130,11 +131,11 @@ def status(data_dir: str, output: str) -> None:
     with said():
         found = run_loop(look(FleetDirectory(Path(data_dir))))
     if output == "table":
-        click.echo(found.headline)
+        echo(found.headline)
         rows = [(one.name, one.accepted, one.joined, one.available, one.reason) for one in found.clusters]
-        click.echo(table(("cluster", "accepted", "joined", "available", "reason"), rows))
+        echo(table(("cluster", "accepted", "joined", "available", "reason"), rows))
     else:
-        click.echo(document(found.as_document(), output))
+        echo(document(found.as_document(), output))
     if not found.good:
         raise click.exceptions.Exit(1)
 
@@ -185,7 +186,7 @@ def add(name: str, data_dir: str, timeout: float) -> None:
             raise click.ClickException(f"the fleet has a cluster {name} already")
         directory.edit(lambda fleet: fleet.with_cluster(name))
         _follow(directory, pid, f"{name} to be available", timeout, lambda found: _unavailable(found, name))
-    click.echo(f"{name} is available; its context in {directory.kubeconfig} is {name}")
+    echo(f"{name} is available; its context in {directory.kubeconfig} is {name}")
 
 
 @cluster.command("remove")
@@ -205,7 +206,7 @@ def remove(name: str, data_dir: str, timeout: float) -> None:
             raise click.ClickException(f"the fleet has no cluster {name}: see muster status")
         directory.edit(lambda fleet: fleet.leaving(name))
         _follow(directory, pid, f"{name} to be gone", timeout, lambda found: _present(directory, found, name))
-    click.echo(f"{name} is gone")
+    echo(f"{name} is gone")
 
 
 def _running(directory: FleetDirectory) -> int:

@@ -14,6 +14,7 @@ from functools import partial
 
 import click
 
+from muster.cli.console import echo
 from muster.fleet.local.directory import HUB, FleetDirectory
 from muster.runtime.client import HttpClient
 from muster.runtime.errors import KubeError
@@ -108,11 +109,11 @@ async def _show_all(
 
 
 def _plain(line: str) -> None:
-    click.echo(line)
+    echo(line)
 
 
 def _prefixed(name: str, width: int) -> Callable[[str], None]:
-    return lambda line: click.echo(f"{name.ljust(width)} | {line}")
+    return lambda line: echo(f"{name.ljust(width)} | {line}")
 
 
 async def _show_pod(client: HttpClient, source: Source, follow: bool, lines: int, put: Callable[[str], None]) -> None:
@@ -127,7 +128,7 @@ async def _show_pod(client: HttpClient, source: Source, follow: bool, lines: int
             put(raw.decode(errors="replace").rstrip("\n"))
     except KubeError as error:
         # Of a pod that has not begun, or is gone: one line about it, and the others go on.
-        click.echo(f"{source.name}: {error}", err=True)
+        echo(f"{source.name}: {error}", err=True)
 
 
 async def _show_file(directory: FleetDirectory, follow: bool, lines: int, put: Callable[[str], None]) -> None:

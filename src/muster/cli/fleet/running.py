@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster import logs
+from muster.cli.console import echo
 from muster.cli.process import run_until_stopped
 from muster.cli.progress import ConsoleProgress
 from muster.fleet.local.directory import HUB, AlreadyRunning, Fleet, FleetDirectory, FleetError
@@ -194,12 +195,12 @@ class Display:
         elif not self._told:
             self._told = True
             self._progress.done()
-            click.echo(what_to_try(self._directory, status, foreground=self._foreground))
+            echo(what_to_try(self._directory, status, foreground=self._foreground))
 
     def stopped(self, fleet: Fleet) -> None:
         self._progress.done()
         kept = "" if fleet.ephemeral else f"; its state is kept in {self._directory.path}: muster up goes on from there"
-        click.echo(f"the fleet has stopped{kept}")
+        echo(f"the fleet has stopped{kept}")
 
 
 def listed(problems: Mapping[str, str]) -> str:
@@ -242,7 +243,7 @@ def start_detached(
     try:
         watch.until_available(timeout)
     except KeyboardInterrupt:
-        click.echo("stopping", err=True)
+        echo("stopping", err=True)
         child.terminate()
         child.wait()
         raise click.Abort from None

@@ -43,6 +43,8 @@ LOOK_SECONDS = 60.0
 ACCEPTED_SECONDS = 2.0
 """So long after the credential came, acceptance is waited for with the bootstrap identity if it was not there yet."""
 HURRY_SECONDS = 1.0
+SHUT_OUT_SECONDS = 15.0
+"""Between two looks at whether the hub has shut us out of our cluster; after two that find so, we are."""
 REFUSED_SECONDS = 120.0
 """So long must a hub say that it does not know us before a credential that looks good is given up."""
 
@@ -131,16 +133,12 @@ class Service:
                 end()
 
     async def _until_replaced(self) -> Leave:
-        """Until the hub has long accepted a cluster of our name and shut us out of it."""
-        clock, since = self._world.clock, None
-        while True:
-            await sleep(clock, LOOK_SECONDS)
-            if not await self._is_shut_out():
-                since = None
-            elif since is None:
-                since = clock.monotonic()
-            elif clock.monotonic() - since >= REFUSED_SECONDS:
-                return Leave.REPLACED
+        """Until the hub has accepted a cluster of our name and shut us out of it."""
+        found = 0
+        while found < 2:
+            await sleep(self._world.clock, SHUT_OUT_SECONDS)
+            found = found + 1 if await self._is_shut_out() else 0
+        return Leave.REPLACED
 
     async def _is_shut_out(self) -> bool:
         """Whether our own ManagedCluster is accepted, as the bootstrap identity sees it, and we may not even look at it."""
@@ -170,7 +168,7 @@ class Service:
             return False
         finally:
             await bootstrap.close()
-        return is_true(found.status.conditions, ACCEPTED)
+        return is_true(found.status.conditions, ACCEPTED) and not found.metadata.deletion_timestamp
 
     def _reason_to_leave(self) -> Leave | None:
         world, lease = self._world, self._lease

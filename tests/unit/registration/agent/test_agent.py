@@ -345,9 +345,9 @@ async def test_an_agent_that_another_cluster_of_its_name_shuts_out_registers_ane
         await fleet.join()
         old = await fleet.stored()
         await fleet.hub.replace_cluster("system:open-cluster-management:c1:somebody-else")
-        await fleet.advance(120)
+        await fleet.advance(10)
         assert agent.state.phase == "serving"
-        await fleet.advance(240)
+        await fleet.advance(120)
         await until(lambda: _requests(fleet, 2), "a second request")
         assert await fleet.hub.cluster()
         assert (await fleet.stored())["agent-name"] == old["agent-name"]

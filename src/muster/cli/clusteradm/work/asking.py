@@ -11,6 +11,7 @@ import click
 from muster.cli.clusteradm.bundling import flat
 from muster.cli.clusteradm.work.terms import said, term_options
 from muster.cli.connection import Globals, Session, administer, connected
+from muster.cli.console import echo
 from muster.cli.executor_options import asking_options
 from muster.cli.output import document, format_option, table
 from muster.cli.values import Files
@@ -63,9 +64,9 @@ def command(cluster: str, output: str, **given: Any) -> None:
         raise CannotTell("interrupted before there was an answer") from None
     work, checks = answered
     if managed is None:
-        click.echo("only the hub was asked: give --managed-context or --managed-kubeconfig to ask the cluster too", err=True)
+        echo("only the hub was asked: give --managed-context or --managed-kubeconfig to ask the cluster too", err=True)
     elif not work.spec.executor:
-        click.echo("without executor a work is applied with the agent's own rights: those were not asked about", err=True)
+        echo("without executor a work is applied with the agent's own rights: those were not asked about", err=True)
     try:
         _show(cluster, work, checks, output)
     except BrokenPipeError:
@@ -134,11 +135,11 @@ def _show(cluster: str, work: ManifestWork, checks: list[Check], output: str) ->
     lacking = {place: commands([one.grant for one in checks if one.place == place and one.grant]) for place in places}
     if output == "table":
         rows = [(one.place, one.subject, one.verbs, one.answer.value, " ".join(one.reason.split())) for one in checks]
-        click.echo(table(COLUMNS, rows))
+        echo(table(COLUMNS, rows))
         for place, lines in lacking.items():
             if lines:
-                click.echo("\n".join([f"an administrator of {places[place]} can allow it:", *(f"  {line}" for line in lines)]))
-        click.echo(answer.value)
+                echo("\n".join([f"an administrator of {places[place]} can allow it:", *(f"  {line}" for line in lines)]))
+        echo(answer.value)
     else:
         account = executor_of(work.spec)
         told = {
@@ -157,7 +158,7 @@ def _show(cluster: str, work: ManifestWork, checks: list[Check], output: str) ->
             ],
             "grants": {place: lines for place, lines in lacking.items() if lines},
         }
-        click.echo(document(told, output))
+        echo(document(told, output))
 
 
 def _end(checks: list[Check]) -> None:

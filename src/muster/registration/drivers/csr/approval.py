@@ -18,7 +18,7 @@ from typing import Final
 from muster.api import condition_of, is_true
 from muster.api.cluster.v1 import AVAILABLE, JOINED, ManagedCluster
 from muster.logs import get_logger
-from muster.registration.drivers.csr.first_requests import has_rival, is_approved_for, is_contender, is_settled
+from muster.registration.drivers.csr.first_requests import approval, has_rival, is_approved_for, is_contender, is_settled
 from muster.registration.drivers.csr.requests import AgentRequest, NotAnAgentsRequest, read_request, verdict_of
 from muster.registration.drivers.seam import HubContext
 from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
@@ -28,7 +28,7 @@ from muster.runtime.controller import Controller
 from muster.runtime.delegation import AccessReviewer, Action
 from muster.runtime.errors import NotFound
 from muster.runtime.latest import Latest
-from muster.runtime.resource import Key
+from muster.runtime.resource import Key, Object
 
 log = get_logger("muster.registration.drivers.csr")
 
@@ -37,12 +37,9 @@ WORKERS: Final = 16
 BY_CLUSTER: Final = "csr-by-cluster"
 REFUSED_AGAIN: Final = 300.0
 """A renewal that is not allowed is asked about again so often, beside every change of its cluster."""
-_APPROVED: Final = {
-    "type": "Approved",
-    "status": "True",
-    "reason": "AutoApprovedByHubCSRApprovingController",
-    "message": "The hub's rules let this agent have a certificate without an administrator.",
-}
+_REASON: Final = "AutoApprovedByHubCSRApprovingController"
+_TEXT: Final = "The hub's rules let this agent have a certificate without an administrator."
+_RENEWED: Final = {"type": "Approved", "status": "True", "reason": _REASON, "message": _TEXT}
 
 
 class Approver:
@@ -141,14 +138,13 @@ class Approver:
         if not verdict.allowed:
             log.debug("renewal not allowed", request=csr.name, cluster=request.identity.cluster)
             return REFUSED_AGAIN
-        await self._approve(
-            csr, "ManagedClusterCSRAutoApproved", f'renewal "{csr.name}" is approved: the agent may renew its certificate'
-        )
+        note = f'renewal "{csr.name}" is approved: the agent may renew its certificate'
+        await self._approve(csr, _RENEWED, "ManagedClusterCSRAutoApproved", note)
         return None
 
     async def _admit(self, csr: Snapshot, request: AgentRequest) -> None:
         cluster = self._clusters.cache.named(request.identity.cluster)
-        if cluster is None:
+        if cluster is None or cluster.metadata.deletion_timestamp:
             return
         if has_rival(request, self._contenders(cluster)):
             self._warn(
@@ -167,19 +163,16 @@ class Approver:
                 "joined and alive. Approve the request by hand if it is the same cluster.",
             )
         else:
-            await self._approve(
-                csr,
-                "ManagedClusterAutoApproved",
-                f'first request of cluster "{request.identity.cluster}" is approved: its requester is on the list',
-            )
+            note = f'first request of cluster "{request.identity.cluster}" is approved: its requester is on the list'
+            await self._approve(csr, approval(_REASON, _TEXT, cluster), "ManagedClusterAutoApproved", note)
 
     def _warn(self, cluster: ManagedCluster, csr: Snapshot, reason: str, note: str) -> None:
         self._context.events.event(cluster.document(), "Warning", reason, note, related=csr.data)
 
-    async def _approve(self, csr: Snapshot, event: str, note: str) -> None:
+    async def _approve(self, csr: Snapshot, condition: Object, event: str, note: str) -> None:
         approved = csr.decode()
         status = approved.setdefault("status", {})
-        status["conditions"] = [*(status.get("conditions") or ()), dict(_APPROVED)]
+        status["conditions"] = [*(status.get("conditions") or ()), dict(condition)]
         try:
             answer = await self._context.client.update(SIGNING_REQUESTS, approved, subresource="approval")
         except NotFound:

@@ -5,13 +5,14 @@ has another public key. So requests with different keys compete, and no program 
 fingerprints. A request competes while it is pending, and once approved until the cluster has joined; from then on the name is
 in use (`approval.is_in_use`). Renewals never compete: they are made with the certificate that they renew.
 
-An approval is for the ManagedCluster that was there when it was given: what was approved before that ManagedCluster was created
-was approved for an earlier one of its name.
+An approval is for the ManagedCluster that was there when it was given. Ours say for which (`approval`); of those that others gave,
+what was approved before a ManagedCluster was created was approved for an earlier one of its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
@@ -19,20 +20,31 @@ from muster.kube.duration import parse_time
 from muster.registration.drivers.csr.requests import AgentRequest, issued_certificate, verdict_of
 from muster.runtime.resource import Object
 
+_FOR: Final = "Approved for the ManagedCluster with uid "
+
 
 def is_settled(csr: Object) -> bool:
     """Whether somebody has answered already."""
     return verdict_of(csr, "Approved", "Denied", "Failed") is not None or bool(issued_certificate(csr))
 
 
+def approval(reason: str, text: str, cluster: ManagedCluster) -> Object:
+    """The condition by which a first request is approved for a ManagedCluster."""
+    message = f"{text} {_FOR}{cluster.metadata.uid}"
+    return {"type": "Approved", "status": "True", "reason": reason, "message": message}
+
+
 def is_approved_for(csr: Object, cluster: ManagedCluster) -> bool:
-    """Whether a request was approved, and has not failed, since this very ManagedCluster was created."""
-    approval = verdict_of(csr, "Approved")
-    if approval is None or verdict_of(csr, "Denied", "Failed") is not None:
+    """Whether a request was approved, and has not failed, under this very ManagedCluster."""
+    approved = verdict_of(csr, "Approved")
+    if approved is None or verdict_of(csr, "Denied", "Failed") is not None:
         return False
-    moment = approval.get("lastTransitionTime") or approval.get("lastUpdateTime") or csr["metadata"]["creationTimestamp"]
+    _, said, uid = str(approved.get("message") or "").rpartition(_FOR)
+    if said:
+        return uid == cluster.metadata.uid
+    moment = approved.get("lastTransitionTime") or approved.get("lastUpdateTime") or csr["metadata"]["creationTimestamp"]
     try:
-        # Both have whole seconds only.
+        # Creation times have whole seconds only.
         return parse_time(moment).replace(microsecond=0) >= parse_time(cluster.metadata.creation_timestamp)
     except ValueError:
         return False

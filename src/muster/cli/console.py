@@ -1,0 +1,37 @@
+"""The one way to a terminal: `echo`. What a command prints may hold the words of a cluster, so all of it is made printable here.
+
+Errors that click shows and traces of errors that nobody caught go the same way (`guard`), and so do logs, see `muster.logs`.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from types import TracebackType
+
+import click
+
+from muster.printable import printable
+
+
+def echo(text: str = "", *, err: bool = False) -> None:
+    click.echo(printable(text), err=err)
+
+
+def echo_part(control: str, text: str) -> None:
+    """Some of a line on standard error, after control characters of our own."""
+    click.echo(control + printable(text), err=True, nl=False)
+
+
+def make_printable(error: click.ClickException) -> None:
+    """Before click shows it."""
+    vars(error)["message"] = printable(error.message)
+
+
+def guard() -> None:
+    """Have traces of errors that end the process printed like everything else."""
+    sys.excepthook = _show_trace
+
+
+def _show_trace(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    echo("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"), err=True)
