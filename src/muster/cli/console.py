@@ -5,13 +5,17 @@ Errors that click shows and traces of errors that nobody caught go the same way 
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from types import TracebackType
+from typing import Final
 
 import click
 
 from muster.printable import printable
+
+_BREAK: Final = re.compile(r"\n(?:  )?")
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
@@ -23,9 +27,23 @@ def echo_part(control: str, text: str) -> None:
     click.echo(control + printable(text), err=True, nl=False)
 
 
+def echo_error(text: str) -> None:
+    """Of one of several things, where the others go on; as click shows what ends a command."""
+    echo(f"Error: {_hanging(text)}", err=True)
+
+
+def echo_warning(text: str) -> None:
+    echo(f"warning: {_hanging(text)}", err=True)
+
+
 def make_printable(error: click.ClickException) -> None:
     """Before click shows it."""
-    vars(error)["message"] = printable(error.message)
+    vars(error)["message"] = printable(_hanging(error.message))
+
+
+def _hanging(text: str) -> str:
+    """Further lines are indented: no text of others begins a line that looks like one of ours."""
+    return _BREAK.sub("\n  ", text)
 
 
 def guard() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 
-from muster.cli.console import echo, echo_part
+from muster.cli.console import echo, echo_part, echo_warning
 from muster.printable import printable
 
 _CLEAR = "\r\x1b[2K"
@@ -32,7 +32,7 @@ class ConsoleProgress:
 
     def warn(self, text: str) -> None:
         self._clear()
-        echo(f"warning: {text}", err=True)
+        echo_warning(text)
 
     def waiting(self, what: str, why: str) -> None:
         text = printable(" ".join(f"waiting: {what}: {why}".split()))

@@ -8,7 +8,7 @@ import click
 
 from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Session, administer, connected, explain
-from muster.cli.console import echo
+from muster.cli.console import echo_error
 from muster.cli.values import Fingerprints, Names
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ async def _accept(session: Session, names: list[str], wanted: RequestFilter, wai
             raise
         except AdministrationError as error:
             failed.append(name)
-            echo(f"Error: cluster {name}: {error}", err=True)
+            echo_error(f"cluster {name}: {error}")
         except KubeError as error:
             failed.append(name)
-            echo(f"Error: cluster {name}: {explain(error)}", err=True)
+            echo_error(f"cluster {name}: {explain(error)}")
     return failed
 
 

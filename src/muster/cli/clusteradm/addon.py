@@ -8,7 +8,7 @@ import click
 
 from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Session, administer, connected, explain, write_resources
-from muster.cli.console import echo
+from muster.cli.console import echo_error
 from muster.cli.output import format_option, show
 from muster.cli.values import Names, Pairs
 
@@ -114,7 +114,7 @@ def _chosen(given: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 def _tell(session: Session, outcome: Outcome, text: str) -> None:
     if outcome.error is not None:
-        echo(f"Error: {outcome.addon} add-on of cluster {outcome.cluster}: {explain(outcome.error)}", err=True)
+        echo_error(f"{outcome.addon} add-on of cluster {outcome.cluster}: {explain(outcome.error)}")
     else:
         session.progress.say(text)
 

@@ -153,10 +153,11 @@ async def _ask(session: Session, kind: str, question: Question, output: str, wat
     missing = [name for name in question.names if name not in known]
     if missing and not watch:
         raise AdministrationError(f"there is no {found.kind} {', '.join(missing)}", f"see get {kind}")
-    places = {item.document["metadata"].get("namespace") for item in found.items}
-    for cluster in question.clusters:
-        if kind == "works" and cluster not in places:
-            await require_cluster(session.client, cluster)
+    if kind == "works":
+        places = {item.document["metadata"]["namespace"] for item in found.items}
+        for cluster in question.clusters:
+            if cluster not in places:
+                await require_cluster(session.client, cluster)
     show(found, output)
     if watch:
         await _follow(session, kind, question, output, collect, found)

@@ -9,7 +9,7 @@ import click
 from muster.cli.clusteradm.bundling import flat
 from muster.cli.clusteradm.work.terms import said, term_options
 from muster.cli.connection import Session, administer, connected, explain
-from muster.cli.console import echo
+from muster.cli.console import echo_error
 from muster.cli.values import Files, Names
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _tell(session: Session, name: str, outcomes: list[Outcome], kind: str = "clu
 
     for one in outcomes:
         if one.error is not None:
-            echo(f"Error: {kind} {one.place}: {explain(one.error)}", err=True)
+            echo_error(f"{kind} {one.place}: {explain(one.error)}")
         elif one.done is Done.MISSING:
             session.progress.say(f"work {name} not found in {kind} {one.place}")
         elif one.done is Done.UNCHANGED:
