@@ -8,12 +8,13 @@ administrators may write, with the uid of the ManagedCluster that it is for in a
 nothing.
 
 A binding without the annotation is one of an upstream hub, or of a Muster before this; it binds the group, and those agents
-cannot be named any more. It is kept for as long as the ManagedCluster it was found with is.
+cannot be named any more. If the ManagedCluster was accepted then, it is kept for as long as that is there.
 """
 
 from __future__ import annotations
 
-from muster.api.cluster.v1 import ManagedCluster
+from muster.api import condition_of
+from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.registration.hub.clusters.permissions import Permissions
 from muster.registration.hub.clusters.rbac import Agents
 from muster.registration.hub.world import HubWorld
@@ -36,7 +37,7 @@ class ClusterAgents:
             agents = Agents(uid)
         binding = self._permissions.get(CLUSTER_ROLE_BINDINGS, Key("", cluster_role(name)))
         if binding is not None:
-            agents |= recorded(binding.data, name, uid)
+            agents |= recorded(binding.data, cluster)
         for driver in self._drivers.values():
             if driver.owns(cluster):
                 users = driver.agents(cluster)
@@ -48,12 +49,15 @@ class ClusterAgents:
         self._known.pop(name, None)
 
 
-def recorded(binding: Object, cluster: str, uid: str) -> Agents:
-    """The agents that a ClusterRoleBinding names for the ManagedCluster with this uid."""
-    if (binding["metadata"].get("annotations") or {}).get(CLUSTER_UID, uid) != uid:
+def recorded(binding: Object, cluster: ManagedCluster) -> Agents:
+    """The agents that a ClusterRoleBinding names for this ManagedCluster."""
+    name, uid = cluster.metadata.name, cluster.metadata.uid
+    # A new ManagedCluster has no conditions, and nobody yet who may write any.
+    made_for = (binding["metadata"].get("annotations") or {}).get(CLUSTER_UID)
+    if made_for != uid and (made_for or condition_of(cluster.status.conditions, ACCEPTED) is None):
         return Agents(uid)
     named = [(subject.get("kind"), subject.get("name") or "") for subject in binding.get("subjects") or ()]
     users = frozenset(
-        name for kind, name in named if kind == "User" and (parsed := parse_common_name(name)) and parsed.cluster == cluster
+        user for kind, user in named if kind == "User" and (parsed := parse_common_name(user)) and parsed.cluster == name
     )
-    return Agents(uid, users, by_group=("Group", cluster_group(cluster)) in named)
+    return Agents(uid, users, by_group=("Group", cluster_group(name)) in named)

@@ -1,5 +1,7 @@
 """Rights are those of the agents that were let in under this very ManagedCluster, and of no agent of an earlier one of its name."""
 
+import pytest
+
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, MANAGED_CLUSTERS, ROLE_BINDINGS
@@ -101,17 +103,23 @@ async def test_a_binding_that_somebody_deletes_is_put_back_with_whom_it_named(pl
             await play.until(lambda: may(play, FORMER))
 
 
-async def test_a_binding_that_was_left_by_an_earlier_cluster_counts_for_nothing(play: Play) -> None:
-    names(play, FORMER)
+@pytest.mark.parametrize("annotated", [True, False], ids=["of this hub", "from before"])
+async def test_a_binding_that_was_left_by_an_earlier_cluster_counts_for_nothing(play: Play, annotated: bool) -> None:
+    """Its finalizer was taken off by hand while no hub ran."""
+    if annotated:
+        names(play, FORMER)
     async with play.running(Acceptance):
         await accepted(play)
+    if not annotated:
+        await play.admin.patch(CLUSTER_ROLE_BINDINGS, ROLE, {"metadata": {"annotations": {CLUSTER_UID: None}}})
     await play.admin.delete(MANAGED_CLUSTERS, "c1")
     await play.let_go(MANAGED_CLUSTERS, "c1")
     await play.until_gone(MANAGED_CLUSTERS, "c1")
     names(play, LATTER)
     await play.create_cluster("c1", accepts=True)
     async with play.running(Acceptance):
-        await play.until(lambda: may(play, LATTER))
+        await play.until_condition("c1", "True", "HubClusterAdminAccepted")
+        assert await may(play, LATTER)
         assert not await may(play, FORMER)
 
 
