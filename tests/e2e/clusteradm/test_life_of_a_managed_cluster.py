@@ -109,6 +109,7 @@ def test_its_operator_and_agent_run_and_it_is_accepted_by_the_key_that_its_agent
     pods.append(fleet.registration_agent())
     key = fleet.hub.wait(lambda: told_key(fleet), "the agent has a key")
     fleet.hub.wait(lambda: f"key={key}" in pods[-1].log.read_text(), "the agent logs its key")
+    assert f"accept --clusters cluster1 --fingerprint {key}" in joined_again(fleet)
     accept = ["accept", "--clusters", "cluster1", "--wait", "--fingerprint", key]
     assert "has joined the Hub successfully" in fleet.ok(*accept)
     fleet.hub.wait(lambda: read_secret(managed, AGENT_NAMESPACE, "hub-kubeconfig-secret").get("tls.crt"), "the credential is kept")
@@ -121,13 +122,19 @@ def told_key(fleet: World) -> str:
 
 @shows("join", "--wait")
 def test_joining_again_waits_for_what_is_there_already(fleet: World) -> None:
+    said = joined_again(fleet)
+    assert "Cluster cluster1 is known to the hub" in said
+    assert "--fingerprint" not in said, "nothing is pending"
+
+
+def joined_again(fleet: World) -> str:
+    """What is said when it was waited for."""
     managed = fleet.managed.client()
     fleet.play_pods(OPERATOR, MANAGED)
     for agent in ("klusterlet-registration-agent", "klusterlet-work-agent"):
         fleet.hub.wait_reply(functools.partial(managed.get, f"{AGENTS}/{agent}"), f"the operator has made {agent}", 200)
         fleet.play_pods(f"{AGENTS}/{agent}", MANAGED)
-    said = fleet.ok(*join_words(fleet), "--wait", "--timeout", "60", context=MANAGED)
-    assert "Cluster cluster1 is known to the hub" in said
+    return fleet.ok(*join_words(fleet), "--wait", "--timeout", "60", context=MANAGED)
 
 
 def test_its_name_is_not_given_to_another(fleet: World) -> None:

@@ -138,6 +138,11 @@ async def _approvals(
     """The requests to approve. Raises Refused where it is not clear which."""
     name = cluster.metadata.name
     if not by_certificate(cluster):
+        if options.wanted.fingerprints:
+            raise Refused(
+                f"cluster {name} asks for no certificate: its annotations say that it registers by another driver",
+                "whoever introduced it wrote them: accept it without --fingerprint if you know why, else delete it",
+            )
         return []
     judged = await _judged(client, cluster, options)
     for one in judged:

@@ -8,7 +8,7 @@ tells them apart (`refuse_ambiguity`). The fingerprint of a key is the only thin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -28,6 +28,8 @@ ACCOUNTS: Final = frozenset(
 )
 """Service accounts that newcomers use: today's, and that of hubs of old."""
 ACCOUNT_GROUP: Final = f"system:serviceaccounts:{BOOTSTRAP_NAMESPACE}"
+LISTED: Final = 10
+"""So many requests are written out; the others are counted."""
 COMPARE: Final = (
     "compare with the key that the agent itself names, in its log and at the end of join --wait, and choose with "
     "--fingerprint=sha256:…; requests that an agent left behind when it was restarted can be deleted (kubectl delete csr)"
@@ -152,5 +154,6 @@ def refuse_ambiguity(cluster: ManagedCluster, judged: Sequence[Judgement], wante
         )
 
 
-def _listed(judged: Iterable[Judgement], now: datetime) -> str:
-    return "; ".join(one.describe(now) for one in judged)
+def _listed(judged: Sequence[Judgement], now: datetime) -> str:
+    more = [f"and {len(judged) - LISTED} more"] if len(judged) > LISTED else []
+    return "; ".join([*(one.describe(now) for one in judged[:LISTED]), *more])

@@ -121,6 +121,15 @@ async def test_a_cluster_of_another_driver_needs_no_request(fleet: Fleet) -> Non
     assert await accepted(fleet, "cluster1")
 
 
+async def test_a_fingerprint_is_not_passed_over_for_a_driver_that_the_newcomer_names(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1", metadata={"annotations": {"agent.open-cluster-management.io/registration-driver": "other"}})
+    key = new_key()
+    await fleet.request("cluster1", key=key)
+    complaint = await fleet.fails("accept", "--clusters", "cluster1", "--fingerprint", key_fingerprint(key))
+    assert "registers by another driver" in complaint
+    assert not await accepted(fleet, "cluster1")
+
+
 async def test_waiting_tells_what_for_and_ends_when_the_cluster_is_available(fleet: Fleet) -> None:
     told = Told()
     waiting = asyncio.create_task(accept(fleet.admin(), "cluster1", AcceptOptions(wait=True, timeout=30), told))
@@ -171,6 +180,12 @@ class TestTwins:
                 assert f"key {key_fingerprint(key)}, agent {agent}, asked for by system:bootstrap:ocmhub" in complaint
             assert "--fingerprint=sha256:" in complaint
         assert await fleet.revision() == before
+
+    async def test_a_flood_of_them_is_counted(self, fleet: Fleet) -> None:
+        await fleet.cluster("cluster1")
+        for number in range(12):
+            await fleet.request("cluster1", name=f"cluster1-{number:02d}")
+        assert "; and 2 more; compare" in await fleet.fails("accept", "--clusters", "cluster1")
 
     async def test_the_chosen_one_is_approved_and_the_other_is_not(self, fleet: Fleet) -> None:
         await fleet.cluster("cluster1")
