@@ -170,7 +170,8 @@ class Acceptance:
         name = cluster.metadata.name
         condition = condition_of(cluster.status.conditions, ACCEPTED)
         if condition is None and names.RESOURCE_CLEANUP not in cluster.metadata.finalizers and not self._permissions.of(name):
-            # Nobody ever let it in.
+            # Nobody ever let it in. Kubernetes removes approved requests within the hour; acceptance may come later.
+            self._agents.of(cluster)
             return
         denied = condition is not None and condition.reason == DENIED
         problems = await self._shut_out(cluster, unseen=not denied)

@@ -28,7 +28,7 @@ class ClusterAgents:
         self._drivers = world.drivers
         self._permissions = permissions
         self._known: dict[str, Agents] = {}
-        """By cluster: what the binding said last, so that one which is deleted can be put back."""
+        """By cluster: what was known last. There may be no binding: not yet, or somebody has deleted it."""
 
     def of(self, cluster: ManagedCluster) -> Agents:
         name, uid = cluster.metadata.name, cluster.metadata.uid

@@ -77,6 +77,17 @@ async def test_an_agent_that_is_named_later_gets_its_rights_when_the_driver_says
         await play.until(lambda: may(play, LATTER))
 
 
+async def test_who_was_named_long_before_the_cluster_is_accepted_has_rights_then(play: Play) -> None:
+    names(play, LATTER)
+    async with play.running(Acceptance):
+        await play.create_cluster("c1")
+        await play.at_rest()
+        names(play)
+        await play.accept("c1")
+        await play.until_condition("c1", "True", "HubClusterAdminAccepted")
+        assert await may(play, LATTER)
+
+
 async def test_who_was_named_once_is_remembered_over_restarts_and_denials(play: Play) -> None:
     names(play, FORMER)
     async with play.running(Acceptance):
