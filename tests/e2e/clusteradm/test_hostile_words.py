@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
 from muster.printable import is_printable
-from tests.e2e.clusteradm.conftest import World
+from tests.e2e.clusteradm.conftest import World, open_world
 from tests.e2e.clusteradm.test_every_command import manifest
 from tests.support.administrator import MANAGED_CLUSTERS
 
@@ -42,8 +43,19 @@ def conditions(*kinds: str) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def hostile(whole_world: World) -> World:
-    world, hub = whole_world, whole_world.hub
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A hub of its own: what is said here would be in every list."""
+    with open_world(tmp_path_factory.mktemp("hostile")) as world:
+        world.ok("init")
+        world.hub.install()
+        world.hub.start()
+        speak(world)
+        yield world
+
+
+def speak(world: World) -> None:
+    """The cluster says hostile things wherever it may."""
+    hub = world.hub
     world.cluster(NAME)
     hub.wait_condition(NAME, "HubAcceptedManagedCluster")
     told = [*(hub.find(NAME) or {})["status"]["conditions"], *conditions("ManagedClusterConditionAvailable")]
@@ -77,7 +89,6 @@ def hostile(whole_world: World) -> World:
         "the addon's words",
         200,
     )
-    return world
 
 
 def shown_in(line: str) -> list[str]:
@@ -85,21 +96,21 @@ def shown_in(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", [one for line in LINES for one in shown_in(line)])
-def test_a_hostile_clusters_words_do_nothing_to_the_terminal(world: World, hostile: World, line: str) -> None:
-    done = world.run(*line.split())
+def test_a_hostile_clusters_words_do_nothing_to_the_terminal(hostile: World, line: str) -> None:
+    done = hostile.run(*line.split())
     assert is_printable(done.stdout), done.stdout
     assert is_printable(done.stderr), done.stderr
     assert not any(text.startswith("Error: forged") for text in done.output.splitlines())
     assert done.exception is None or isinstance(done.exception, SystemExit)
 
 
-def test_they_are_shown_where_they_are_asked_for(world: World, hostile: World) -> None:
+def test_they_are_shown_where_they_are_asked_for(hostile: World) -> None:
     for line in (f"get clusters {NAME} -o table", f"get works evil --clusters {NAME}", f"doctor {NAME}"):
-        assert SHOWN in world.run(*line.split()).stdout, line
+        assert SHOWN in hostile.run(*line.split()).stdout, line
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_programs_get_them_unchanged(world: World, hostile: World, output: str) -> None:
-    said = world.ok("get", "clusters", NAME, "-o", output)
+def test_programs_get_them_unchanged(hostile: World, output: str) -> None:
+    said = hostile.ok("get", "clusters", NAME, "-o", output)
     [found] = (json.loads(said) if output == "json" else yaml.safe_load(said))["items"]
     assert found["status"]["version"]["kubernetes"] == HOSTILE
