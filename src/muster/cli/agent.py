@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.console import echo
 from muster.cli.leading import Leading
 from muster.cli.process import (
     ANY_ADDRESS,
@@ -26,7 +25,8 @@ from muster.cli.process import (
     find_cluster,
     run_until_stopped,
 )
-from muster.cli.values import Duration, Gates, Names, Pairs
+from muster.cli.values import Duration, FilePath, Gates, Names, Pairs
+from muster.confinement import read
 from muster.registration.names import AGENT_GATES, AGENT_UNSUPPORTED_GATES
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ EXPIRATION = "client-cert-expiration-seconds"
 @click.option("--agent-id", "agent_name", default="", help="Of this agent.  [default: as before, else random]")
 @click.option("--namespace", help="Where the agent's Secrets are.  [default: the pod's, else open-cluster-management-agent]")
 @click.option(
-    "--kubeconfig", type=click.Path(dir_okay=False), help="Of the agent's own cluster.  [default: in-cluster, or kubectl's]"
+    "--kubeconfig", type=FilePath(dir_okay=False), help="Of the agent's own cluster.  [default: in-cluster, or kubectl's]"
 )
 @click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
-@click.option("--spoke-kubeconfig", type=click.Path(dir_okay=False), help="Of the managed cluster, if the agent runs elsewhere.")
+@click.option("--spoke-kubeconfig", type=FilePath(dir_okay=False), help="Of the managed cluster, if the agent runs elsewhere.")
 @click.option("--install", is_flag=True, help="Make the agent's namespace, account and rights first.")
 @click.option("--install-only", is_flag=True, help="Install and end.")
 @click.option(
@@ -65,7 +65,7 @@ EXPIRATION = "client-cert-expiration-seconds"
     multiple=True,
     help="Secrets to introduce the cluster with.  [default: bootstrap-hub-kubeconfig]",
 )
-@click.option("--hub-kubeconfig-dir", type=click.Path(file_okay=False), help="Where others find our hub kubeconfig.")
+@click.option("--hub-kubeconfig-dir", type=FilePath(file_okay=False), help="Where others find our hub kubeconfig.")
 @click.option("--hub-kubeconfig-secret", "hub_secret", default="hub-kubeconfig-secret", show_default=True, help="What we keep.")
 @click.option("--registration-auth", "driver", default="csr", show_default=True, help="How the agent proves who it is.")
 @click.option(f"--{EXPIRATION}", "expiration", type=int, help="How long certificates should be valid.  [default: the hub decides]")
@@ -149,7 +149,7 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
         driver_options=driver_options,
         external_server_urls=urls,
         external_ca=_authority((spoke or management).config) if urls else b"",
-        cluster_annotations=_annotations(dict(_flat(given["annotations"]))),
+        cluster_annotations=_annotations(dict(_flat(given["annotations"])), here),
         health_check_seconds=_period(given["period"]),
         hub_connection_timeout=given["timeout"],
         cluster_claims=gates.get("ClusterClaim", True),
@@ -236,17 +236,17 @@ def _urls(urls: tuple[str, ...]) -> tuple[str, ...]:
 
 def _authority(config: ClientConfig) -> bytes:
     try:
-        return config.ca.read_bytes() if isinstance(config.ca, Path) else config.ca or b""
+        return read(config.ca) if isinstance(config.ca, Path) else config.ca or b""
     except OSError as error:
         raise click.ClickException(f"certificate authority {config.ca!s}: {error.strerror}") from None
 
 
-def _annotations(annotations: dict[str, str]) -> dict[str, str]:
+def _annotations(annotations: dict[str, str], here: Surroundings) -> dict[str, str]:
     from muster.registration.names import AGENT_ANNOTATIONS
 
     for key in annotations:
         if not key.startswith(AGENT_ANNOTATIONS):
-            echo(f"warning: --cluster-annotations: {key} does not begin with {AGENT_ANNOTATIONS}; it is passed over", err=True)
+            here.warn(f"warning: --cluster-annotations: {key} does not begin with {AGENT_ANNOTATIONS}; it is passed over")
     return annotations
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import click
 
+from muster.confinement import read, shown
+
 LOOK_SECONDS = 5.0
 
 
@@ -18,11 +20,11 @@ def hub_address(file: Path) -> str:
     import yaml
 
     try:
-        document = yaml.safe_load(file.read_text()) or {}
+        document = yaml.safe_load(read(file)) or {}
         context = next(one["context"] for one in document["contexts"] if one["name"] == document["current-context"])
         return str(next(one["cluster"]["server"] for one in document["clusters"] if one["name"] == context["cluster"]))
     except (OSError, yaml.YAMLError, LookupError, TypeError, StopIteration) as error:
-        raise click.ClickException(f"{file}: not a kubeconfig with a current context: {error}") from None
+        raise click.ClickException(f"{shown(file)}: not a kubeconfig with a current context: {error}") from None
 
 
 async def until_elsewhere(file: Path, address: str) -> str:

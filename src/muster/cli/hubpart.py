@@ -16,6 +16,7 @@ import click
 
 from muster.cli.leading import Controllers, Leading
 from muster.cli.process import ANY_ADDRESS, LOOPBACK, FoundCluster, Surroundings, find_cluster, in_pod
+from muster.cli.values import FilePath
 
 if TYPE_CHECKING:
     from muster.runtime.metrics import Metrics
@@ -31,7 +32,7 @@ def cluster_options(command: Command) -> Command:
     return _with(
         command,
         click.option(
-            "--kubeconfig", type=click.Path(dir_okay=False), help="Of the hub cluster.  [default: in-cluster, or kubectl's]"
+            "--kubeconfig", type=FilePath(dir_okay=False), help="Of the hub cluster.  [default: in-cluster, or kubectl's]"
         ),
         click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]"),
         click.option(
@@ -58,7 +59,7 @@ def process_options(command: Command) -> Command:
         ),
         click.option(
             "--webhook-cert-dir",
-            type=click.Path(file_okay=False),
+            type=FilePath(file_okay=False),
             help="Serve webhooks with tls.crt and tls.key of this directory.  [default: a certificate of their own, in a Secret]",
         ),
         click.option(

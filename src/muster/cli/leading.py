@@ -6,11 +6,11 @@ goes on at once instead of waiting for its own lease to run out.
 
 from __future__ import annotations
 
-import socket
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
 from muster.cli.process import Surroundings
+from muster.confinement import host_name
 
 if TYPE_CHECKING:
     from muster.runtime.verbs import KubeClient
@@ -34,7 +34,7 @@ class Leading:
         self._controllers = controllers
         self._lease = lease
         self._namespace = namespace
-        self.identity = here.environ.get("POD_NAME") or f"{socket.gethostname()}_{uuid.uuid4()}"
+        self.identity = here.environ.get("POD_NAME") or f"{host_name()}_{uuid.uuid4()}"
         self._begun = False
 
     @property

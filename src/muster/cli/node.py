@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 def command(kubeconfig: str | None, context: str, verbose: bool, **options: Any) -> None:
     """Run pods of Muster's own image on a cluster that has no kubelets: one Node, in this process.
 
-    Services whose addresses are in 127.0.0.0/8 lead to its pods.
+    Pods run in namespaces with the label open-cluster-management.io/pods-may-run=true. Services whose addresses are in 127.0.0.0/8
+    lead to its pods.
     """
     from muster import logs
 

@@ -26,6 +26,7 @@ from muster.cli.process import (
     in_pod,
     run_until_stopped,
 )
+from muster.cli.values import FilePath
 
 if TYPE_CHECKING:
     from muster.operator.launch import Operator
@@ -39,7 +40,7 @@ KINDS: Final = {
 
 @click.command("operator", short_help="Run the operator of hubs or of managed clusters.")
 @click.argument("kind", type=click.Choice(sorted(KINDS)))
-@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Of the cluster.  [default: in-cluster, or kubectl's]")
+@click.option("--kubeconfig", type=FilePath(dir_okay=False), help="Of the cluster.  [default: in-cluster, or kubectl's]")
 @click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
 @click.option("--namespace", default="", help="Where the operator is.  [default: of its pod, else open-cluster-management]")
 @click.option("--image", default="", help="What to deploy.  [default: of its pod, else of this version]")

@@ -11,7 +11,6 @@ a message instead of a stack trace.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
@@ -23,6 +22,7 @@ import click
 
 from muster.cli.console import echo
 from muster.cli.loop import run_loop
+from muster.confinement import environ, shown
 
 if TYPE_CHECKING:
     from muster.runtime.kubeconfig import ClientConfig
@@ -58,14 +58,19 @@ class FoundCluster:
         return client
 
 
+def _warn(text: str) -> None:
+    echo(text, err=True)
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """Where a part runs. The default is a process of its own: the real environment, files and standard output."""
 
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    environ: Mapping[str, str] = field(default_factory=environ, repr=False)
     path: Callable[[str], Path] = Path
     """Where a file that an argument names is."""
     say: Callable[[str], None] = echo
+    warn: Callable[[str], None] = _warn
     ip: str = ""
     """The only address to listen on, if there is one."""
     cluster: FoundCluster | None = None
@@ -118,7 +123,7 @@ def explained(explain: Callable[[Exception], click.ClickException | None]) -> It
 
 def file_problem(error: OSError) -> click.ClickException | None:
     """For what happened to a file; None for what happened to a socket."""
-    return None if error.filename is None else click.ClickException(f"{error.filename}: {error.strerror}")
+    return None if error.filename is None else click.ClickException(f"{shown(Path(error.filename))}: {error.strerror}")
 
 
 def cluster_problem(error: Exception, cluster: str, ports: str) -> click.ClickException | None:

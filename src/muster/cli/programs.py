@@ -7,7 +7,10 @@ says goes to the pod's log. A wrong argument ends it as it would end the process
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -43,7 +46,9 @@ def _program(words: tuple[str, ...], module: str) -> Program:
         here = surroundings(pod)
         part = cast(Part, import_module(module))
         try:
-            context = part.command.make_context(words[-1], list(args))
+            with redirect_stdout(_Lines(pod, "stdout")), redirect_stderr(_Lines(pod, "stderr")):
+                # Asked for help, a command prints it by itself.
+                context = part.command.make_context(words[-1], list(args))
             await part.serve(part.settings(context.params, here), here)
         except click.ClickException as error:
             pod.print(f"Error: {error.format_message()}", stream="stderr")
@@ -55,11 +60,24 @@ def _program(words: tuple[str, ...], module: str) -> Program:
     return run
 
 
+class _Lines(io.TextIOBase):
+    """A file whose text goes to a pod's log."""
+
+    def __init__(self, pod: PodEnvironment, stream: str) -> None:
+        self._pod = pod
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._pod.write(self._stream, text)
+        return len(text)
+
+
 def surroundings(pod: PodEnvironment) -> Surroundings:
     return Surroundings(
         environ=pod.environ,
         path=pod.path,
         say=pod.print,
+        warn=partial(pod.print, stream="stderr"),
         ip=pod.ip,
-        cluster=FoundCluster(pod.client_config, in_pod=True, direct=pod.direct),
+        cluster=FoundCluster(pod.client_config, in_pod=True, direct=pod.direct) if pod.has_identity else None,
     )

@@ -5,11 +5,14 @@ A value that is wrong is refused by click with the option's name and what was ex
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from muster.confinement import current
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -56,6 +59,15 @@ class Fingerprints(Names):
             if not _FINGERPRINT.fullmatch(one):
                 self.fail(f"{one!r} is not sha256:<64 hexadecimal digits>", param, ctx)
         return found
+
+
+class FilePath(click.Path):
+    """A path that is looked at beforehand only in a process of its own: in a pod it is not the machine's."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        return value if current() is not None else super().convert(value, param, ctx)
 
 
 class Files(Names):

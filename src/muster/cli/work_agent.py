@@ -28,7 +28,8 @@ from muster.cli.process import (
     find_cluster,
     run_until_stopped,
 )
-from muster.cli.values import Duration, Gates
+from muster.cli.values import Duration, FilePath, Gates
+from muster.confinement import read
 from muster.work.names import AGENT_GATES, ALL_REVIEWS, ALL_VERBS, PER_MANIFEST, RAW_FEEDBACK
 
 if TYPE_CHECKING:
@@ -46,16 +47,16 @@ AT_ONCE = 32
     "--hub-kubeconfig",
     "--workload-source-config",
     "hub_kubeconfig",
-    type=click.Path(dir_okay=False),
+    type=FilePath(dir_okay=False),
     help="Of the hub, as the registration agent keeps it.",
 )
 @click.option("--workload-source-driver", "driver", default=KUBE_DRIVER, show_default=True, help="Where works come from.")
 @click.option("--agent-id", default="", help="Of the records on the cluster that are ours.  [default: the hub's hash]")
 @click.option(
-    "--kubeconfig", type=click.Path(dir_okay=False), help="Of the agent's own cluster.  [default: in-cluster, or kubectl's]"
+    "--kubeconfig", type=FilePath(dir_okay=False), help="Of the agent's own cluster.  [default: in-cluster, or kubectl's]"
 )
 @click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
-@click.option("--spoke-kubeconfig", type=click.Path(dir_okay=False), help="Of the managed cluster, if the agent runs elsewhere.")
+@click.option("--spoke-kubeconfig", type=FilePath(dir_okay=False), help="Of the managed cluster, if the agent runs elsewhere.")
 @click.option("--namespace", help="Where the agent lives.  [default: the pod's, else open-cluster-management-agent]")
 @click.option("--install", is_flag=True, help="Make the agent's namespace, account and rights first.")
 @click.option("--install-only", is_flag=True, help="Install and end.")
@@ -186,7 +187,7 @@ def _cluster_name(given: dict[str, Any], file: Path | None) -> str:
     name: str = given["cluster_name"]
     beside = file.parent / "cluster-name" if file else None
     if not name and beside is not None and beside.is_file():
-        name = beside.read_text().strip()
+        name = read(beside).decode().strip()
     if given["install_only"]:
         return name
     if not name:

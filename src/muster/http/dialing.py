@@ -14,6 +14,8 @@ from ipaddress import ip_address
 from itertools import chain, zip_longest
 from typing import Any, Final, TypeVar
 
+from muster.confinement import check_dial
+
 DELAY: Final = 0.25
 """RFC 8305's "Connection Attempt Delay"."""
 Address = tuple[socket.AddressFamily, int, Any]
@@ -35,7 +37,7 @@ async def dial(host: str, port: int) -> socket.socket:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     places = [(family, protocol, place) for family, _, protocol, _, place in found]
-    return await first(alternating(places), lambda place: _connected(loop, place), _close)
+    return await first(alternating(places), lambda place: _connected(loop, host, place), _close)
 
 
 def alternating(addresses: Sequence[Address]) -> list[Address]:
@@ -71,8 +73,9 @@ async def first(ways: Sequence[A], attempt: Callable[[A], Coroutine[Any, Any, T]
             task.add_done_callback(lambda late: None if late.cancelled() or late.exception() else undo(late.result()))
 
 
-async def _connected(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
+async def _connected(loop: asyncio.AbstractEventLoop, name: str, address: Address) -> socket.socket:
     family, protocol, place = address
+    check_dial(name, place[0], place[1])
     made = socket.socket(family, socket.SOCK_STREAM, protocol)
     try:
         made.setblocking(False)

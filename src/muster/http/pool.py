@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from muster.confinement import check_dial
 from muster.http.dialing import dial, is_address
 from muster.http.upstream import (
     AnswerHead,
@@ -141,6 +142,7 @@ class UpstreamPool:
             return self.protocol(place(host, port))
 
         if is_address(host):
+            check_dial(host, host, port)
             _, connection = await loop.create_connection(protocol, host, port, ssl=tls, server_hostname=name)
             return connection
         _, connection = await loop.create_connection(protocol, sock=await dial(host, port), ssl=tls, server_hostname=name)

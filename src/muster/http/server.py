@@ -15,6 +15,7 @@ from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any
 
+from muster.confinement import listening, may_listen
 from muster.http.keepalive import keep_tcp_alive
 from muster.http.message import Connection, Handler, Request, Response
 from muster.http.protocol import ServerConnection
@@ -90,6 +91,8 @@ class HttpServer:
         self._connections: set[ServerConnection] = set()
         self._unflushed: list[StreamWriter | ServerConnection] = []
         self._listeners: list[asyncio.Server] = []
+        self._ends: list[Callable[[], None]] = []
+        """Of listening, to be told when that ends."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._empty: asyncio.Future[None] | None = None
@@ -99,6 +102,7 @@ class HttpServer:
         """Listen on one address; may be called again for further ones."""
         loop = self._loop = asyncio.get_running_loop()
         self.stopping = False
+        may_listen(host)
         if self._tls is not None:
             shrink_tls_buffers()
         listener = await loop.create_server(
@@ -111,6 +115,7 @@ class HttpServer:
         )
         for opened in listener.sockets:
             keep_tcp_alive(opened)
+            self._ends.append(listening(*opened.getsockname()[:2]))
         self._listeners.append(listener)
         if self._sweeper is None:
             self._sweep()
@@ -135,6 +140,8 @@ class HttpServer:
         self.stopping = True
         for listener in self._listeners:
             listener.close()
+        while self._ends:
+            self._ends.pop()()
         for connection in list(self._connections):
             connection.shut_down()
         await self._until_empty(grace)

@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from muster.confinement import current
+
 NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not name."""
 TLS_BUFFER = 16 * 1024
@@ -38,6 +40,19 @@ def server_context(cert: Pem, key: Pem, client_cas: Pem | None = None) -> ssl.SS
         context.verify_flags |= ssl.VerifyFlags(NO_CHECK_TIME)
         context.load_verify_locations(cadata=_text(client_cas))
     return context
+
+
+def client_context(authorities: bytes | None = None) -> ssl.SSLContext:
+    """A client context that trusts these authorities, else the system's; to a pod, variables of the machine say nothing."""
+    if authorities is not None or current() is None:
+        return ssl.create_default_context(cadata=authorities.decode("ascii") if authorities is not None else None)
+    usual = ssl.get_default_verify_paths()
+    file, directory = Path(usual.openssl_cafile), Path(usual.openssl_capath)
+    if not file.is_file() and not directory.is_dir():
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return ssl.create_default_context(
+        cafile=str(file) if file.is_file() else None, capath=str(directory) if directory.is_dir() else None
+    )
 
 
 def _text(pem: Pem) -> str:

@@ -13,6 +13,7 @@ from functools import cached_property
 from urllib.parse import unquote, urlsplit
 
 from muster.http.pool import UpstreamKey, UpstreamPool, explained, proven_name
+from muster.http.tls import client_context
 from muster.http.upstream import UpstreamConnection, place
 
 
@@ -37,7 +38,7 @@ class ProxiedPool(UpstreamPool):
 
     @cached_property
     def _trust(self) -> ssl.SSLContext:
-        return ssl.create_default_context()
+        return client_context()
 
     async def open(self, key: UpstreamKey) -> UpstreamConnection:
         host, port, tls, _ = key

@@ -17,6 +17,7 @@ from typing import Final
 
 from muster.api import Document
 from muster.api.operator.v1 import GROUP
+from muster.confinement import read
 from muster.kube.duration import format_time, parse_time
 from muster.registration.installing import SERVICE_ACCOUNTS, named
 from muster.runtime.clock import SYSTEM, Clock
@@ -89,4 +90,4 @@ def _renewal(secret: Object | None, origin: str) -> datetime | None:
 
 
 def _authority(way: ClientConfig) -> bytes:
-    return way.ca.read_bytes() if isinstance(way.ca, Path) else way.ca or b""
+    return read(way.ca) if isinstance(way.ca, Path) else way.ca or b""

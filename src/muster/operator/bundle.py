@@ -35,6 +35,7 @@ from muster.operator.names import (
 from muster.operator.rules import CLUSTER_MANAGER_RULES, KLUSTERLET_RULES
 from muster.registration.hub.install import bootstrap_permissions
 from muster.registration.installing import account_permissions, named
+from muster.runtime.podnamespace import RUN
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS
 
 RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -73,7 +74,7 @@ def bundle(operator: Operator, options: BundleOptions | None = None) -> list[Wan
     own = [kind for kind in OPERATOR if kind.resource.plural == operator.plural]
     documents: list[Wanted] = [(DEFINITIONS, document) for document in definitions(own)]
     if options.create_namespace:
-        documents.append((NAMESPACES, {"metadata": {**named(options.namespace), "labels": dict(RESTRICTED)}}))
+        documents.append((NAMESPACES, {"metadata": {**named(options.namespace), "labels": {**RESTRICTED, **RUN}}}))
     if options.pull_credential:
         documents.append((SECRETS, pull_secret(options.namespace, options.pull_credential)))
     documents += account_permissions(operator.name, options.namespace, operator.name, operator.rules)

@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from muster.http.tls import load_chain
+from muster import confinement
+from muster.http.tls import client_context, load_chain
 from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.kubeconfig import ClientConfig, ExecPlugin, Material
@@ -64,13 +65,15 @@ class Watched:
             if content.strip():
                 self._content, self._stamp = content, stamp
         if not self._content:
-            raise CredentialError(f"{self._path}: no such file, not readable or empty")
+            raise CredentialError(f"{confinement.shown(self._path)}: no such file, not readable or empty")
         return self._content
 
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return confinement.read(path)
+    except confinement.Outside as error:
+        raise CredentialError(f"{confinement.shown(path)}: {error.strerror}") from error
     except OSError as error:
         # It was there a moment ago: somebody is replacing it.
         log.debug("cannot be read at present", path=str(path), error=error.strerror)
@@ -150,7 +153,7 @@ class Credentials:
         self._issued = None
 
     def _context(self, ca: bytes | None, cert: bytes | None, key: bytes | None) -> ssl.SSLContext:
-        context = ssl.create_default_context(cadata=ca.decode("ascii") if ca is not None else None)
+        context = client_context(ca)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         # Kubernetes CAs are often without the key identifiers that strict checking wants.
@@ -175,7 +178,10 @@ async def _run(plugin: ExecPlugin, config: ClientConfig) -> bytes:
     if plugin.provide_cluster_info:
         spec["cluster"] = _cluster_info(config)
     info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
-    environ = {**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": orjson.dumps(info).decode()}
+    environ = {**confinement.environ(), **plugin.env, "KUBERNETES_EXEC_INFO": orjson.dumps(info).decode()}
+    pod = confinement.current()
+    if pod is not None:
+        return await _offered(pod, plugin)(plugin.args, environ)
     try:
         process = await asyncio.create_subprocess_exec(
             plugin.command,
@@ -200,6 +206,18 @@ async def _run(plugin: ExecPlugin, config: ClientConfig) -> bytes:
         said = complaint.decode(errors="replace").strip()[-300:]
         raise CredentialError(f"exec plugin {plugin.command}: exit code {process.returncode}: {said}")
     return output
+
+
+def _offered(pod: confinement.Confinement, plugin: ExecPlugin) -> confinement.CredentialProgram:
+    """What the node has in the place of a command."""
+    offered = pod.plugins.get(plugin.command.rpartition("/")[2])
+    if offered is None:
+        known = f"only {', '.join(sorted(pod.plugins))}" if pod.plugins else "none"
+        raise CredentialError(
+            f"exec plugin {plugin.command}: a pod runs no programs of the machine, and its node offers {known}; "
+            "give the kubeconfig a token or a client certificate instead"
+        )
+    return offered
 
 
 def _cluster_info(config: ClientConfig) -> dict[str, Any]:

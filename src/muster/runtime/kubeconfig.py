@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from muster import confinement
 from muster.kube import yaml
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -80,17 +81,27 @@ class ClientConfig:
     """Of the cluster entry; `client.authentication.k8s.io/exec` is handed to a plugin that asks for cluster info."""
 
 
-def load_kubeconfig(path: Path | str | None = None, context: str = "", environ: Mapping[str, str] = os.environ) -> ClientConfig:
-    """One context (the current one by default) of a file, or as kubectl does of $KUBECONFIG or ~/.kube/config."""
+def load_kubeconfig(path: Path | str | None = None, context: str = "", environ: Mapping[str, str] | None = None) -> ClientConfig:
+    """One context (the current one by default) of a file, or as kubectl does of $KUBECONFIG or ~/.kube/config. A `path` is where
+    the file is kept; those that variables name are whoever's these are."""
     if path is None:
-        listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-        paths = listed or [Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"]
+        paths = _usual(confinement.environ() if environ is None else environ)
         existing = [candidate for candidate in paths if candidate.exists()]
         if not existing:
-            raise KubeconfigError(os.pathsep.join(map(str, paths)), "", "", "no such file")
+            raise KubeconfigError(os.pathsep.join(map(confinement.shown, paths)), "", "", "no such file")
     else:
         existing = [Path(path)]
     return _resolve([_read(one) for one in existing], context)
+
+
+def _usual(environ: Mapping[str, str]) -> list[Path]:
+    listed = [confinement.located(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    if listed:
+        return listed
+    home = environ.get("HOME", "")
+    if confinement.current() is None:
+        return [Path(home or "~").expanduser() / ".kube" / "config"]
+    return [confinement.located(f"{home}/.kube/config")]
 
 
 def parse_kubeconfig(text: bytes | str, context: str = "", source: str = "kubeconfig", base: Path | None = None) -> ClientConfig:
@@ -98,8 +109,9 @@ def parse_kubeconfig(text: bytes | str, context: str = "", source: str = "kubeco
     return _resolve([_Document.parse(text, source, base or Path())], context)
 
 
-def in_cluster_config(root: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> ClientConfig:
+def in_cluster_config(root: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] | None = None) -> ClientConfig:
     """What a pod finds: the service's address and its service account's token and CA, both of which rotate."""
+    root, environ = confinement.located(str(root)), confinement.environ() if environ is None else environ
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         raise KubeconfigError("in-cluster", "environment", "KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT", "not set")
@@ -110,7 +122,7 @@ def in_cluster_config(root: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] =
     return ClientConfig(
         server,
         ca if ca.exists() else None,
-        namespace=namespace.read_text().strip() if namespace.exists() else "",
+        namespace=confinement.read(namespace).decode().strip() if namespace.exists() else "",
         identity=Identity(token_file=token),
     )
 
@@ -156,17 +168,17 @@ def _content(material: Material, field: str) -> bytes:
     if isinstance(material, bytes):
         return material
     try:
-        return material.read_bytes()
+        return confinement.read(material)
     except OSError as error:
-        raise KubeconfigError(str(material), "", field, error.strerror or str(error)) from None
+        raise KubeconfigError(confinement.shown(material), "", field, error.strerror or str(error)) from None
 
 
 def _read(path: Path) -> _Document:
     try:
-        text = path.read_bytes()
+        text = confinement.read(path)
     except OSError as error:
-        raise KubeconfigError(str(path), "", "", error.strerror or str(error)) from error
-    return _Document.parse(text, str(path), path.parent)
+        raise KubeconfigError(confinement.shown(path), "", "", error.strerror or str(error)) from error
+    return _Document.parse(text, confinement.shown(path), path.parent)
 
 
 @dataclass(frozen=True)
@@ -232,8 +244,12 @@ class _Entry:
         return tuple(value)
 
     def file(self, field: str) -> Path | None:
+        """Raises KubeconfigError for one that whoever reads the document may not have."""
         value = self.text(field)
-        return self.document.base / value if value else None
+        try:
+            return confinement.own(confinement.beside(self.document.base, value)) if value else None
+        except OSError as error:
+            raise self.error(field, error.strerror or str(error)) from None
 
     def material(self, field: str) -> Material | None:
         """`<field>-data` wins over the file `<field>`, as in client-go."""
@@ -245,7 +261,7 @@ class _Entry:
                 raise self.error(f"{field}-data", "not valid base64") from error
         path = self.file(field)
         if path is not None and not path.is_file():
-            raise self.error(field, f"{path}: no such file")
+            raise self.error(field, f"{confinement.shown(path)}: no such file")
         return path
 
 
@@ -337,8 +353,8 @@ def _plugin(entry: _Entry) -> ExecPlugin:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not isinstance(item.get("value"), str):
             raise entry.error("env", "must be a list of name and value")
         env[item["name"]] = item["value"]
-    # A bare name is looked up in PATH; anything with a slash is relative to the kubeconfig.
-    located = str(entry.document.base / command) if "/" in command else command
+    # A bare name is looked up in PATH; anything with a slash is relative to the kubeconfig. In a pod neither is run.
+    located = str(entry.document.base / command) if "/" in command and confinement.current() is None else command
     return ExecPlugin(located, entry.texts("args"), env, version, entry.flag("provideClusterInfo"), entry.text("installHint"))
 
 

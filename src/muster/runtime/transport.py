@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from muster import confinement
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.pool import UpstreamKey
 from muster.http.tunnel import ProxiedPool
@@ -109,7 +109,7 @@ class Transport:
     """Shared by a client and those that act as somebody else through it."""
 
     def __init__(
-        self, config: ClientConfig, agent: str, clock: Clock, *, max_idle: int, environ: Mapping[str, str] = os.environ
+        self, config: ClientConfig, agent: str, clock: Clock, *, max_idle: int, environ: Mapping[str, str] | None = None
     ) -> None:
         self.credentials = Credentials(config, clock)
         self.requests = 0
@@ -120,7 +120,7 @@ class Transport:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._closed = False
-        proxy = config.proxy_url or proxy_for(config.server, environ)
+        proxy = config.proxy_url or proxy_for(config.server, confinement.environ() if environ is None else environ)
         self._pool = (
             ProxiedPool(proxy, max_idle=max_idle, idle_timeout=IDLE_SECONDS)
             if proxy

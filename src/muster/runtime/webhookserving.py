@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from muster.confinement import read
 from muster.http import server_context
 from muster.runtime.certs import ServingCertificate, ServingPair, follow_files
 from muster.runtime.clock import SYSTEM, Clock
@@ -88,7 +89,7 @@ class WebhookServing(abc.ABC):
         if self._serving.certificates is None:
             self._pair = await self._certificate.ensure()
         else:
-            cert, key = [await asyncio.to_thread(path.read_bytes) for path in self._files(self._serving.certificates)]
+            cert, key = [await asyncio.to_thread(read, path) for path in self._files(self._serving.certificates)]
             self._pair = ServingPair(cert, key, b"")
 
     @staticmethod

@@ -57,6 +57,7 @@ from muster.registration.names import (
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.errors import NotFound
 from muster.runtime.kubeconfig import ClientConfig, Identity, KubeconfigError, dump_kubeconfig
+from muster.runtime.podnamespace import RUN, allow, on_this_machine
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS
 from muster.runtime.verbs import KubeClient
 from muster.work.names import AGENT_GATES as WORK_GATES
@@ -300,9 +301,20 @@ async def _prepare(
     else:
         await install_operator(client, options.bundle, clock)
     if options.bundle.create_namespace and not await _exists(client, namespace):
-        metadata = {**named(namespace), "labels": {MADE_BY: CLUSTERADM}}
+        metadata = {**named(namespace), "labels": {MADE_BY: CLUSTERADM, **RUN}}
         checked(await Applier(client, CLUSTERADM).apply([(NAMESPACES, {"metadata": metadata})]))
+    # Pods dial nothing on their machine unless an administrator says so, and joining is saying so.
+    if options.bundle.create_namespace:
+        places = on_this_machine(_dialled(hub, options))
+        for one in (options.bundle.namespace, namespace):
+            await allow(client, one, places)
     checked(await Applier(client, CLUSTERADM).apply(_secrets(namespace, hub, options)))
+
+
+def _dialled(hub: ClientConfig, options: JoinOptions) -> list[str]:
+    """Where the agents, and the operator that looks after them, have to get through."""
+    managed = [options.managed.server, options.managed.proxy_url] if options.managed is not None else []
+    return [options.agent_server or hub.server, options.proxy_url, options.grpc_server, *managed]
 
 
 async def _exists(client: KubeClient, namespace: str) -> bool:

@@ -23,10 +23,12 @@ from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.kube.duration import parse_time
 from muster.operator.applying import Place, remove_and_wait
+from muster.operator.names import OPERATOR_NAMESPACE
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_LOCK, HUB_NAMESPACE, LEASE
 from muster.runtime.errors import NotFound
 from muster.runtime.kubeconfig import ClientConfig
+from muster.runtime.podnamespace import may_run
 from muster.runtime.resource import LEASES, NAMESPACES
 from muster.runtime.verbs import KubeClient
 
@@ -78,7 +80,15 @@ async def await_initialized(hub: Site, since: datetime, progress: Progress) -> N
 
 
 async def is_initialized(hub: Site) -> bool:
-    return await is_hub(hub.client)
+    return await is_hub(hub.client) and await _operator_may_run(hub)
+
+
+async def _operator_may_run(site: Site) -> bool:
+    """State of before there was such a question is answered by installing once more."""
+    try:
+        return may_run(await site.client.get(NAMESPACES, OPERATOR_NAMESPACE))
+    except NotFound:
+        return False
 
 
 async def join(hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
@@ -98,7 +108,8 @@ async def has_joined(hub: Site, cluster: Site) -> bool:
         found = ManagedCluster.decode(await hub.client.get(MANAGED_CLUSTERS, cluster.name))
     except NotFound:
         return False
-    return is_true(found.status.conditions, JOINED) and bool(await find_klusterlets(cluster.client, cluster.name))
+    joined = is_true(found.status.conditions, JOINED) and bool(await find_klusterlets(cluster.client, cluster.name))
+    return joined and await _operator_may_run(cluster)
 
 
 async def await_available(hub: Site, name: str, since: datetime, progress: Progress) -> None:

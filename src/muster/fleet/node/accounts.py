@@ -12,6 +12,7 @@ from muster.apiserver.auth.identity import User, authenticated
 from muster.apiserver.auth.serviceaccounts import USER_PREFIX
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.server import ApiServer
+from muster.confinement import unconfined
 from muster.fleet.node.podspec import Pod
 from muster.logs import diverted
 from muster.runtime.direct import InProcessClient
@@ -45,7 +46,7 @@ class AccountClient(InProcessClient):
     ) -> bytes:
         self._check()
         # What the server and its controllers do about the request is not the pod's to log.
-        with diverted(None):
+        with diverted(None), unconfined():
             return await super().exchange(method, path, query, body, media, idempotent=idempotent)
 
     async def lines(
@@ -54,7 +55,11 @@ class AccountClient(InProcessClient):
         self._check()
         lines = super().lines(path, query, timeout, opened)
         try:
-            async for line in lines:
+            while True:
+                with diverted(None), unconfined():
+                    line = await anext(lines, None)
+                if line is None:
+                    return
                 yield line
         finally:
             await lines.aclose()

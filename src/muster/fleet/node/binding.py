@@ -1,7 +1,7 @@
 """Which pending pods the one node takes: what a scheduler decides, reduced to one node.
 
 Honoured are scheduling gates, another scheduler's name, node selectors, required node affinity by labels, cordoning, and the number
-of pods. Requests for CPU and memory are not counted: tasks of one process share what it has.
+of pods and of containers in one. Requests for CPU and memory are not counted: tasks of one process share what it has.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from muster.kube.selectors import Selector, SelectorError, from_labels, new_requ
 from muster.runtime.resource import Object
 
 SCHEDULER = "default-scheduler"
+MOST_CONTAINERS = 32
 
 
 def is_waiting(pod: Object) -> bool:
@@ -37,7 +38,17 @@ def obstacle(pod: Object, node: Object | None, bound: int, most: int) -> str:
         return "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
     if bound >= most:
         return "0/1 nodes are available: 1 Too many pods."
-    return ""
+    return excess(pod)
+
+
+def excess(pod: Object) -> str:
+    """What a pod wants too much of, if anything: nothing else here bounds the tasks that one object begins."""
+    containers = sum(len(pod["spec"].get(kind) or ()) for kind in ("initContainers", "containers"))
+    return (
+        f"{containers} containers are more than the {MOST_CONTAINERS} that a pod may have here"
+        if containers > MOST_CONTAINERS
+        else ""
+    )
 
 
 def _selected(spec: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

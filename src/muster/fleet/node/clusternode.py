@@ -20,7 +20,7 @@ from muster.fleet.attached import Attached
 from muster.fleet.kinds import NODES, PODS
 from muster.fleet.node.addresses import NODE_IP, LoopbackAddresses
 from muster.fleet.node.atomicdir import private
-from muster.fleet.node.binding import is_waiting, obstacle
+from muster.fleet.node.binding import excess, is_waiting, obstacle
 from muster.fleet.node.containerlog import has_log, read_log
 from muster.fleet.node.environment import Address
 from muster.fleet.node.heartbeat import MOST_PODS, Heartbeat
@@ -32,7 +32,8 @@ from muster.logs import get_logger
 from muster.runtime.clock import Backoff, sleep
 from muster.runtime.errors import Conflict, KubeError, NotFound
 from muster.runtime.patching import patch_status
-from muster.runtime.resource import Object
+from muster.runtime.podnamespace import may_run, not_running
+from muster.runtime.resource import NAMESPACES, Object
 
 log = get_logger("muster.fleet.node")
 
@@ -41,6 +42,9 @@ Spawn = Callable[[Work, str], asyncio.Task[None]]
 """Starts work as a task of the node runtime, under a name."""
 
 
+UNSCHEDULABLE = ("PodScheduled", "Unschedulable", "FailedScheduling")
+NOT_LABELLED = "NamespaceNotLabelled"
+REJECTED = "OutOfpods"
 PATIENCE = 5.0
 """Seconds beyond the grace after which a pod that does not end no longer holds up the end of the node."""
 
@@ -50,11 +54,13 @@ class ClusterNode:
         self.name = name
         self.attached: Attached = shelter.attached
         self._shelter = shelter
-        self._directory = directory
+        self._directory = directory.absolute()
         self._addresses = addresses
         self._spawn = spawn
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopped: set[str] = set()
+        """By uid: pods whose programs were told to end because they may not run any more."""
         self._stopping = False
         private(directory)
         self.heartbeat = Heartbeat(shelter.attached, name, directory, shelter.clock)
@@ -91,10 +97,48 @@ class ClusterNode:
         if is_waiting(found):
             await self._bind(found)
         elif found["spec"].get("nodeName") == self.name:
-            try:
-                self._keep(pod_of(found))
-            except msgspec.ValidationError as problem:
-                self.attached.node_events.event(found, "Warning", "FailedValidation", f"this node cannot read the pod: {problem}")
+            await self._take(found)
+
+    async def _take(self, found: Object) -> None:
+        """A pod that is bound to this node. Whoever makes it may have done that, so it is judged no less than one that waits."""
+        try:
+            pod = pod_of(found)
+        except msgspec.ValidationError as error:
+            self.attached.node_events.event(found, "Warning", "FailedValidation", f"this node cannot read the pod: {error}")
+            return
+        if pod.leaving or pod.status.get("phase") in FINISHED:
+            self._keep(pod)
+        elif problem := self._withheld(found):
+            await self._withhold(pod, found, problem)
+        elif pod.uid not in self._workers and (problem := self._too_much(found)):
+            await self._reject(found, problem)
+        else:
+            self._keep(pod)
+
+    def _withheld(self, pod: Object) -> str:
+        """Why it may not run though nothing is wrong with it; empty if it may."""
+        namespace = pod["metadata"]["namespace"]
+        return "" if may_run(self.attached.view.read(NAMESPACES, namespace)) else not_running(namespace)
+
+    async def _withhold(self, pod: Pod, found: Object, problem: str) -> None:
+        """What runs is stopped; the pod stays, and goes on when it may again."""
+        worker = self._workers.get(pod.uid)
+        if worker is None and _claims_to_run(found):
+            worker = self._worker(pod)
+            self._start(worker, self._work(worker))
+        if worker is not None:
+            self._stopped.add(pod.uid)
+            worker.stop(pod.grace)
+            return
+        await self._refuse(found, problem, ("Ready", NOT_LABELLED, NOT_LABELLED))
+
+    def _too_much(self, pod: Object) -> str:
+        return excess(pod) or ("Node didn't have enough resource: pods" if self.running >= MOST_PODS else "")
+
+    async def _reject(self, pod: Object, problem: str) -> None:
+        """As a kubelet turns down what a scheduler would not have sent: for good."""
+        self.attached.node_events.event(pod, "Warning", REJECTED, problem)
+        await self._say(pod, {"phase": "Failed", "reason": REJECTED, "message": f"Pod was rejected: {problem}"})
 
     def _keep(self, pod: Pod) -> None:
         worker = self._workers.get(pod.uid)
@@ -120,7 +164,12 @@ class ClusterNode:
 
     def _start(self, worker: PodWorker, work: Work) -> None:
         task = self._tasks[worker.pod.uid] = self._spawn(work, f"pod {worker.pod.key}")
-        task.add_done_callback(lambda _: self._tasks.pop(worker.pod.uid, None))
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if self._tasks.get(worker.pod.uid) is task:
+                del self._tasks[worker.pod.uid]
+
+        task.add_done_callback(ended)
 
     async def _work(self, worker: PodWorker) -> None:
         """A worker to its end; one that breaks is replaced by another, which takes the pod up as after a restart."""
@@ -142,6 +191,29 @@ class ClusterNode:
                 worker.stop(worker.pod.grace)
         if worker.pod.leaving or worker.gone:
             await self._remove(worker)
+        elif worker.pod.uid in self._stopped and not self._stopping:
+            await self._resume(worker)
+
+    async def _resume(self, worker: PodWorker) -> None:
+        """After a pod's programs were stopped because they may not run: say so, or begin anew if they may by now."""
+        self._forget(worker)
+        found = self.attached.view.read(PODS, worker.pod.key)
+        if found is None or found["metadata"]["uid"] != worker.pod.uid:
+            return
+        problem = self._withheld(found)
+        if not problem or found["metadata"].get("deletionTimestamp"):
+            self._keep(pod_of(found))
+            return
+        try:
+            await self._refuse(found, problem, ("Ready", NOT_LABELLED, NOT_LABELLED))
+        except KubeError as error:
+            log.debug("status not written", pod=worker.pod.key, error=str(error))
+
+    def _forget(self, worker: PodWorker) -> None:
+        self._stopped.discard(worker.pod.uid)
+        self._workers.pop(worker.pod.uid, None)
+        self._addresses.give_back(worker.address.ip)
+        self._shelter.places.vacated(worker.address.ip)
 
     async def _remove(self, worker: PodWorker) -> None:
         backoff = Backoff(0.2, 30.0, random=self._shelter.random)
@@ -152,8 +224,7 @@ class ClusterNode:
             except KubeError as problem:
                 log.debug("pod not removed yet", pod=worker.pod.key, error=str(problem))
                 await sleep(self._shelter.clock, backoff.next())
-        self._workers.pop(worker.pod.uid, None)
-        self._addresses.give_back(worker.address.ip)
+        self._forget(worker)
 
     def _vanished(self, worker: PodWorker) -> None:
         """The object is gone (deleted by force): what runs is stopped, and the files go."""
@@ -166,7 +237,7 @@ class ClusterNode:
 
     async def _bind(self, pod: Object) -> None:
         node, metadata = self.attached.view.read(NODES, self.name), pod["metadata"]
-        problem = obstacle(pod, node, self.running, MOST_PODS)
+        problem = self._withheld(pod) or obstacle(pod, node, self.running, MOST_PODS)
         if problem:
             await self._refuse(pod, problem)
             return
@@ -184,14 +255,19 @@ class ClusterNode:
         text = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {self.name}"
         self.attached.node_events.event(pod, "Normal", "Scheduled", text)
 
-    async def _refuse(self, pod: Object, problem: str) -> None:
+    async def _refuse(self, pod: Object, problem: str, words: tuple[str, str, str] = UNSCHEDULABLE) -> None:
+        """`words` are the condition that is not met, its reason, and the event's."""
+        kind, reason, told = words
         said = (pod.get("status") or {}).get("conditions") or ()
-        conditions = merged(said, [("PodScheduled", False, "Unschedulable", problem)], self._shelter.clock.now())
+        conditions = merged(said, [(kind, False, reason, problem)], self._shelter.clock.now())
         if conditions == list(said):
             return
-        self.attached.node_events.event(pod, "Warning", "FailedScheduling", problem)
+        self.attached.node_events.event(pod, "Warning", told, problem)
+        await self._say(pod, {"conditions": conditions})
+
+    async def _say(self, pod: Object, status: Object) -> None:
         try:
-            await patch_status(self.attached.kubelet, PODS, pod, {**(pod.get("status") or {}), "conditions": conditions})
+            await patch_status(self.attached.kubelet, PODS, pod, {**(pod.get("status") or {}), **status})
         except (NotFound, Conflict):
             return
 
@@ -222,6 +298,13 @@ class ClusterNode:
             raise NoLogs(f'the log of container "{options.container}" in pod "{name}" is no longer kept')
         running = live is not None and live.path.name == f"{attempt}.log"
         return read_log(directory, attempt, options, self._shelter.clock.now(), live if running else None)
+
+
+def _claims_to_run(pod: Object) -> bool:
+    """Whether its status says so, from a time when it did."""
+    status = pod.get("status") or {}
+    listed = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+    return any("running" in (each.get("state") or {}) for each in listed)
 
 
 def _written_status(pod: Object, container: str) -> Object:

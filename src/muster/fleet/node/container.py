@@ -9,6 +9,7 @@ it is cancelled once more, counted as killed (137), and if even that does not en
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
+from muster.confinement import confined, own
 from muster.fleet.node import containerlog
 from muster.fleet.node.containerlog import ContainerLog
 from muster.fleet.node.environment import MissingReference, PodEnvironment, expand
@@ -245,7 +247,7 @@ class Container:
         name = f"{environment.namespace}/{environment.pod}/{self.spec.name}"
         self._asked = self._stopping
         self._task = asyncio.create_task(_guarded(program, arguments, environment), name=name)
-        health = asyncio.create_task(self._watch(environment.ip), name=f"probes of {name}")
+        health = asyncio.create_task(self._watch(environment), name=f"probes of {name}")
         try:
             return await self._ended(self._task)
         except asyncio.CancelledError:
@@ -283,9 +285,11 @@ class Container:
             self._host.tell(True, "FailedKillPod", f"program of container {self.spec.name} does not end; it is left behind")
         return KILLED
 
-    async def _watch(self, ip: str) -> None:
+    async def _watch(self, environment: PodEnvironment) -> None:
         try:
-            await self._probe(ip)
+            # A probe asks what the pod says, so it reaches no further than the pod does.
+            with confined(environment.confinement):
+                await self._probe(environment.ip)
         except Exception as problem:  # the edge of the probes: a mistake in one must not go unseen, nor end the program
             log.error("probes failed", pod=self.manner.shown, container=self.spec.name, exc_info=problem)
 
@@ -325,9 +329,8 @@ class Container:
     def _message(self, environment: PodEnvironment, code: int, attempt: int) -> str:
         """What the program left for people to read when it ended."""
         path = environment.path(self.spec.termination_message_path)
-        if path.is_file():
-            with path.open("rb") as file:
-                return file.read(4096).decode(errors="replace")
+        with contextlib.suppress(OSError), confined(environment.confinement), own(path).open("rb") as file:
+            return file.read(4096).decode(errors="replace")
         if code and self.spec.termination_message_policy == "FallbackToLogsOnError":
             return containerlog.last_lines(self.logs, attempt)
         return ""
@@ -335,7 +338,7 @@ class Container:
 
 async def _guarded(program: Program, arguments: Sequence[str], environment: PodEnvironment) -> int:
     """The exit code, whatever way the program ends; what it raises goes into its log, never further."""
-    with diverted(lambda text: environment.write("stderr", text)):
+    with diverted(lambda text: environment.write("stderr", text)), confined(environment.confinement):
         try:
             return int(await program(arguments, environment) or 0)
         except SystemExit as leaving:

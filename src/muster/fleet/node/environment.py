@@ -10,10 +10,13 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from muster.confinement import Confinement, CredentialProgram, Network, Nowhere
 from muster.fleet.node.podspec import ContainerSpec, FieldSource, KeySource, Mount, Pod, ResourceSource, Variable
 from muster.kube.quantity import parse_quantity
 from muster.runtime.kubeconfig import SERVICE_ACCOUNT, ClientConfig, Identity
@@ -57,15 +60,39 @@ class PodEnvironment:
     """(stream, text): lines for the pod's log."""
     mounts: Mapping[str, Path] = field(repr=False)
     scratch: Path = field(repr=False)
+    network: Network = field(default_factory=Nowhere, repr=False)
+    plugins: Mapping[str, CredentialProgram] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def confinement(self) -> Confinement:
+        """What the program may use of this machine."""
+        return Confinement(
+            pod=f"{self.namespace}/{self.pod}",
+            ip=self.ip,
+            environ=self.environ,
+            mounts=self.mounts,
+            scratch=self.scratch,
+            network=self.network,
+            plugins=self.plugins,
+        )
 
     def path(self, inside: str | PurePosixPath) -> Path:
         """Where a path of the container is kept."""
-        wanted = PurePosixPath("/", os.path.normpath(f"/{inside}").lstrip("/"))
-        for candidate in (wanted, *wanted.parents):
-            found = self.mounts.get(str(candidate))
-            if found is not None:
-                return found.joinpath(*wanted.relative_to(candidate).parts)
-        return self.scratch.joinpath(*wanted.parts[1:])
+        return self.confinement.path(inside)
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether it was given its service account's."""
+        return self.direct is not None or self.path(str(SERVICE_ACCOUNT / "token")).exists()
+
+    @contextmanager
+    def listening(self, port: int) -> Iterator[None]:
+        """For servers that are not `muster.http`'s: inside, probes, Services and other pods get through to the port."""
+        self.network.opened(self.ip, port)
+        try:
+            yield
+        finally:
+            self.network.closed(self.ip, port)
 
     def print(self, text: str, *, stream: str = "stdout") -> None:
         self.write(stream, text if text.endswith("\n") else text + "\n")

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from muster.fleet.attached import Attached, Change
 from muster.fleet.kinds import NODES, PODS
 from muster.fleet.node.clusternode import ClusterNode
-from muster.runtime.resource import CONFIG_MAPS, SECRETS
+from muster.runtime.podnamespace import may_run
+from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, SECRETS
 
 
 class NodePods:
     name = "node"
-    resources = (PODS, NODES, SECRETS, CONFIG_MAPS)
+    resources = (PODS, NODES, NAMESPACES, SECRETS, CONFIG_MAPS)
 
     def __init__(self, nodes: Mapping[str, ClusterNode]) -> None:
         self._nodes = nodes
@@ -25,9 +26,19 @@ class NodePods:
             return (change.key,)
         if change.resource == NODES:
             return node.waiting()
+        if change.resource == NAMESPACES:
+            return self._of_namespace(attached, change)
         namespace, _, name = change.key.partition("/")
         node.touched(change.resource.plural, namespace, name)
         return ()
+
+    @staticmethod
+    def _of_namespace(attached: Attached, change: Change) -> Iterable[str]:
+        """Its pods, if what it says of them has changed."""
+        now, *before = map(may_run, change.versions())
+        if before and before[0] == now:
+            return ()
+        return [f"{change.key}/{pod['metadata']['name']}" for pod in attached.view.scan(PODS, change.key)]
 
     async def reconcile(self, attached: Attached, key: str) -> float | None:
         node = self._nodes.get(attached.name)

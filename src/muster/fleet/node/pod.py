@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from muster.confinement import CredentialProgram
 from muster.fleet.attached import Attached
 from muster.fleet.kinds import PODS
 from muster.fleet.node.atomicdir import private
+from muster.fleet.node.boundary import Places, PodNetwork
 from muster.fleet.node.container import Container, Manner
 from muster.fleet.node.environment import (
     Address,
@@ -35,6 +37,7 @@ from muster.kube.duration import parse_time
 from muster.logs import get_logger
 from muster.runtime.clock import Backoff, Clock, Random, within
 from muster.runtime.errors import Conflict, KubeError, NotFound
+from muster.runtime.kubeconfig import SERVICE_ACCOUNT
 from muster.runtime.patching import patch_status
 from muster.runtime.resource import CONFIG_MAPS, SECRETS, Object
 from muster.runtime.verbs import KubeClient
@@ -56,6 +59,9 @@ class Shelter:
     """A client with the identity of a pod's service account, where that needs no socket."""
     clock: Clock
     random: Random
+    places: Places = field(default_factory=Places)
+    """Where programs of the runtime's pods listen."""
+    plugins: Mapping[str, CredentialProgram] = field(default_factory=dict)
 
 
 class PodWorker:
@@ -105,7 +111,10 @@ class PodWorker:
         return is_ours(image, self._shelter.images)
 
     def environment(self, spec: ContainerSpec, write: Callable[[str, str], None]) -> PodEnvironment:
-        environ, connect = resolve_environ(self.pod, spec, self.address, self._lookup), self._shelter.connect
+        environ, shelter = resolve_environ(self.pod, spec, self.address, self._lookup), self._shelter
+        mounts = mounted(self._volumes.places, spec.volume_mounts, environ)
+        # As with a token: who was not given the account's does not have its identity.
+        connect = shelter.connect if str(SERVICE_ACCOUNT) in mounts else None
         scratch = self.directory / "containers" / spec.name
         shutil.rmtree(scratch, ignore_errors=True)
         private(scratch)
@@ -116,11 +125,13 @@ class PodWorker:
             uid=self.pod.uid,
             ip=self.address.ip,
             environ=environ,
-            server=self._shelter.server,
+            server=shelter.server,
             direct=None if connect is None else partial(connect, self.pod),
             write=write,
-            mounts=mounted(self._volumes.places, spec.volume_mounts, environ),
+            mounts=mounts,
             scratch=scratch,
+            network=PodNetwork(self.pod.metadata.namespace, shelter.attached.view, shelter.server, shelter.places),
+            plugins=shelter.plugins,
         )
 
     def changed(self) -> None:
@@ -247,7 +258,7 @@ class PodWorker:
                 if not self._mounted:
                     self._mounted = True
                     self.changed()
-            except (MissingReference, OSError) as problem:
+            except (MissingReference, OSError, ValueError) as problem:
                 self.tell(True, "FailedMount", f"MountVolume.SetUp failed: {problem}")
                 pause = backoff.next()
             try:

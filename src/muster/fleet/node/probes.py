@@ -11,14 +11,20 @@ time: a startup check fails when its period times its threshold has passed.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from typing import Any
+from urllib.parse import quote
 
 from muster.fleet.node.podspec import HttpCheck, Port, Probe
+from muster.http.dialing import dial
 from muster.runtime.clock import Clock, sleep
 
 FIRST_PAUSE = 0.1
+_IN_PATH = "/?&=%:@!$'()*+,;~-._"
+_UNSPEAKABLE = re.compile(r"[\r\n\0]").search
 
 
 @cache
@@ -47,31 +53,39 @@ async def check(probe: Probe, ip: str, ports: Sequence[Port]) -> str | None:
                 return await _tcp(ip, probe.grpc.port)
     except TimeoutError:
         return f"no answer within {probe.timeout_seconds} s"
-    except OSError as problem:
-        return problem.strerror or str(problem) or type(problem).__name__
+    except (OSError, ValueError) as problem:
+        words = problem.strerror if isinstance(problem, OSError) else ""
+        return words or str(problem) or type(problem).__name__
     return None
 
 
 async def _tcp(host: str, port: int | None) -> str | None:
     if port is None:
         return "the port it names does not exist"
-    _, writer = await asyncio.open_connection(host, port)
-    writer.close()
+    (await dial(host, port)).close()
     return None
+
+
+def _question(target: HttpCheck, ip: str, port: int) -> bytes:
+    """Raises ValueError for what would be more than one question."""
+    given = {header.name.lower(): f"{header.name}: {header.value}" for header in target.http_headers}
+    fields = {"host": f"Host: {target.host or ip}:{port}", "user-agent": "User-Agent: kube-probe/muster"} | given
+    path = target.path if target.path.startswith("/") else f"/{target.path}"
+    lines = [f"GET {quote(path, safe=_IN_PATH)} HTTP/1.1", *fields.values(), "Accept: */*", "Connection: close"]
+    if any(_UNSPEAKABLE(line) for line in lines):
+        raise ValueError("a header of the probe has a character that no header can have")
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
 async def _http(target: HttpCheck, ip: str, ports: Sequence[Port]) -> str | None:
     port = port_number(target.port, ports)
     if port is None:
         return "the port it names does not exist"
-    tls = _trusting() if target.scheme == "HTTPS" else None
-    reader, writer = await asyncio.open_connection(target.host or ip, port, ssl=tls)
+    host, head = target.host or ip, _question(target, ip, port)
+    secure: dict[str, Any] = {"ssl": _trusting(), "server_hostname": host} if target.scheme == "HTTPS" else {}
+    reader, writer = await asyncio.open_connection(sock=await dial(host, port), **secure)
     try:
-        given = {header.name.lower(): f"{header.name}: {header.value}" for header in target.http_headers}
-        fields = {"host": f"Host: {target.host or ip}:{port}", "user-agent": "User-Agent: kube-probe/muster"} | given
-        path = target.path if target.path.startswith("/") else f"/{target.path}"
-        head = "\r\n".join([f"GET {path} HTTP/1.1", *fields.values(), "Accept: */*", "Connection: close", "", ""])
-        writer.write(head.encode())
+        writer.write(head)
         line = await reader.readline()
     finally:
         # Aborted, not closed: the answer's body is of no interest, and a TLS farewell costs a turn.

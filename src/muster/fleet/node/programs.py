@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from muster.confinement import CredentialProgram
+
 if TYPE_CHECKING:
     from muster.fleet.node.environment import PodEnvironment
 
@@ -17,6 +19,8 @@ Program = Callable[[Sequence[str], "PodEnvironment"], Awaitable[int]]
 Programs = Mapping[tuple[str, ...], Program]
 """By the words that begin its command line, e.g. ("hub",) or ("addon", "manager"); the longest entry that fits counts."""
 
+NO_PLUGINS: Final[Mapping[str, CredentialProgram]] = {}
+"""The exec plug-ins that a node offers to the kubeconfigs of its pods, unless it is given others."""
 ENTRYPOINT: Final = "muster"
 IMAGES: Final = ("muster",)
 

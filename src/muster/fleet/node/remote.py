@@ -13,19 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from muster.confinement import CredentialProgram
 from muster.fleet.attached import Attached, Controller
 from muster.fleet.followed import Followed
 from muster.fleet.kinds import NODES
 from muster.fleet.node.addresses import LoopbackAddresses
+from muster.fleet.node.boundary import Places
 from muster.fleet.node.clusternode import ClusterNode, Work
 from muster.fleet.node.door import Door
 from muster.fleet.node.nodepods import NodePods
 from muster.fleet.node.pod import Shelter
-from muster.fleet.node.programs import IMAGES, Programs
+from muster.fleet.node.programs import IMAGES, NO_PLUGINS, Programs
 from muster.fleet.node.runtime import GRACE, KUBELET
 from muster.fleet.node.services import ServiceRelay
 from muster.fleet.node.states import SCHEME
@@ -71,12 +73,14 @@ class RemoteNode:
         workloads: bool = False,
         client_ca: Path | None = None,
         images: Sequence[str] = IMAGES,
+        plugins: Mapping[str, CredentialProgram] = NO_PLUGINS,
         grace: float = GRACE,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
         self.name = name
-        self._relay = ServiceRelay(name)
+        places = Places()
+        self._relay = ServiceRelay(name, places)
         self._nodes: dict[str, ClusterNode] = {}
         self._workloads: list[Controller] = [ReplicaSets(), Deployments()] if workloads else []
         controllers: list[Controller] = [NodePods(self._nodes), self._relay, *self._workloads]
@@ -93,7 +97,7 @@ class RemoteNode:
             EventRecorder(client, KUBELET, name, clock=clock, random=random),
         )
         self._queued = [self._followed.queued(each, self._attached, clock=clock, random=random) for each in controllers]
-        self._shelter = Shelter(self._attached, programs, tuple(images), server, None, clock, random)
+        self._shelter = Shelter(self._attached, programs, tuple(images), server, None, clock, random, places, dict(plugins))
         self._client = client
         self._client_ca = client_ca
         self._clock = clock

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from muster.apiserver.controllers.manager import ControllerManager
 from muster.apiserver.server import ApiServer
+from muster.confinement import CredentialProgram
 from muster.fleet.attached import Attached, Controller
 from muster.fleet.embedded import StoreDriven, StoreView
 from muster.fleet.node.accounts import AccountClient
 from muster.fleet.node.addresses import LoopbackAddresses
+from muster.fleet.node.boundary import Places
 from muster.fleet.node.clusternode import ClusterNode, Work
 from muster.fleet.node.nodepods import NodePods
 from muster.fleet.node.pod import Shelter
-from muster.fleet.node.programs import IMAGES, Programs
+from muster.fleet.node.programs import IMAGES, NO_PLUGINS, Programs
 from muster.fleet.workloads import workload_controllers
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.direct import InProcessClient
@@ -34,7 +36,8 @@ KUBELET = "kubelet"
 
 
 class NodeRuntime:
-    """`programs` is what Muster's image can do; `directory` is where pods keep volumes and logs, readable by its owner only."""
+    """`programs` is what Muster's image can do; `directory` is where pods keep volumes and logs, readable by its owner only;
+    `plugins` are offered to kubeconfigs in pods whose `exec` names such a command, and there are no others."""
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class NodeRuntime:
         directory: Path,
         *,
         images: Sequence[str] = IMAGES,
+        plugins: Mapping[str, CredentialProgram] = NO_PLUGINS,
         grace: float = GRACE,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
@@ -55,6 +59,8 @@ class NodeRuntime:
         self._clock = clock
         self._random = random
         self._addresses = LoopbackAddresses(random)
+        self._places = Places()
+        self._plugins = dict(plugins)
         self._attachments: dict[str, Attached] = {}
         self.nodes: dict[str, ClusterNode] = {}
         self._helpers: dict[str, list[asyncio.Task[None]]] = {}
@@ -111,7 +117,15 @@ class NodeRuntime:
         )
         connect = partial(AccountClient, self._server, cluster, node=node_name)
         shelter = Shelter(
-            attached, self._programs, self._images, self._server.cluster_url(name), connect, self._clock, self._random
+            attached,
+            self._programs,
+            self._images,
+            self._server.cluster_url(name),
+            connect,
+            self._clock,
+            self._random,
+            self._places,
+            self._plugins,
         )
         node = ClusterNode(node_name, shelter, self._directory / name / "pods", self._addresses, self._spawn)
         node.forget_strangers()

@@ -18,6 +18,7 @@ from typing import Any
 
 from muster.fleet.attached import Attached, Change
 from muster.fleet.kinds import PODS, SERVICES
+from muster.fleet.node.boundary import Places
 from muster.fleet.workloads import podstate
 from muster.fleet.workloads.endpoints import target_port
 from muster.kube.selectors import from_labels
@@ -61,24 +62,37 @@ class _Listener:
     being accepted are closed with the socket, so nobody is left hanging."""
 
     def __init__(
-        self, place: Place, targets: list[Place], spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+        self,
+        place: Place,
+        targets: list[Place],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        places: Places,
     ) -> None:
         self.targets = targets
+        self._place = place
+        self._places = places
         self._turns = itertools.count()
         self._spawn = spawn
         self._socket = socket.create_server(place, backlog=128)
         self._socket.setblocking(False)
         self._task = spawn(self._accept())
+        places.opened(*place)
 
     def close(self) -> None:
         self._task.cancel()
+        self._places.closed(*self._place)
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         with self._socket:
             while True:
                 connection, _ = await loop.sock_accept(self._socket)
-                self._spawn(_relay(self.targets[next(self._turns) % len(self.targets)], connection))
+                target = self.targets[next(self._turns) % len(self.targets)]
+                if target in self._places:
+                    self._spawn(_relay(target, connection))
+                else:
+                    # What else of the machine listens on all of its addresses is no pod's.
+                    connection.close()
 
 
 class ServiceRelay:
@@ -87,8 +101,9 @@ class ServiceRelay:
     name = "services"
     resources = (SERVICES, PODS)
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, places: Places) -> None:
         self._node = node
+        self._places = places
         self._listeners: dict[str, dict[Place, _Listener]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -127,7 +142,7 @@ class ServiceRelay:
             if place in present:
                 present[place].targets = targets
             else:
-                present[place] = _Listener(place, targets, self._spawn)
+                present[place] = _Listener(place, targets, self._spawn, self._places)
         if not present:
             del self._listeners[key]
 

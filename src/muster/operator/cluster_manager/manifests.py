@@ -20,6 +20,7 @@ from muster.operator.names import CLUSTER_MANAGER_LABEL, DEPLOYMENTS, SERVICES
 from muster.operator.spec import ROLE_ARN
 from muster.registration.hub.install import ACCOUNT, conversion
 from muster.registration.installing import SERVICE_ACCOUNTS, account_permissions, named
+from muster.runtime.podnamespace import RUN
 from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES
 from muster.runtime.webhookconfig import Endpoint
 from muster.work.hub.install import executor_admin
@@ -38,13 +39,15 @@ def owned(plan: Plan, documents: Sequence[Wanted]) -> list[Wanted]:
     return labelled(documents, {CLUSTER_MANAGER_LABEL: plan.name})
 
 
-def namespace(name: str, *, host_network: bool = False) -> Wanted:
+def namespace(name: str, *, host_network: bool = False, pods: bool = False) -> Wanted:
     level = "privileged" if host_network else "restricted"
-    return NAMESPACES, {"metadata": {**named(name), "labels": {"pod-security.kubernetes.io/enforce": level}}}
+    labels = {"pod-security.kubernetes.io/enforce": level, **(RUN if pods else {})}
+    return NAMESPACES, {"metadata": {**named(name), "labels": labels}}
 
 
 def component_namespace(plan: Plan) -> Wanted:
-    return namespace(plan.namespace, host_network=any(plan.bind(webhooks.field).host_network for _, webhooks in SERVERS))
+    host_network = any(plan.bind(webhooks.field).host_network for _, webhooks in SERVERS)
+    return namespace(plan.namespace, host_network=host_network, pods=True)
 
 
 def trust_bundle(plan: Plan, authorities: Sequence[bytes]) -> Wanted:

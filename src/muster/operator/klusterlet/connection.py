@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.api import Condition
+from muster.confinement import temporary_directory
 from muster.operator.elsewhere import refuse_foreign_files
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, HUB_KUBECONFIG_MISSING, HUB_SECRET_MISSING
 from muster.operator.klusterlet.plan import Plan
@@ -53,7 +53,7 @@ class ForeignCredential(Exception):
 @asynccontextmanager
 async def open_secret(contents: Contents, source: str) -> AsyncIterator[KubeClient]:
     """Raises KubeconfigError and ForeignCredential."""
-    with tempfile.TemporaryDirectory(prefix="muster-hub-") as name:
+    with temporary_directory("muster-hub-") as name:
         directory = Path(name)
         await asyncio.to_thread(mirror, directory, contents)
         try:

@@ -32,6 +32,7 @@ from muster.registration.agent.reports.claims import PROPERTIES
 from muster.registration.installing import ROLES, SERVICE_ACCOUNTS, account_permissions, binding, named
 from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, served
 from muster.registration.names import HUB_SECRET
+from muster.runtime.podnamespace import RUN
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Resource
 from muster.work.agent import install as work
 
@@ -146,9 +147,10 @@ def shared(documents: Sequence[Wanted]) -> list[Wanted]:
     return labelled(documents, {KLUSTERLET_LABEL: SHARED})
 
 
-def _namespace(name: str) -> Wanted:
+def _namespace(name: str, *, pods: bool = True) -> Wanted:
     # Lets OpenShift put the pods on the cores that are reserved for such work.
-    return NAMESPACES, {"metadata": {**named(name), "annotations": {"workload.openshift.io/allowed": "management"}}}
+    annotations = {"workload.openshift.io/allowed": "management"}
+    return NAMESPACES, {"metadata": {**named(name), "annotations": annotations, **({"labels": dict(RUN)} if pods else {})}}
 
 
 def spoke_definitions(plan: Plan) -> list[Wanted]:
@@ -167,7 +169,8 @@ def addon_namespace() -> list[Wanted]:
 
 
 def klusterlet_namespace(plan: Plan) -> list[Wanted]:
-    return owned(plan, [_namespace(plan.klusterlet_namespace)])
+    """On the managed cluster. Agents that are hosted elsewhere have no pods there."""
+    return owned(plan, [_namespace(plan.klusterlet_namespace, pods=not plan.hosted)])
 
 
 def agent_namespace(plan: Plan) -> list[Wanted]:

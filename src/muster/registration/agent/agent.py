@@ -14,9 +14,9 @@ run a thousand agents.
 from __future__ import annotations
 
 import random as chance
-import tempfile
 from pathlib import Path
 
+from muster.confinement import temporary_directory
 from muster.logs import get_logger
 from muster.registration.agent.choosing import choose
 from muster.registration.agent.failover import Failover
@@ -96,7 +96,7 @@ class Agent:
 
     async def run(self) -> None:
         """Until cancelled."""
-        with tempfile.TemporaryDirectory(prefix="muster-agent-") as scratch:
+        with temporary_directory("muster-agent-") as scratch:
             options = self._options
             files = options.bootstrap_kubeconfigs
             own = self._watch_of(options.hub_secret)

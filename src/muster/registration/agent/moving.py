@@ -8,9 +8,9 @@ that does not answer is waited for: whether it knows us, it could not say yet.
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from pathlib import Path
 
+from muster.confinement import temporary_directory
 from muster.logs import get_logger
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_kubeconfig import hub_kubeconfig
@@ -52,7 +52,7 @@ async def moved(world: AgentWorld, candidate: Candidate) -> bool:
 
 async def _knows_us(world: AgentWorld, kubeconfig: bytes) -> bool:
     """Ask with the stored credential, from a directory of its own: the one in use stays as it is until the answer is yes."""
-    with tempfile.TemporaryDirectory(prefix="muster-agent-") as scratch:
+    with temporary_directory("muster-agent-") as scratch:
         directory = Path(scratch) / "moved"
         files = {key: value for key, value in world.secret.data.items() if not key.startswith((PENDING, NEXT))}
         await asyncio.to_thread(mirror, directory, {**files, KUBECONFIG: kubeconfig})

@@ -9,10 +9,10 @@ what to do. Who may run at all (leader election) and webhooks are the caller's b
 from __future__ import annotations
 
 import random as chance
-import socket
 from collections.abc import Callable
 from typing import Final, NoReturn, Protocol
 
+from muster.confinement import host_name
 from muster.registration import drivers
 from muster.registration.drivers.seam import HubContext, HubDriver
 from muster.registration.hub.clusters.acceptance import Acceptance
@@ -72,7 +72,7 @@ class Hub:
     ) -> None:
         metrics = metrics or Metrics()
         self._own_events = events is None
-        self._events = events or EventRecorder(client, REPORTER, socket.gethostname(), metrics=metrics, clock=clock, random=random)
+        self._events = events or EventRecorder(client, REPORTER, host_name(), metrics=metrics, clock=clock, random=random)
         self._informers = Informers(client, clock=clock, random=random)
         self._listeners: list[Callable[[str], None]] = []
         self._drivers = {name: self._driver(name, client, options, clock, random, metrics) for name in options.drivers}

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
-import socket
 
 from muster.api.work.v1 import ExecutorServiceAccount
+from muster.confinement import host_name
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.controller import Controller
 from muster.runtime.events import EventRecorder
@@ -55,7 +55,7 @@ class WorkAgent:
             source = KubeWorkSource(hub, options.cluster_name, url=options.hub_url, clock=clock, random=random)
         self._source = source
         self._records = Records(spoke, source.hub_hash, options.agent_id, clock=clock, random=random)
-        self._events = EventRecorder(spoke, AGENT, socket.gethostname(), metrics=metrics, clock=clock, random=random)
+        self._events = EventRecorder(spoke, AGENT, host_name(), metrics=metrics, clock=clock, random=random)
         self._mapper = Mapper(spoke, clock=clock)
         self._observer = ClusterObserver(spoke, clock=clock, poll_seconds=options.poll_seconds)
         self._gate = ExecutorGate(spoke, options.executor, clock=clock, random=random)

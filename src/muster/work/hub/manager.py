@@ -8,11 +8,11 @@ webhooks are the caller's business.
 from __future__ import annotations
 
 import random as chance
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn, Protocol
 
+from muster.confinement import host_name
 from muster.runtime.clock import SYSTEM, Clock, Random
 from muster.runtime.events import EventRecorder
 from muster.runtime.informer import Informers
@@ -57,7 +57,7 @@ class WorkHub:
         metrics: Metrics | None = None,
     ) -> None:
         metrics = metrics or Metrics()
-        self._events = EventRecorder(client, REPORTER, socket.gethostname(), metrics=metrics, clock=clock, random=random)
+        self._events = EventRecorder(client, REPORTER, host_name(), metrics=metrics, clock=clock, random=random)
         self._informers = Informers(client, clock=clock, random=random)
         self.world = WorkHubWorld(client, self._informers, self._events, metrics, clock, random, options)
         self._controllers = [row.make(self.world) for row in CONTROLLERS if row.wanted(options)]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from muster.confinement import read, shown
 from muster.logs import get_logger
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress, address_of
 from muster.registration.agent.memory.hub_secret import KUBECONFIG, mirror
@@ -118,11 +119,11 @@ class Bootstraps:
         self._stamps = {path: stamp_of(path) for path in self._files}
         for path in self._files:
             try:
-                contents = {KUBECONFIG: path.read_bytes()}
+                contents = {KUBECONFIG: read(path)}
             except OSError as error:
-                found.problems[str(path)] = error.strerror or str(error)
+                found.problems[shown(path)] = error.strerror or str(error)
             else:
-                _add(found, str(path), path, contents)
+                _add(found, shown(path), path, contents)
         self._stamps = {path: self._stamps.get(path) or stamp_of(path) for path in found.files}
         return found
 

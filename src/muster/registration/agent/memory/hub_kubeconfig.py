@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from muster.api.resource import Document
+from muster.confinement import beside, read
 from muster.kube import yaml
 from muster.runtime.kubeconfig import KubeconfigError
 
@@ -83,7 +84,7 @@ def _authority(cluster: Document, source: str, name: str, base: Path) -> bytes:
     try:
         if data:
             return base64.b64decode(str(data), validate=True).strip()
-        return (base / str(file)).read_bytes().strip() if file else b""
+        return read(beside(base, str(file))).strip() if file else b""
     except binascii.Error:
         raise KubeconfigError(source, f"cluster {name!r}", "certificate-authority-data", "not valid base64") from None
     except OSError as error:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from muster.confinement import own
 from muster.logs import get_logger
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress, address_of
 from muster.registration.names import AgentIdentity
@@ -192,7 +193,7 @@ def _older(version: str, known: str) -> bool:
 
 def mirror(directory: Path, files: Data) -> None:
     """Make the directory hold exactly these files."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    own(directory).mkdir(mode=0o700, parents=True, exist_ok=True)
     if directory.stat().st_mode & 0o777 != 0o700:
         directory.chmod(0o700)
     for name in sorted(files, key=lambda name: (name == KUBECONFIG, name)):

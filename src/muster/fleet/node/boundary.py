@@ -1,0 +1,64 @@
+"""What pods of this node may dial on the machine that they share, each time as it is then.
+
+These are the fleet's own API server, ports where a program of one of its pods listens (not its other ports: whatever of the machine
+listens on all addresses would answer there), Services that the node relays, and what the pod's Namespace allows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+
+from muster.fleet.attached import View
+from muster.http.upstream import place
+from muster.runtime.podnamespace import MAY_DIAL, dialled, place_of
+from muster.runtime.resource import NAMESPACES
+
+
+class Places:
+    """Where programs of pods, and relays to them, listen."""
+
+    def __init__(self) -> None:
+        self._open: Counter[tuple[str, int]] = Counter()
+
+    def opened(self, address: str, port: int) -> None:
+        self._open[address, port] += 1
+
+    def closed(self, address: str, port: int) -> None:
+        self._open[address, port] -= 1
+        if self._open[address, port] <= 0:
+            del self._open[address, port]
+
+    def vacated(self, address: str) -> None:
+        """Its pod is gone, and whatever it has not tidied up with it."""
+        for one in [one for one in self._open if one[0] == address]:
+            del self._open[one]
+
+    def __contains__(self, place: tuple[str, int]) -> bool:
+        return place in self._open
+
+
+@dataclass(frozen=True, slots=True)
+class PodNetwork:
+    """Of one pod. `server` is the URL of its API server."""
+
+    namespace: str
+    view: View
+    server: str
+    places: Places
+
+    def may_dial(self, name: str, address: IPv4Address | IPv6Address, port: int) -> bool:
+        wanted = {(name, port), (str(address), port)}
+        if (str(address), port) in self.places or place_of(self.server) in wanted:
+            return True
+        return not wanted.isdisjoint(dialled(self.view.read(NAMESPACES, self.namespace)))
+
+    def remedy(self, name: str, port: int) -> str:
+        return f"kubectl annotate namespace {self.namespace} {MAY_DIAL}={place(name, port)}"
+
+    def opened(self, address: str, port: int) -> None:
+        self.places.opened(address, port)
+
+    def closed(self, address: str, port: int) -> None:
+        self.places.closed(address, port)
