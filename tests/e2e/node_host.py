@@ -77,8 +77,9 @@ async def hook(args: Sequence[str], env: PodEnvironment) -> int:
         writer.close()
 
     async with await asyncio.start_server(answer, env.ip, 9443, ssl=context) as server:
-        env.print(f"listening on {env.ip}")
-        await server.serve_forever()
+        with env.listening(9443):
+            env.print(f"listening on {env.ip}")
+            await server.serve_forever()
     return 0
 
 

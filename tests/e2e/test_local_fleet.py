@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from muster.runtime.podnamespace import MAY_RUN
 from tests.support.kubectl import executable
 from tests.support.processes import free_ports, tail
 
@@ -31,6 +32,9 @@ kind: ManifestWork
 metadata: {name: hello}
 spec: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: hello, namespace: default}}]}}
 """
+
+
+OPERATED = ("open-cluster-management", "open-cluster-management-hub")
 
 
 @dataclass(frozen=True)
@@ -270,6 +274,19 @@ def test_after_a_kill_everything_goes_on_where_it_ended(fleet: Fleet) -> None:
     fleet("up", "-d")
     assert fleet.kubectl("get", "configmap", "survivor", "-o", "name") == "configmap/survivor"
     assert all(one["available"] for one in fleet.status()["clusters"])
+
+
+def test_a_fleet_of_before_namespaces_were_labelled_goes_on(fleet: Fleet) -> None:
+    for context, namespaces in (("hub", OPERATED), ("cluster1", (*OPERATED[:1], "open-cluster-management-agent"))):
+        for name in namespaces:
+            fleet.kubectl("label", "namespace", name, f"{MAY_RUN}-", context=context)
+    fleet("down")
+    fleet("up", "-d")
+    found = fleet.status()["clusters"]
+    assert [one["available"] for one in found] == [True, True]
+    assert fleet.kubectl("get", "namespaces", "-l", f"{MAY_RUN}=true", "-o", "name").split() == [
+        f"namespace/{name}" for name in OPERATED
+    ]
 
 
 def test_more_clusters_can_be_asked_for_later_and_none_is_lost(fresh: Fleet) -> None:

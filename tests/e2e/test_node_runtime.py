@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,41 +15,18 @@ from typing import Any
 
 import pytest
 
-from tests.support import peers
+from muster.runtime.podnamespace import MAY_RUN
 from tests.support.kubectl import Outcome, executable, kubectl
+from tests.support.node_planes import Nodes, lent_nodes
 from tests.support.pki import Authority
-from tests.support.planes import EmbeddedPlane, KubeOptions, KubePlane
-from tests.support.processes import Server
+from tests.support.planes import KubePlane
 
 IMAGE = "registry.example/team/muster:v1"
 
 
-HOST = (sys.executable, "-m", "tests.e2e.node_host")
-
-
-class NodePlane(EmbeddedPlane):
-    """The embedded plane of all tests, with a node on each cluster."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, ("spare",))
-        command = [*HOST, *self._server.command[2:]]
-        self._server = Server("node host", command, self.logs[0], {"PYTHONPATH": str(peers.ROOT)})
-
-    def restart_node(self, *, kill: bool) -> None:
-        self.restart(kill=kill)
-
-
-Nodes = NodePlane | KubePlane
-
-
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    directory = tmp_path_factory.mktemp("nodes")
-    kube = os.environ.get("MUSTER_E2E") == "kube"
-    plane = KubePlane(directory, KubeOptions(fsync=False, pods=True, node=(*HOST, "node"))) if kube else NodePlane(directory)
-    plane.start()
-    yield plane
-    plane.stop(kill=True)
+    yield from lent_nodes(tmp_path_factory.mktemp("nodes"))
 
 
 class Shell:
@@ -82,6 +57,7 @@ class Shell:
 def shell(nodes: Nodes, request: pytest.FixtureRequest) -> Iterator[Shell]:
     name = "n" + format(abs(hash(request.node.name)) % 16**8, "x")
     kubectl(nodes.cluster, "create", "namespace", name).expect(0)
+    kubectl(nodes.cluster, "label", "namespace", name, f"{MAY_RUN}=true").expect(0)
     made = Shell(nodes, name)
     made.until(lambda: made.out("get", "serviceaccount", "default", "--ignore-not-found"), "pods may be made")
     yield made

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_node_runtime import NodePlane
 from tests.support import kube_flags
 from tests.support.client import STRATEGIC_PATCH, Client
+from tests.support.node_planes import NodePlane
 from tests.support.planes import ControlPlane, KubePlane
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]

@@ -13,7 +13,9 @@ from muster.fleet.node import NodeRuntime, Programs, RemoteNode
 from muster.fleet.node.clusternode import ClusterNode
 from muster.runtime.clock import SYSTEM, Clock
 from muster.runtime.direct import InProcessClient
-from muster.runtime.resource import Resource
+from muster.runtime.podnamespace import RUN
+from muster.runtime.resource import NAMESPACES, Resource
+from muster.runtime.verbs import KubeClient
 
 PODS = Resource("v1", "pods", "Pod")
 DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
@@ -114,6 +116,11 @@ class Stage:
         return [(event["reason"], event.get("message", "")) for event in found]
 
 
+async def let_pods_run(client: KubeClient, namespace: str = "default") -> None:
+    """As an administrator does, for a namespace that neither `clusteradm` nor an operator has made."""
+    await client.patch(NAMESPACES, namespace, {"metadata": {"labels": RUN}})
+
+
 def condition(obj: dict[str, Any], kind: str) -> str:
     found = (obj.get("status") or {}).get("conditions") or ()
     return str(next((each["status"] for each in found if each["type"] == kind), ""))
@@ -129,6 +136,7 @@ async def open_stage(programs: Programs, directory: Path, clock: Clock = SYSTEM,
     server = ApiServer(ServerConfig(store="memory", clusters=("default",), clock=clock.now))
     await server.start()
     stage = Stage(server, programs, directory, clock, remote=remote)
+    await let_pods_run(stage.client)
     await stage.start()
     try:
         yield stage

@@ -20,6 +20,7 @@ from muster.registration.installing import ensure_namespace
 from muster.registration.kinds import MANAGED_CLUSTERS, NODES, SIGNING_REQUESTS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.kubeconfig import ClientConfig, Identity, dump_kubeconfig
+from muster.runtime.podnamespace import allow, on_this_machine
 from muster.runtime.resource import CONFIG_MAPS, LEASES, NAMESPACES, SECRETS, Object
 from muster.runtime.verbs import KubeClient
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
@@ -45,11 +46,14 @@ class Managed(Observed):
         data = {"kubeconfig": base64.b64encode(content.encode()).decode()}
         await self.admin.apply(SECRETS, {"metadata": {"name": name, "namespace": namespace}, "data": data}, manager="test")
 
-    async def join(self, namespace: str, **spec: Any) -> None:
+    async def join(self, namespace: str, *others: str, **spec: Any) -> None:
+        """As administrators do by hand; agents dial the hub, and where they are hosted `others`."""
         token = await account_token(self.hub.admin)
         way = self._hub.config
         bootstrap = ClientConfig(way.server, way.ca, identity=Identity(token=token))
         await self.secret(BOOTSTRAP_SECRET, namespace, dump_kubeconfig(bootstrap))
+        for one in (OPERATOR_NAMESPACE, namespace):
+            await allow(self.admin, one, on_this_machine([way.server, *others]))
         document = {"apiVersion": KLUSTERLETS.api_version, "kind": "Klusterlet", "metadata": {"name": K}, "spec": spec}
         await self.admin.create(KLUSTERLETS, document)
 
@@ -178,7 +182,7 @@ async def test_one_agent_does_all_in_the_singleton_mode(managed: Managed) -> Non
 async def test_agents_manage_a_cluster_elsewhere(managed: Managed, tmp_path: Path, mode: str) -> None:
     async with open_site(tmp_path / "far") as far:
         await managed.secret(EXTERNAL_MANAGED_SECRET, K, dump_kubeconfig(far.config))
-        await managed.join(K, clusterName="c1", deployOption={"mode": mode})
+        await managed.join(K, far.config.server, clusterName="c1", deployOption={"mode": mode})
         await managed.works(await managed.accepted())
         assert await Observed(far.admin).find(NAMESPACES, AGENT_NAMESPACE) is not None
         nodes = (await managed.hub.admin.get(MANAGED_CLUSTERS, "c1"))["status"]["capacity"]

@@ -168,3 +168,13 @@ async def test_one_that_stands_by_is_well_and_one_that_leads_must_know_what_ther
     assert leading.problem() is None
     await leading.run()
     assert leading.problem() == "the caches are not complete"
+
+
+async def test_what_a_command_prints_by_itself_goes_to_the_pods_log(
+    pod: PodEnvironment, log: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await run(["hub", "--help"], pod) == 0
+    assert "Usage:" in log.text["stdout"]
+    assert parsed(agent, pod, "--cluster-annotations=strange=1").options.cluster_annotations == {"strange": "1"}
+    assert "strange" in log.text["stderr"]
+    assert capsys.readouterr() == ("", "")

@@ -70,7 +70,8 @@ async def listen(args: Sequence[str], env: PodEnvironment) -> int:
         writer.close()
 
     async with await asyncio.start_server(answer, env.ip, int(args[0])) as server:
-        await server.serve_forever()
+        with env.listening(int(args[0])):
+            await server.serve_forever()
     return 0
 
 

@@ -14,7 +14,7 @@ from muster.fleet.node.binding import obstacle
 from muster.runtime.direct import InProcessClient
 from muster.runtime.resource import LEASES
 from tests.support.fake_clock import FakeClock
-from tests.support.stage import IMAGE, PODS, Stage, condition, open_stage, pod_manifest
+from tests.support.stage import IMAGE, PODS, Stage, condition, let_pods_run, open_stage, pod_manifest
 from tests.unit.fleet.node.conftest import PROGRAMS
 
 
@@ -26,7 +26,9 @@ async def test_each_cluster_has_a_node_of_its_own_and_only_attached_ones_run_pod
     running = asyncio.create_task(runtime.run())
     manifest = pod_manifest("web", {"name": "main", "image": IMAGE, "args": ["serve"]})
     for cluster in server.clusters.values():
-        await InProcessClient(server.client(cluster)).create(PODS, manifest, "default")
+        client = InProcessClient(server.client(cluster))
+        await let_pods_run(client)
+        await client.create(PODS, manifest, "default")
 
     async def ready(name: str) -> None:
         async with asyncio.timeout(10):

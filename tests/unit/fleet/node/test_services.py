@@ -10,6 +10,7 @@ import pytest
 from muster.apiserver import addresses as server_addresses
 from muster.fleet.node.services import routes
 from tests.support.stage import PODS, SERVICES, Stage
+from tests.support.traps import open_trap
 
 remote_only = pytest.mark.parametrize("stage", [True], ids=["remote"], indirect=True)
 """Where the server is in this process it finds pods by their endpoints."""
@@ -95,6 +96,20 @@ async def test_a_connection_lasts_until_one_side_ends_it_or_the_node_does(stage:
     assert await reader.read() == b""
     writer.close()
     assert await answer(address) == "refused"
+
+
+@remote_only
+async def test_a_service_does_not_lead_to_what_the_machine_has_on_all_addresses(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = ipaddress.ip_network(f"127.{chance.randrange(130, 250)}.{chance.randrange(256)}.0/24")
+    monkeypatch.setattr(server_addresses, "SERVICE_NETWORK", network)
+    address = str(network[9])
+    with open_trap("0.0.0.0") as trap:
+        await stage.client.create(SERVICES, service(address, targetPort=trap.port))
+        await stage.pod("web", "listen", "8080")
+        await until_answer(address, "")
+        assert trap.heard == []
 
 
 async def until_answer(address: str, wanted: str) -> None:
