@@ -15,8 +15,9 @@ from muster.runtime.errors import Forbidden
 from muster.runtime.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.runtime.resource import CONFIG_MAPS, Object, Resource
 from muster.runtime.verbs import KubeClient
-from muster.work.agent.executor import ExecutorGate, ExecutorOptions
+from muster.work.agent.executor import ExecutorOptions
 from muster.work.agent.seam import Manifest
+from tests.support.gates import LoneGate
 from tests.support.manifests import manifest
 from tests.support.rbac_truth import ACCOUNTS, NAMES, World, account
 
@@ -39,7 +40,7 @@ async def reviewed(reviewer: AccessReviewer, who: Identity, manifest: Manifest) 
     return all(verdict.allowed for verdict in await asyncio.gather(*(reviewer.review(who, action) for action in actions)))
 
 
-async def compare_permissions(client: KubeClient, world: World, gate: ExecutorGate, rounds: int) -> tuple[int, int]:
+async def compare_permissions(client: KubeClient, world: World, gate: LoneGate, rounds: int) -> tuple[int, int]:
     """Changes permissions and has the gate judge works each time; gives how many manifests were allowed and refused."""
     reviewer = AccessReviewer(client)
     manifests = [
@@ -93,7 +94,7 @@ PATHS = (
 async def compare_escalation(client: KubeClient, random: Random, namespace: str, rounds: int) -> tuple[int, int]:
     """Random executors with random roles to write and to bind, for a namespace and for the whole cluster: the gate calls escalation
     what the server refuses to them, and only that."""
-    gate = ExecutorGate(client, ExecutorOptions(strict=False))
+    gate = LoneGate(client, ExecutorOptions(strict=False))
     running = asyncio.create_task(gate.run())
     wide = [f"{namespace}-{number}" for number in range(len(RULES) + len(PATHS))]
     made: list[tuple[Resource, str]] = []
@@ -167,7 +168,7 @@ def _granting(random: Random, prefix: str, namespace: str, wide: list[str], ever
     return manifests
 
 
-async def _steady(gate: ExecutorGate, executor: ExecutorServiceAccount, manifests: list[Manifest]) -> Any:
+async def _steady(gate: LoneGate, executor: ExecutorServiceAccount, manifests: list[Manifest]) -> Any:
     end = time.monotonic() + 10
     probe = understood(99, ROLES, executor.namespace, "probe", rules=[])
     while await gate.check(executor, [probe], []):

@@ -17,9 +17,9 @@ from muster.runtime.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object
 from muster.runtime.resource import SECRETS as SECRETS_KIND
 from muster.runtime.verbs import JSON, Query
-from muster.work.agent.executor import ExecutorGate
 from muster.work.kinds import MANIFEST_WORKS
 from tests.support.executing import FULL, GROUP, Keeper, binding, role, rule, sars
+from tests.support.gates import LoneGate
 from tests.support.manifests import manifest
 from tests.support.working import SERVICE_ACCOUNTS, Counting, Workplace, condition, config_map, identifier
 
@@ -168,7 +168,7 @@ async def test_an_agent_with_fewer_rights_lets_no_more_through(
     monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_PATIENCE", 5.0 if lacks == "impersonation" else 0.5)
     rights = [rule(("create",), "subjectaccessreviews", "authorization.k8s.io")]
     if lacks == "impersonation":
-        rights.append(rule(("list", "watch"), "roles,rolebindings,clusterroles,clusterrolebindings", GROUP))
+        rights.append(rule(("get", "list", "watch"), "roles,rolebindings,clusterroles,clusterrolebindings", GROUP))
     if lacks == "roles":
         rights.append(rule(("impersonate",), "serviceaccounts"))
     weak = {"name": "weak", "namespace": place.agent_namespace}
@@ -179,7 +179,7 @@ async def test_an_agent_with_fewer_rights_lets_no_more_through(
     await keeper.bind("admins", keeper.account("admin"), kind="ClusterRole", ref="cluster-admin")
     issued = await place.admin.create(SERVICE_ACCOUNTS, {"spec": {}}, place.agent_namespace, name="weak", subresource="token")
     client = HttpClient(replace(place.config, identity=Identity(token=issued["status"]["token"])))
-    gate = ExecutorGate(client)
+    gate = LoneGate(client)
     running = asyncio.create_task(gate.run())
     executor = ExecutorServiceAccount(namespace=keeper.home, name="exec1")
     space = place.namespace
@@ -193,7 +193,8 @@ async def test_an_agent_with_fewer_rights_lets_no_more_through(
         assert set(strong) == {0}
         assert strong[0].failure is (lacks == "both")
         # What a manifest leaves unsaid of an object that is there stays as it is, and counts as it is.
-        labelled = manifest({**role("secrets", space), "metadata": {"name": "secrets", "namespace": space, "labels": {"a": "b"}}})
+        metadata = {"name": "secrets", "namespace": space, "labels": {"a": "b"}}
+        labelled = manifest({**role("secrets", space), "metadata": metadata}, type="ServerSideApply")
         unsaid = replace(labelled, document={key: value for key, value in labelled.document.items() if key != "rules"})
         joining = binding("admins", space, "cluster-admin", keeper.account(), kind="ClusterRole")
         partly = replace(manifest(joining), document={key: value for key, value in joining.items() if key != "roleRef"})

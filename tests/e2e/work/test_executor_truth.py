@@ -12,8 +12,9 @@ from muster.runtime.delegation import AccessReviewer
 from muster.runtime.kubeconfig import load_kubeconfig
 from muster.runtime.rbac import RbacAuthorizer
 from muster.runtime.resource import NAMESPACES
-from muster.work.agent.executor import ExecutorGate, ExecutorOptions
+from muster.work.agent.executor import ExecutorOptions
 from tests.support.executor_truth import compare_escalation, compare_permissions
+from tests.support.gates import LoneGate
 from tests.support.planes import ControlPlane
 from tests.support.rbac_truth import World, differences
 
@@ -44,7 +45,7 @@ async def test_random_questions_have_the_clusters_answers(plane: ControlPlane, s
 
 async def test_the_gate_agrees_with_a_review_of_everything(plane: ControlPlane) -> None:
     client = HttpClient(load_kubeconfig(plane.cluster.kubeconfig))
-    gate = ExecutorGate(client, ExecutorOptions(strict=False))
+    gate = LoneGate(client, ExecutorOptions(strict=False))
     running = asyncio.create_task(gate.run())
     world = World(client, Random(21), "truth-gate")
     try:

@@ -26,16 +26,19 @@ from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.runtime.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound
 from muster.runtime.resource import Object, Resource
 from muster.runtime.verbs import KubeClient
+from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorGate, ExecutorOptions
 from muster.work.agent.executor.demands import identity_of, verbs
 from muster.work.agent.observing import Mapper, UnservedKind
 from muster.work.agent.planning import Plan, kinds, make_plan
-from muster.work.agent.seam import Manifest, Misfit, Refusal
+from muster.work.agent.seam import UNKNOWN, Drafts, Manifest, Misfit, Owner, Refusal
 from muster.work.names import EXECUTE_AS
 
 HUB: Final = "hub"
 MANAGED: Final = "cluster"
 WHOAMI: Final = Resource("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+NOBODY: Final = Owner("", "")
+"""Who would own what the work brings: there is no record of it yet."""
 WORK_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 """What somebody has to be allowed to work with works, not only to make one."""
 
@@ -179,7 +182,7 @@ async def ask_cluster(client: KubeClient, work: ManifestWork, *, every_verb: boo
     gate = ExecutorGate(client, ExecutorOptions(strict=False, every_verb=every_verb, review_all=review_all))
     follower = asyncio.create_task(gate.run())
     try:
-        refusals = await gate.check(executor, plan.manifests, ())
+        refusals = await gate.check(executor, plan.manifests, (), Drafts(ClusterApplier(client), NOBODY, lambda _: UNKNOWN))
     finally:
         follower.cancel()
         await asyncio.gather(follower, return_exceptions=True)

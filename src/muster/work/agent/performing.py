@@ -1,13 +1,13 @@
 """Applying a work's manifests: those of one rank side by side, each by itself, and what became of each.
 
 A manifest that agrees with what there is costs no request; one that has failed is left alone until its time comes. None is
-written once the executor's rights have changed since they were looked at.
+written once the executor's rights have changed since they were looked at, nor anything that it does not consent to.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from muster.logs import get_logger
@@ -19,7 +19,19 @@ from muster.work.agent.leaving import Remover
 from muster.work.agent.memory import Memory
 from muster.work.agent.planning import Plan
 from muster.work.agent.reporting import Failure, Outcome, failed, refused, unfit
-from muster.work.agent.seam import Applier, ApplyProblem, Manifest, Observer, Owner, Presence, Refusal, Sight
+from muster.work.agent.seam import (
+    Applier,
+    ApplyProblem,
+    Consent,
+    Manifest,
+    NotPermitted,
+    Observer,
+    Overtaken,
+    Owner,
+    Presence,
+    Refusal,
+    Sight,
+)
 
 log = get_logger("muster.work.agent")
 
@@ -47,9 +59,9 @@ class Performer:
         done: frozenset[int],
         owner: Owner,
         memory: Memory,
-        stands: Callable[[], bool],
+        consent: Consent | None,
     ) -> dict[int, Outcome]:
-        """By ordinal. `done` are those that are not to be touched any more; `stands` tells whether the refusals still hold."""
+        """By ordinal. `done` are those that are not to be touched any more; `consent` is that of the executor, if there is one."""
         outcomes = {misfit.meta.ordinal: Outcome(misfit, unfit(misfit)) for misfit in plan.misfits}
         turn = asyncio.Semaphore(self._writers)
 
@@ -61,7 +73,7 @@ class Performer:
             elif refusal is not None:
                 outcome = await self._seen(manifest, refused(refusal), hidden)
             else:
-                outcome = await self._apply_one(manifest, owner, memory, turn, stands)
+                outcome = await self._apply_one(manifest, owner, memory, turn, consent)
             outcomes[manifest.ordinal] = outcome
 
         for rank in plan.ranks:
@@ -74,7 +86,7 @@ class Performer:
         return outcomes
 
     async def _apply_one(
-        self, manifest: Manifest, owner: Owner, memory: Memory, turn: asyncio.Semaphore, stands: Callable[[], bool]
+        self, manifest: Manifest, owner: Owner, memory: Memory, turn: asyncio.Semaphore, consent: Consent | None
     ) -> Outcome:
         sight = self._observer.look(manifest.ref)
         if memory.agrees(manifest, sight):
@@ -87,11 +99,13 @@ class Performer:
         if memory.rests(manifest, now):
             return await self._seen(manifest)
         async with turn:
-            if not stands():
+            if consent is not None and not consent.stands:
                 return Outcome(manifest, OVERTAKEN)
             try:
-                applied = await self._applier.apply(manifest, owner, sight)
-            except (KubeError, ApplyProblem) as error:
+                applied = await self._applier.apply(manifest, owner, sight, consent)
+            except Overtaken:
+                return Outcome(manifest, OVERTAKEN)
+            except (KubeError, ApplyProblem, NotPermitted) as error:
                 return await self._failed(manifest, sight, error, memory)
             except Exception as error:
                 # A manifest can be wrong in ways that nobody has thought of; its neighbours are not to suffer.

@@ -33,7 +33,8 @@ Kind = tuple[str, str]
 
 _RANKED: Final = (
     "priorityclasses namespaces customresourcedefinitions storageclasses persistentvolumes podsecuritypolicies",
-    "clusterroles clusterrolebindings roles rolebindings",
+    "clusterroles roles",
+    "clusterrolebindings rolebindings",
     "networkpolicies resourcequotas limitranges poddisruptionbudgets serviceaccounts",
     "secrets configmaps persistentvolumeclaims",
     "services",
@@ -41,7 +42,7 @@ _RANKED: Final = (
     "apiservices mutatingwebhookconfigurations validatingwebhookconfigurations validatingadmissionpolicies "
     "validatingadmissionpolicybindings",
 )
-"""By rank: what others stand on comes first. As upstream, whatever the group."""
+"""By rank: what others stand on comes first, whatever the group. As upstream, but that roles come before what binds them."""
 _RANKS: Final = {plural: rank for rank, plurals in enumerate(_RANKED) for plural in plurals.split()}
 LAST_RANK: Final = 1000
 _DEFAULT_STRATEGY: Final = UpdateStrategy()

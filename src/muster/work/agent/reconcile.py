@@ -32,7 +32,19 @@ from muster.work.agent.performing import OVERTAKEN, Performer
 from muster.work.agent.planning import READ_ONLY, Plan, identity, kinds, make_plan
 from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of, tracks
 from muster.work.agent.reporting import Outcome, Reporter, failed, unfit
-from muster.work.agent.seam import Applier, Gate, Manifest, Misfit, ObjectRef, Observer, Owner, Refusal, WorkSource
+from muster.work.agent.seam import (
+    Applier,
+    Consent,
+    Drafts,
+    Gate,
+    Manifest,
+    Misfit,
+    ObjectRef,
+    Observer,
+    Owner,
+    Refusal,
+    WorkSource,
+)
 from muster.work.names import WORK_FINALIZER
 
 log = get_logger("muster.work.agent")
@@ -81,6 +93,7 @@ class Reconciler:
         self._records = records
         self._kinds = kinds
         self._observer = observer
+        self._applier = applier
         self._gate = gate
         self._remover = remover
         self._options = options
@@ -140,11 +153,11 @@ class Reconciler:
             await self._observer.settle(refs, SETTLE)
         # A work that has reached its end rests: nothing more is applied, but what it lost still goes.
         finished = is_finished(work)
-        stands = self._standing(work)
-        refusals = await self._refusals(work, plan)
+        consent = self._consent(work, plan)
+        refusals = await self._refusals(work, plan, owner_of(record))
         done = frozenset(one.ordinal for one in plan.manifests) if finished else finished_manifests(work)
         record = await self._intend(record, plan, refusals.keys() | done, memory)
-        outcomes = await self._performer.apply(plan, refusals, done, owner_of(record), memory, stands)
+        outcomes = await self._performer.apply(plan, refusals, done, owner_of(record), memory, consent)
         if any(outcome.failure is OVERTAKEN for outcome in outcomes.values()):
             return OVERTAKEN_RETRY
         # A work of nothing but misfits has no manifest to withhold, and yet is not applied as a whole.
@@ -180,7 +193,7 @@ class Reconciler:
             self._unserved.pop(work.metadata.name, None)
         return plan
 
-    async def _refusals(self, work: ManifestWork, plan: Plan) -> Mapping[int, Refusal]:
+    async def _refusals(self, work: ManifestWork, plan: Plan, owner: Owner) -> Mapping[int, Refusal]:
         executor = work.spec.executor
         if executor is None:
             self._executors.pop(work.metadata.name, None)
@@ -192,18 +205,16 @@ class Reconciler:
             problem = "the executor service account is nil"
         else:
             self._executors[work.metadata.name] = subject.service_account
-            return await self._gate.check(subject.service_account, plan.manifests, plan.misfits)
+            drafts = Drafts(self._applier, owner, self._observer.look)
+            return await self._gate.check(subject.service_account, plan.manifests, plan.misfits, drafts)
         self._executors.pop(work.metadata.name, None)
         return {manifest.ordinal: Refusal(problem, hidden=problem) for manifest in plan.manifests}
 
-    def _standing(self, work: ManifestWork) -> Callable[[], bool]:
-        """Tells whether what is found out from now on about the executor's rights still holds."""
+    def _consent(self, work: ManifestWork, plan: Plan) -> Consent | None:
+        """The executor's, by what is found out from now on about its rights."""
         subject = work.spec.executor.subject if work.spec.executor is not None else None
         account = subject.service_account if subject is not None else None
-        if account is None:
-            return lambda: True
-        before = self._gate.changes(account)
-        return lambda: self._gate.changes(account) == before
+        return self._gate.consent(account, plan.manifests) if account is not None else None
 
     async def _intend(self, record: AppliedManifestWork, plan: Plan, untouched: Set[int], memory: Memory) -> AppliedManifestWork:
         """Have on record whatever may be written now."""

@@ -3,6 +3,9 @@
 `WorkSource` is where works come from and where their status goes: the hub's API, or gRPC. `Observer` knows the live objects that
 works are about, `Applier` writes one of them, `Gate` says what an executor may. The pass over a work puts them together and is the
 only one that knows them all.
+
+What the gate judges is what the applier sends, because both have the same `Write` in hands: before anything is written the gate is
+shown what would be sent (`Drafts`), and each write is shown to it again just before it is sent (`Consent`).
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from muster.api.work.v1 import (
     ConditionRule,
@@ -152,9 +155,56 @@ class ApplyProblem(Exception):
         self.message = message
 
 
+@dataclass(frozen=True)
+class Write:
+    """A request that makes or changes an object, as it is sent."""
+
+    verb: Literal["create", "update", "apply"]
+    document: Object
+    manager: str
+    force: bool = False
+    """For `apply`: what other field managers have is taken from them."""
+
+
+class Overtaken(Exception):
+    """The executor's rights have changed since they were looked at."""
+
+
+class NotPermitted(Exception):
+    """The executor may not have this written; the text is that of a refusal."""
+
+
+class Consent(Protocol):
+    """The executor's, to the writes of one pass over a work."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether its rights are those by which the work was judged."""
+
+    async def to(self, manifest: Manifest, write: Write, live: Object | None) -> None:
+        """Asked before each write to an object that is so, or that is not there. Raises Overtaken, NotPermitted, and KubeError
+        where it cannot be found out or the write would fail so."""
+
+
 class Applier(Protocol):
-    async def apply(self, manifest: Manifest, owner: Owner, sight: Sight) -> Applied:
-        """Make the object agree with the manifest by its strategy. Raises KubeError and ApplyProblem."""
+    async def apply(self, manifest: Manifest, owner: Owner, sight: Sight, consent: Consent | None = None) -> Applied:
+        """Make the object agree with the manifest by its strategy. Raises KubeError and ApplyProblem, and what `consent` raises."""
+
+    def intended(self, manifest: Manifest, owner: Owner, live: Object | None) -> Write | None:
+        """The first that `apply` would send to an object that is so; None: nothing but perhaps whose it is. Raises ApplyProblem."""
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """What would be sent for a work's manifests if they were applied now."""
+
+    applier: Applier
+    owner: Owner
+    look: Callable[[ObjectRef], Sight]
+
+    def write(self, manifest: Manifest, live: Object | None) -> Write | None:
+        """To an object that is so, or that is not there; None: nothing would be. Raises ApplyProblem."""
+        return self.applier.intended(manifest, self.owner, live)
 
 
 @dataclass(frozen=True)
@@ -174,12 +224,12 @@ class Gate(Protocol):
     """Says what an executor may."""
 
     async def check(
-        self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest], misfits: Sequence[Misfit]
+        self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest], misfits: Sequence[Misfit], drafts: Drafts
     ) -> Mapping[int, Refusal]:
         """The refused manifests by ordinal; empty: all may be written. Never raises for what the cluster answers."""
 
-    def changes(self, executor: ExecutorServiceAccount) -> int:
-        """Another number after each change of what it may, at once: an answer from before that is one no longer."""
+    def consent(self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest]) -> Consent:
+        """To be got before `check` of the same manifests: it stands until what the executor may changes."""
 
     def on_change(self, handler: Callable[[ExecutorServiceAccount], None]) -> None:
         """`handler` is called when what an executor may, and that was asked for before, may have changed."""

@@ -17,8 +17,9 @@ from muster.runtime.errors import KubeError, NotFound
 from muster.runtime.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object, Resource
 from muster.runtime.verbs import JSON, KubeClient, Query
-from muster.work.agent.executor import ExecutorGate, ExecutorOptions
+from muster.work.agent.executor import ExecutorOptions
 from muster.work.agent.seam import Manifest, Misfit
+from tests.support.gates import LoneGate
 from tests.support.manifests import manifest as planned
 
 FULL = ("create", "update", "patch", "get", "delete")
@@ -70,8 +71,8 @@ class Stage:
         self.tasks: list[asyncio.Task[None]] = []
         self._numbers = 0
 
-    def gate(self, client: KubeClient | None = None, **options: Any) -> ExecutorGate:
-        made = ExecutorGate(client or self.recording, ExecutorOptions(**options))
+    def gate(self, client: KubeClient | None = None, **options: Any) -> LoneGate:
+        made = LoneGate(client or self.recording, ExecutorOptions(**options))
         self.tasks.append(asyncio.create_task(made.run()))
         return made
 

@@ -11,15 +11,15 @@ import pytest
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.runtime.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.runtime.verbs import JSON, Query
-from muster.work.agent.executor import ExecutorGate
 from muster.work.agent.seam import Manifest
+from tests.support.gates import LoneGate
 from tests.unit.work.executor.conftest import FULL, USER, E, Recording, Stage, account, group, manifest, rule, several
 
 OTHER = ExecutorServiceAccount(namespace="other-ns", name="exec2")
 
 
 class Told:
-    def __init__(self, gate: ExecutorGate) -> None:
+    def __init__(self, gate: LoneGate) -> None:
         self.accounts: list[ExecutorServiceAccount] = []
         self.news = asyncio.Event()
         gate.on_change(self._note)
@@ -36,7 +36,7 @@ class Told:
         return told
 
 
-async def verdict(gate: ExecutorGate, asked: list[Manifest]) -> bool:
+async def verdict(gate: LoneGate, asked: list[Manifest]) -> bool:
     return await gate.check(E, asked, []) == {}
 
 

@@ -2,7 +2,8 @@
 
 An object that is not known to exist is created at once: the server says if it exists, and only then is it read. One that is known
 is compared with what was seen of it, and written only where it differs, with the version that was compared; when somebody was
-faster it is read and compared again. Within a process, writes to one object wait for each other.
+faster it is read and compared again. Within a process, writes to one object wait for each other. Where a work has an executor, each
+write is shown to it as it will be sent (`Consent`); only whose an object is, is the agent's own affair.
 
 The strategies are methods of a table; Update's decisions are in `merging`, server-side apply is in `serverside`.
 """
@@ -14,10 +15,9 @@ import contextlib
 import random as chance
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
-
-import orjson
 
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
 from muster.runtime.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError
@@ -27,14 +27,19 @@ from muster.work.agent.applying.memory import Memory
 from muster.work.agent.applying.merging import creation, merged
 from muster.work.agent.applying.owners import owners_wanted, reference
 from muster.work.agent.applying.permission import explained
-from muster.work.agent.applying.serverside import ServerSide
-from muster.work.agent.seam import Applied, ApplyProblem, Manifest, ObjectRef, Owner, Presence, Sight
+from muster.work.agent.applying.serverside import Send, ServerSide
+from muster.work.agent.seam import Applied, ApplyProblem, Consent, Manifest, ObjectRef, Owner, Presence, Sight, Write
+from muster.work.agent.writes import seen, send
 from muster.work.names import AGENT
 
 ATTEMPTS: Final = 5
 """How often an object is read anew because somebody else wrote it meanwhile."""
 _MAYBE_THERE: Final = frozenset((400, 403, 405, 409, 422))
 """Refusals of a creation that say nothing of whether the object exists: a quota refuses before it is looked for."""
+
+
+_Attempt = Callable[[Manifest, Owner, Object | None, bool], Awaitable[Applied]]
+_Strategy = Callable[[Send, Manifest, Owner, Object | None, bool], Awaitable[Applied]]
 
 
 class _Exists(Exception):
@@ -51,34 +56,45 @@ class ClusterApplier:
         self._random = random
         self._memory = Memory()
         self._locks: WeakValueDictionary[ObjectRef, asyncio.Lock] = WeakValueDictionary()
-        self._server_side = ServerSide(client, self._memory)
-        self._strategies: Mapping[str, Callable[[Manifest, Owner, Object | None, bool], Awaitable[Applied]]] = {
+        self._server_side = ServerSide(self._memory)
+        self._strategies: Mapping[str, _Strategy] = {
             "Update": self._update,
             "CreateOnly": self._create_only,
             "ServerSideApply": self._apply,
             "ReadOnly": self._read,
         }
 
-    async def apply(self, manifest: Manifest, owner: Owner, sight: Sight) -> Applied:
+    def intended(self, manifest: Manifest, owner: Owner, live: Object | None) -> Write | None:
+        strategy = manifest.strategy.type
+        if strategy == "ServerSideApply":
+            return self._server_side.intended(manifest, owner, live)
+        if live is None and strategy in ("Update", "CreateOnly"):
+            return Write("create", creation(manifest, owner), AGENT)
+        if live is None or strategy != "Update":
+            return None
+        wanted = self._wanted(manifest, owner, live, self._memory.before(manifest, owner))
+        return None if wanted is None else Write("update", wanted, AGENT)
+
+    async def apply(self, manifest: Manifest, owner: Owner, sight: Sight, consent: Consent | None = None) -> Applied:
         strategy = self._strategies.get(manifest.strategy.type)
         if strategy is None:
             raise ApplyProblem("AppliedManifestFailed", f"update strategy {manifest.strategy.type!r} is not known to this agent")
         lock = self._locks.setdefault(manifest.ref, asyncio.Lock())
         async with lock:
             try:
-                return await self._settled(strategy, manifest, owner, sight)
+                return await self._settled(partial(strategy, self._sending(consent)), manifest, owner, sight)
             except Forbidden as error:
                 raise await explained(self._client, manifest.ref, error) from error
 
     async def _settled(
         self,
-        strategy: Callable[[Manifest, Owner, Object | None, bool], Awaitable[Applied]],
+        strategy: _Attempt,
         manifest: Manifest,
         owner: Owner,
         sight: Sight,
     ) -> Applied:
         """By what was seen first, then by what is read, until nobody writes in between."""
-        live = _seen(manifest, sight)
+        live = seen(manifest.ref, sight)
         known = sight.presence is not Presence.UNKNOWN
         backoff = Backoff(0.01, 1.0, random=self._random)
         for attempt in range(1, ATTEMPTS + 1):
@@ -109,11 +125,19 @@ class ClusterApplier:
         except NotFound:
             return None
 
-    async def _create(self, manifest: Manifest, owner: Owner, known: bool) -> Object:
+    def _sending(self, consent: Consent | None) -> Send:
+        async def sent(manifest: Manifest, write: Write, live: Object | None) -> Object:
+            if consent is not None:
+                await consent.to(manifest, write, live)
+            return await send(self._client, manifest.ref, write)
+
+        return sent
+
+    async def _create(self, sent: Send, manifest: Manifest, owner: Owner, known: bool) -> Object:
         """Raises `_Exists` when it is there although the server found something else to refuse first."""
         ref = manifest.ref
         try:
-            return await self._client.create(ref.resource, creation(manifest, owner), ref.namespace, manager=AGENT)
+            return await sent(manifest, Write("create", creation(manifest, owner), AGENT), None)
         except AlreadyExists:
             raise
         except StatusError as refusal:
@@ -127,36 +151,41 @@ class ClusterApplier:
                 raise
             raise _Exists(live, refusal) from refusal
 
-    async def _update(self, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
+    async def _update(self, sent: Send, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
         if live is None:
-            created = await self._create(manifest, owner, known)
+            created = await self._create(sent, manifest, owner, known)
             self._remember(manifest, owner, created)
             return Applied(created, wrote=True)
         before = self._memory.before(manifest, owner)
-        wanted = merged(manifest, live, owner, before)
+        wanted = self._wanted(manifest, owner, live, before)
         if wanted is None:
-            self._memory.keep(manifest, owner)
-            return Applied(live, wrote=False)
-        if self._memory.settled(manifest, owner, live):
+            if not self._memory.settled(manifest, owner, live):
+                self._memory.keep(manifest, owner)
             return Applied(live, wrote=False)
         if _must_be_made_anew(manifest, owner, live, wanted):
             written = await self._replace(manifest, live, wanted)
         else:
-            written = await self._put(manifest, live, owner, before, wanted)
+            written = await self._put(sent, manifest, live, owner, before, wanted)
         self._remember(manifest, owner, written)
         return Applied(written, wrote=written["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"])
 
-    async def _put(self, manifest: Manifest, live: Object, owner: Owner, before: Object | None, wanted: Object) -> Object:
-        resource = manifest.ref.resource
+    def _wanted(self, manifest: Manifest, owner: Owner, live: Object, before: Object | None) -> Object | None:
+        """What to write over what there is, if that would change anything."""
+        wanted = merged(manifest, live, owner, before)
+        return None if wanted is None or self._memory.settled(manifest, owner, live) else wanted
+
+    async def _put(
+        self, sent: Send, manifest: Manifest, live: Object, owner: Owner, before: Object | None, wanted: Object
+    ) -> Object:
         try:
-            return await self._client.update(resource, wanted, manager=AGENT)
+            return await sent(manifest, Write("update", wanted, AGENT), live)
         except Invalid as error:
             # One alternative beside another that was said or defaulted before: the manifest's must come instead of it.
             instead = merged(manifest, live, owner, before, replacing=True)
             if instead is None or instead == wanted:
                 raise
             try:
-                return await self._client.update(resource, instead, manager=AGENT)
+                return await sent(manifest, Write("update", instead, AGENT), live)
             except Invalid:
                 raise error from None
 
@@ -164,22 +193,22 @@ class ClusterApplier:
         """What the server would not take is not worth what there is: it is asked first."""
         ref, metadata = manifest.ref, live["metadata"]
         kept = {key: wanted["metadata"][key] for key in _KEPT if key in wanted["metadata"]}
-        anew = {**wanted, "metadata": kept}
+        anew = Write("create", {**wanted, "metadata": kept}, AGENT)
         # That it exists is said only of what nothing else is wrong with.
         with contextlib.suppress(AlreadyExists):
-            await self._client.create(ref.resource, anew, ref.namespace, manager=AGENT, dry_run=True)
+            await send(self._client, ref, anew, dry_run=True)
         await self._client.delete(
             ref.resource, ref.name, ref.namespace, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
         )
-        return await self._client.create(ref.resource, anew, ref.namespace, manager=AGENT)
+        return await send(self._client, ref, anew)
 
     def _remember(self, manifest: Manifest, owner: Owner, written: Object) -> None:
         differs = merged(manifest, written, owner) is not None
         self._memory.keep(manifest, owner, written if differs else None)
 
-    async def _create_only(self, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
+    async def _create_only(self, sent: Send, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
         if live is None:
-            created = await self._create(manifest, owner, known)
+            created = await self._create(sent, manifest, owner, known)
             # Should the work come to keep it, what it said here and says no longer is to go.
             self._memory.keep(manifest, owner)
             return Applied(created, wrote=True)
@@ -196,16 +225,16 @@ class ClusterApplier:
         ref = manifest.ref
         return Applied(await self._client.patch(ref.resource, ref.name, patch, ref.namespace, manager=AGENT), wrote=True)
 
-    async def _read(self, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
+    async def _read(self, _: Send, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
         """What was the work's own before it is only read loses our mark: it would go with the work."""
         if live is None and not known:
             live = await self._get(manifest.ref)
         return Applied(None, wrote=False) if live is None else await self._owned(replace(manifest, owned=False), owner, live)
 
-    async def _apply(self, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
+    async def _apply(self, sent: Send, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
         if live is None and not known:
             live = await self._get(manifest.ref)
-        applied, wrote = await self._server_side.apply(manifest, owner, live)
+        applied, wrote = await self._server_side.apply(manifest, owner, live, sent)
         return await self._owned(manifest, owner, applied, wrote)
 
 
@@ -221,11 +250,3 @@ def _must_be_made_anew(manifest: Manifest, owner: Owner, live: Object, wanted: O
         return True
     sealed = live.get("immutable") is True
     return sealed and (wanted.get("data") != live.get("data") or wanted.get("immutable") is not True)
-
-
-def _seen(manifest: Manifest, sight: Sight) -> Object | None:
-    if sight.presence is not Presence.PRESENT:
-        return None
-    live: Object = orjson.loads(sight.raw)
-    # Elements of lists do not say what they are.
-    return {**live, "apiVersion": manifest.ref.resource.api_version, "kind": manifest.ref.resource.kind}

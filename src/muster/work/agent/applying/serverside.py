@@ -6,73 +6,98 @@ manifest changes. The hash is that of upstream's agent, so that neither agent ap
 
 Without such fields nothing is applied as long as all that is said is so and this process has applied it once: only then it is
 known that the fields are ours.
+
+What is applied to a guarded object bears the version that it was judged with: merged into another it could be more than that.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from muster.api.work.v1 import ServerSideApply
 from muster.kube import gotext
 from muster.runtime.errors import Conflict
 from muster.runtime.resource import Object
-from muster.runtime.verbs import KubeClient
 from muster.work.agent.applying.ignoring import without_ignored
 from muster.work.agent.applying.memory import Memory
 from muster.work.agent.applying.merging import agreed
 from muster.work.agent.applying.owners import owners_wanted, works_among
 from muster.work.agent.manifests import cleaned
-from muster.work.agent.seam import ApplyProblem, Manifest, Owner
+from muster.work.agent.seam import ApplyProblem, Manifest, Owner, Write
+from muster.work.agent.writes import guarded
 from muster.work.names import CONFIG_HASH
 
 CONFLICT: Final = "ApplyConflict"
 _DEFAULT: Final = ServerSideApply()
 
 
+Send = Callable[[Manifest, Write, Object | None], Awaitable[Object]]
+"""Sends a write to an object that is so, or that is not there."""
+
+
 class ServerSide:
-    def __init__(self, client: KubeClient, memory: Memory) -> None:
-        self._client = client
+    def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
-    async def apply(self, manifest: Manifest, owner: Owner, live: Object | None) -> tuple[Object, bool]:
-        """The object afterwards, and whether it was written. Whose it is may still be wrong."""
+    def intended(self, manifest: Manifest, owner: Owner, live: Object | None) -> Write | None:
+        """What to send to the object, if anything: whose it is may still be wrong. Raises ApplyProblem."""
         options = manifest.strategy.server_side_apply or _DEFAULT
         document = without_null_times(manifest.document)
         if options.ignore_fields:
             kept = without_ignored(document, options.ignore_fields)
             mark = config_hash(kept)
             if live is not None and ((live["metadata"].get("annotations") or {}).get(CONFIG_HASH)) == mark:
-                return live, False
+                return None
             document = _marked(document if live is None else kept, mark)
         elif live is not None and self._is_so(manifest, owner, live):
-            return live, False
+            return None
         document = cleaned(document)
         # One field manager speaks for all works: who is left out would no longer be an owner.
         owners = works_among(owners_wanted(live or {}, owner, manifest.owned))
         if owners:
             document["metadata"]["ownerReferences"] = owners
-        applied = await self._send(manifest, options, document)
-        if live is not None and not options.ignore_fields and not agreed(manifest, applied):
+        write = Write("apply", document, options.field_manager, options.force)
+        return write if live is None else _pinned(manifest, write, live)
+
+    async def apply(self, manifest: Manifest, owner: Owner, live: Object | None, send: Send) -> tuple[Object, bool]:
+        """The object afterwards, and whether it was written."""
+        write = self.intended(manifest, owner, live)
+        if write is None:
+            assert live is not None
+            return live, False
+        applied = await _sent(send, manifest, write, live)
+        ignoring = bool((manifest.strategy.server_side_apply or _DEFAULT).ignore_fields)
+        if live is not None and not ignoring and not agreed(manifest, applied):
             # Of a map that has lost its last entry servers make nothing at first, though an empty one is said.
-            applied = await self._send(manifest, options, document)
+            applied = await _sent(send, manifest, _pinned(manifest, write, applied), applied)
         odd = not agreed(manifest, applied)
         self._memory.keep(manifest, owner, applied if odd else None)
         return applied, live is None or applied["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"]
-
-    async def _send(self, manifest: Manifest, options: ServerSideApply, document: Object) -> Object:
-        try:
-            return await self._client.apply(manifest.ref.resource, document, manager=options.field_manager, force=options.force)
-        except Conflict as error:
-            # Without causes nobody else owns anything: it was only written at the same time.
-            if not error.causes:
-                raise
-            raise ApplyProblem(CONFLICT, error.message) from error
 
     def _is_so(self, manifest: Manifest, owner: Owner, live: Object) -> bool:
         if agreed(manifest, live):
             return self._memory.confirmed(manifest, owner)
         return self._memory.settled(manifest, owner, live)
+
+
+async def _sent(send: Send, manifest: Manifest, write: Write, live: Object | None) -> Object:
+    try:
+        return await send(manifest, write, live)
+    except Conflict as error:
+        # Without causes nobody else owns anything: it was only written at the same time.
+        if not error.causes:
+            raise
+        raise ApplyProblem(CONFLICT, error.message) from error
+
+
+def _pinned(manifest: Manifest, write: Write, live: Object) -> Write:
+    if not guarded(manifest.ref.resource):
+        return write
+    version = live["metadata"]["resourceVersion"]
+    return replace(write, document={**write.document, "metadata": {**write.document["metadata"], "resourceVersion": version}})
 
 
 def config_hash(document: Object) -> str:

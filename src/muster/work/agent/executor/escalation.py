@@ -2,11 +2,14 @@
 
 The agent may `escalate` and `bind`, so the server does not stop it. Whoever writes a role must hold every rule of it (or may
 `escalate` it), whoever binds one must hold every rule of that (or may `bind` it); a role of the same work counts with the rules it
-will have, and with those it has. What a manifest does not say of a role or binding that is there stays as it is, so it counts too.
-That is decided here from RBAC as it is known. Then applying is rehearsed: a server-side apply in the executor's name that changes
-nothing, so that the server itself, and its admission, have their say. A rehearsal alone would not do: the server lets everybody
-write what is there already, and it would let the agent restore it for ever after; and it may refuse for reasons of its own what
-the agent then writes in another way.
+will have, and with those it has. That is decided here from RBAC as it is known, of the object as it will be after the very write
+that is to be sent. Then that write is rehearsed in the executor's name. A rehearsal alone would not do: the server lets everybody
+write what is there already, and it cannot always be had.
+
+Before a work is written all of this is asked of what would be sent, and also of the manifests as if nothing were there: what is
+gone tomorrow is made anew. It is asked again of each write when it is sent, because by then another one may be due.
+
+Of the other guarded kinds nothing is known here: there the rehearsal decides alone.
 """
 
 from __future__ import annotations
@@ -14,23 +17,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from muster.kube.rbac import API_GROUP, EVERYTHING, Place, RawRule, role_place, shown, uncovered
-from muster.logs import get_logger
+from muster.kube.rbac import API_GROUP, Place, RawRule, role_place, shown, uncovered
 from muster.runtime.delegation import Action
-from muster.runtime.errors import AlreadyExists, Forbidden, StatusError
+from muster.runtime.errors import AlreadyExists, Conflict, NotFound
 from muster.runtime.rbac import RbacAuthorizer
 from muster.runtime.resource import Object
 from muster.runtime.verbs import KubeClient
-from muster.work.agent.executor.demands import shortened, verbs
+from muster.work.agent.executor.demands import shortened
+from muster.work.agent.executor.reading import Granted, gathers, granted_by, result, role_of, unreadable
+from muster.work.agent.executor.rehearsing import Rehearsals, Unrehearsed
 from muster.work.agent.executor.standing import Standing
 from muster.work.agent.manifests import as_new
-from muster.work.agent.seam import Manifest
-from muster.work.names import AGENT
+from muster.work.agent.seam import ApplyProblem, Drafts, Manifest, ObjectRef, Presence, Write
+from muster.work.agent.writes import guarded, seen
 
-log = get_logger("muster.work.agent.executor")
-
+READS: Final = 3
+"""How often an object is looked at anew because it is not as it was thought to be."""
 _ROLES: Final = frozenset({"roles", "clusterroles"})
-_BINDINGS: Final = frozenset({"rolebindings", "clusterrolebindings"})
 Planned = Mapping[Place, Sequence[RawRule]]
 
 
@@ -38,136 +41,138 @@ class Undecided(Exception):
     """It could not be found out; the text says why."""
 
 
-def grants(manifest: Manifest) -> bool:
-    """Whether applying it gives permissions to somebody."""
-    resource = manifest.ref.resource
-    return resource.group == API_GROUP and resource.plural in _ROLES | _BINDINGS and manifest.strategy.type != "ReadOnly"
+def judged(manifest: Manifest) -> bool:
+    """Whether the verbs are not all that it takes to write it."""
+    return guarded(manifest.ref.resource) and manifest.strategy.type != "ReadOnly"
 
 
-def planned_roles(manifests: Sequence[Manifest]) -> dict[Place, list[RawRule]]:
+def planned_roles(manifests: Sequence[Manifest]) -> dict[Place, Sequence[RawRule]]:
     """The rules of the roles that a work is to write."""
-    return {
-        Place(manifest.ref.resource.kind, manifest.ref.namespace, manifest.ref.name): role_wants(manifest.document)
-        for manifest in manifests
-        if grants(manifest) and manifest.ref.resource.plural in _ROLES
-    }
+    return {_place(one.ref): granted_by(one.document).rules for one in manifests if judged(one) and _is_role(one.ref)}
 
 
-def role_wants(role: Object, live: Mapping[str, Any] | None = None) -> list[RawRule]:
-    """What must be held to write a role, over the one that is there; one that gathers others may come to hold anything."""
-    live = live or {}
-    said = role.get("rules")
-    listed = said if isinstance(said, list) else live.get("rules") or ()
-    rules: list[RawRule] = [rule for rule in listed if _is_rule(rule)]
-    if _gathers(role) or _gathers(live):
-        rules += [rule.raw for rule in EVERYTHING]
-    return rules
+def _place(ref: ObjectRef) -> Place:
+    return Place(ref.resource.kind, ref.namespace, ref.name)
 
 
-def _is_rule(rule: object) -> bool:
-    """A role with any other among its rules is refused by the server, and so grants nothing."""
-    return isinstance(rule, Mapping) and all(
-        value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value)) for value in rule.values()
-    )
-
-
-def _gathers(role: Mapping[str, Any]) -> bool:
-    aggregation = role.get("aggregationRule")
-    return isinstance(aggregation, Mapping) and bool(aggregation.get("clusterRoleSelectors"))
+def _is_role(ref: ObjectRef) -> bool:
+    return ref.resource.group == API_GROUP and ref.resource.plural in _ROLES
 
 
 class Escalation:
-    def __init__(self, client: KubeClient, rbac: RbacAuthorizer, every_verb: bool) -> None:
+    def __init__(self, client: KubeClient, rbac: RbacAuthorizer) -> None:
         self._client = client
         self._rbac = rbac
-        self._every_verb = every_verb
-        self._warned = False
+        self._rehearsals = Rehearsals(client)
 
-    async def problem(self, standing: Standing, manifest: Manifest, planned: Planned) -> str:
-        """Why the executor may not grant what the manifest grants; empty if it may. Raises KubeError and Undecided."""
-        if standing.followed:
-            wanted = self._wanted(manifest, planned)
-            held = self._rbac.rules_for(standing.who, manifest.ref.namespace)
-            missing = [atom for rule in wanted or () for atom in uncovered(held, rule)]
-            if (missing or wanted is None) and not (await standing.may(self._privilege(manifest))).allowed:
-                if wanted is None:
-                    raise Undecided("the role that it binds does not exist")
-                return f"permission escalation: {standing.who.name} does not hold {shortened(', '.join(shown(missing)))}"
-        if "patch" not in verbs(manifest, self._every_verb) and standing.followed:
-            # To apply is more than to create, so rehearsing it could be refused for lack of what is not needed.
+    async def foreseen(self, standing: Standing, manifest: Manifest, planned: Planned, drafts: Drafts) -> str:
+        """Why the executor may not have the manifest applied as things are; empty if it may. Raises KubeError and Undecided."""
+        if problem := await self._as_new(standing, manifest, planned):
+            return problem
+        live = await self._live(standing, manifest.ref, drafts)
+        for _ in range(READS):
+            try:
+                write = drafts.write(manifest, live)
+            except ApplyProblem:
+                # Nothing is written as long as that is so.
+                return ""
+            if write is None:
+                # It is as it should be, and kept so; what is only created is not.
+                kept = live if manifest.strategy.type != "CreateOnly" else None
+                return await self._held(standing, manifest.ref, kept, None, planned) if kept is not None else ""
+            try:
+                return await self.problem(standing, manifest.ref, write, live, planned)
+            except (AlreadyExists, Conflict, NotFound) as error:
+                if isinstance(error, Conflict) and error.causes:
+                    # Another field manager's: it will not be written.
+                    return ""
+                live = await self._read(manifest.ref)
+        raise Undecided("the object does not stop changing")
+
+    async def problem(self, standing: Standing, ref: ObjectRef, write: Write, live: Object | None, planned: Planned) -> str:
+        """Why the executor may not have this written to an object that is so; empty if it may. Raises KubeError and Undecided, and
+        Conflict, AlreadyExists and NotFound where the write would end so."""
+        if problem := await self._held(standing, ref, result(write, live), live, planned):
+            return problem
+        try:
+            refusal = await self._rehearsals.problem(standing, ref, write, live)
+        except Unrehearsed as error:
+            return await self._unrehearsed(standing, ref, result(write, live), str(error))
+        if refusal and standing.followed:
+            return f"the cluster refuses it to {standing.who.name}: {refusal}"
+        return f"permission escalation: {refusal}" if refusal else ""
+
+    async def _as_new(self, standing: Standing, manifest: Manifest, planned: Planned) -> str:
+        """Of a manifest that does not say what it binds nothing can be made."""
+        document = as_new(manifest.document)
+        said = document.get("roleRef")
+        partly = isinstance(said, Mapping) and not (said.get("kind") and said.get("name"))
+        if not _is_role(manifest.ref) and (said is None or partly):
             return ""
-        return await standing.rehearsals.ask((manifest.ref, manifest.digest), lambda: self._rehearsed(standing, manifest))
+        return await self._held(standing, manifest.ref, document, None, planned)
 
-    def _wanted(self, manifest: Manifest, planned: Planned) -> list[RawRule] | None:
-        """What must be held; None where a role is bound of which nothing is known."""
-        if manifest.ref.resource.plural in _ROLES:
-            return role_wants(manifest.document, self._live(manifest))
-        kind, name = self._role_ref(manifest)
-        place = role_place(kind, manifest.ref.namespace, name)
-        future, present = planned.get(place), self._rbac.role_rules(kind, manifest.ref.namespace, name)
+    async def _held(
+        self, standing: Standing, ref: ObjectRef, after: Mapping[str, Any], live: Mapping[str, Any] | None, planned: Planned
+    ) -> str:
+        """What of an object as it will be, over one as it is, the executor would hand out without having it."""
+        if not standing.followed or ref.resource.group != API_GROUP:
+            return ""
+        granted = self._granted(ref, after, live, planned)
+        held = self._rbac.rules_for(standing.who, ref.namespace)
+        missing = [atom for rule in (granted.rules if granted is not None else ()) for atom in uncovered(held, rule)]
+        if (granted is not None and not missing) or await self._privileged(standing, ref, after):
+            return ""
+        if granted is None:
+            raise Undecided("the role that it binds does not exist")
+        text = f"permission escalation: {standing.who.name} does not hold {shortened(', '.join(shown(missing)))}"
+        return f"{text} ({granted.doubt}: what cannot be read counts as everything)" if granted.doubt else text
+
+    def _granted(
+        self, ref: ObjectRef, after: Mapping[str, Any], live: Mapping[str, Any] | None, planned: Planned
+    ) -> Granted | None:
+        """None where a role is bound of which nothing is known."""
+        if _is_role(ref):
+            # To end the gathering of a role takes as much as to begin it.
+            return granted_by({**after, "aggregationRule": live["aggregationRule"]} if live and gathers(live) else after)
+        role = role_of(after)
+        if isinstance(role, str):
+            return unreadable(role)
+        future = planned.get(role_place(role.kind, ref.namespace, role.name))
+        present = self._rbac.role_rules(role.kind, ref.namespace, role.name)
         if future is None and present is None:
             return None
-        return [*(future or ()), *(present or ())]
+        return Granted((*(future or ()), *(present or ())))
 
-    def _live(self, manifest: Manifest) -> Mapping[str, Any]:
-        """What is there and will be written over, as far as it decides anything; nothing where it is left alone."""
-        ref = manifest.ref
-        if manifest.strategy.type == "CreateOnly":
-            return {}
-        return self._rbac.read(Place(ref.resource.kind, ref.namespace, ref.name)) or {}
+    async def _privileged(self, standing: Standing, ref: ObjectRef, after: Mapping[str, Any]) -> bool:
+        """Whether holding the rules is not necessary."""
+        if _is_role(ref):
+            privilege = Action("escalate", API_GROUP, ref.resource.plural, ref.namespace, ref.name)
+        else:
+            role = role_of(after)
+            if isinstance(role, str):
+                return False
+            plural = "clusterroles" if role.kind == "ClusterRole" else "roles"
+            privilege = Action("bind", API_GROUP, plural, ref.namespace, role.name)
+        return (await standing.may(privilege)).allowed
 
-    def _role_ref(self, manifest: Manifest) -> tuple[str, str]:
-        """Kind and name of what a binding binds."""
-        said = manifest.document.get("roleRef")
-        ref = {**(self._live(manifest).get("roleRef") or {}), **(said if isinstance(said, Mapping) else {})}
-        return str(ref.get("kind", "")), str(ref.get("name", ""))
+    async def _unrehearsed(self, standing: Standing, ref: ObjectRef, after: Mapping[str, Any], why: str) -> str:
+        if ref.resource.group != API_GROUP:
+            return f"it could not be rehearsed in the name of {standing.who.name}: {why}"
+        if not standing.followed and not await self._privileged(standing, ref, after):
+            raise Undecided(f"RBAC cannot be followed, and {why}")
+        return ""
 
-    def _privilege(self, manifest: Manifest) -> Action:
-        """What makes holding the rules unnecessary."""
-        ref = manifest.ref
-        if ref.resource.plural in _ROLES:
-            return Action("escalate", API_GROUP, ref.resource.plural, ref.namespace, ref.name)
-        kind, name = self._role_ref(manifest)
-        return Action("bind", API_GROUP, "clusterroles" if kind == "ClusterRole" else "roles", ref.namespace, name)
+    async def _live(self, standing: Standing, ref: ObjectRef, drafts: Drafts) -> Object | None:
+        sight = drafts.look(ref)
+        if sight.presence is not Presence.UNKNOWN:
+            return seen(ref, sight)
+        if ref.resource.group == API_GROUP and standing.followed and self._rbac.read(_place(ref)) is not None:
+            return await self._read(ref)
+        # A rehearsal finds out if it is there.
+        return None
 
-    async def _rehearsed(self, standing: Standing, manifest: Manifest) -> str:
-        tried, problem = 0, ""
-        while not tried or (problem and await standing.again(tried)):
-            tried += 1
-            problem = await self._rehearse(standing, manifest)
-        return problem
-
-    async def _rehearse(self, standing: Standing, manifest: Manifest) -> str:
-        client, ref = self._client.as_user(standing.who.name), manifest.ref
-        document = as_new(manifest.document)
+    async def _read(self, ref: ObjectRef) -> Object | None:
         try:
-            if "patch" in verbs(manifest, self._every_verb):
-                await client.apply(ref.resource, document, manager=AGENT, force=True, dry_run=True)
-            else:
-                await client.create(ref.resource, document, ref.namespace, dry_run=True)
-        except AlreadyExists:
-            pass
-        except Forbidden as error:
-            if error.details.get("kind") == "serviceaccounts":
-                return self._without_impersonation(standing)
-            if standing.followed:
-                return f"the cluster refuses it to {standing.who.name}: {shortened(error.message)}"
-            return f"permission escalation: {shortened(error.message)}"
-        except StatusError as error:
-            # A namespace that is yet to come, a role that the same work brings, an invalid object: no word about permissions.
-            if error.code >= 500 or error.code == 429:
-                raise
-            if not standing.followed and not (await standing.may(self._privilege(manifest))).allowed:
-                raise Undecided(shortened(error.message)) from error
-        return ""
-
-    def _without_impersonation(self, standing: Standing) -> str:
-        """The refusal was the agent's own: it may not act as the executor."""
-        if not self._warned:
-            self._warned = True
-            log.warning(
-                "may not impersonate executors: roles and bindings are checked without a rehearsal", executor=standing.who.name
-            )
-        if not standing.followed:
-            raise Undecided(f"the work agent may neither follow RBAC nor impersonate {standing.who.name}")
-        return ""
+            return await self._client.get(ref.resource, ref.name, ref.namespace)
+        except NotFound:
+            return None

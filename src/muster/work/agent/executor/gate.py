@@ -5,6 +5,8 @@ permitted; per manifest (upstream's rule) each is judged alone. What the executo
 changes that touches it, by its own name or by one of its groups, the standing goes at once, and whoever listens is told a moment
 later. Nothing is followed before the first work with an executor comes.
 
+A work is judged by what would be sent for it, before any of it is; each write of a guarded kind is judged once more as it is sent.
+
 It fails closed: what cannot be found out is a refusal, marked as a failure so that it is tried again soon.
 """
 
@@ -23,11 +25,12 @@ from muster.logs import get_logger
 from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, pause
 from muster.runtime.errors import KubeError
 from muster.runtime.rbac import RbacAuthorizer
+from muster.runtime.resource import Object
 from muster.runtime.verbs import KubeClient
 from muster.work.agent.executor.demands import action, denial, identity_of, lacking, malformed, verbs
-from muster.work.agent.executor.escalation import Escalation, Planned, Undecided, grants, planned_roles
+from muster.work.agent.executor.escalation import Escalation, Planned, Undecided, judged, planned_roles
 from muster.work.agent.executor.standing import ALLOWED_FOR, Standing
-from muster.work.agent.seam import Manifest, Misfit, Refusal
+from muster.work.agent.seam import Drafts, Manifest, Misfit, NotPermitted, ObjectRef, Overtaken, Refusal, Write
 from muster.work.names import WITHHELD
 
 log = get_logger("muster.work.agent.executor")
@@ -88,7 +91,7 @@ class ExecutorGate:
         self._random = random
         self._rbac = RbacAuthorizer(client, clock=clock, random=random)
         self._rbac.on_change(self._changed)
-        self._escalation = Escalation(client, self._rbac, self._options.every_verb)
+        self._escalation = Escalation(client, self._rbac)
         self._executors: OrderedDict[ExecutorServiceAccount, _Executor] = OrderedDict()
         self._handlers: list[Handler] = []
         self._wanted = asyncio.Event()
@@ -96,9 +99,24 @@ class ExecutorGate:
         self._news = asyncio.Event()
         self._followed = True
 
+    def consent(self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest]) -> ExecutorConsent:
+        return ExecutorConsent(self, executor, planned_roles(manifests))
+
     def changes(self, executor: ExecutorServiceAccount) -> int:
+        """Another number after each change of what it may, at once: an answer from before that is one no longer."""
         known = self._executors.get(executor)
         return known.changes if known is not None else 0
+
+    async def refusal(
+        self, account: ExecutorServiceAccount, ref: ObjectRef, write: Write, live: Object | None, planned: Planned
+    ) -> str:
+        """Why the executor may not have this very write; empty if it may. Raises KubeError."""
+        standing = self._standing(self._known(account))
+        try:
+            problem = await self._escalation.problem(standing, ref, write, live, planned)
+        except Undecided as error:
+            return _unknown(standing, ref, error)
+        return denial(ref, problem) if problem else ""
 
     def on_change(self, handler: Handler) -> None:
         self._handlers.append(handler)
@@ -111,14 +129,14 @@ class ExecutorGate:
             tasks.create_task(self._catch_up())
 
     async def check(
-        self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest], misfits: Sequence[Misfit]
+        self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest], misfits: Sequence[Misfit], drafts: Drafts
     ) -> Mapping[int, Refusal]:
         problem = malformed(executor)
         if problem:
             return {manifest.ordinal: Refusal(problem, hidden=problem) for manifest in manifests}
         await self._settle()
         known = self._known(executor)
-        refusals = await self._judged(known, manifests)
+        refusals = await self._judged(known, manifests, drafts)
         if self._options.strict and (refusals or misfits):
             return {**_withheld(manifests, refusals, misfits), **refusals}
         return refusals
@@ -132,11 +150,11 @@ class ExecutorGate:
         self._executors.move_to_end(account)
         return known
 
-    async def _judged(self, executor: _Executor, manifests: Sequence[Manifest]) -> dict[int, Refusal]:
+    async def _judged(self, executor: _Executor, manifests: Sequence[Manifest], drafts: Drafts) -> dict[int, Refusal]:
         """All of them by one and the same state of permissions."""
         for _ in range(ATTEMPTS):
             standing = self._standing(executor)
-            refusals = await self._refusals(standing, manifests)
+            refusals = await self._refusals(standing, manifests, drafts)
             if executor.standing is standing:
                 return refusals
         text = f"cannot find out what {executor.who.name} may: its permissions do not stop changing"
@@ -171,14 +189,14 @@ class ExecutorGate:
             self._recheck(executor, ALLOWED_FOR)
         return standing
 
-    async def _refusals(self, standing: Standing, manifests: Sequence[Manifest]) -> dict[int, Refusal]:
+    async def _refusals(self, standing: Standing, manifests: Sequence[Manifest], drafts: Drafts) -> dict[int, Refusal]:
         found: dict[int, Refusal] = {}
         planned = planned_roles(manifests)
         turn = asyncio.Semaphore(AT_ONCE)
 
         async def judge(manifest: Manifest) -> None:
             async with turn:
-                refusal = await self._refusal(standing, manifest, planned)
+                refusal = await self._refusal(standing, manifest, planned, drafts)
             if refusal is not None:
                 found[manifest.ordinal] = refusal
 
@@ -187,7 +205,7 @@ class ExecutorGate:
                 tasks.create_task(judge(manifest))
         return found
 
-    async def _refusal(self, standing: Standing, manifest: Manifest, planned: Planned) -> Refusal | None:
+    async def _refusal(self, standing: Standing, manifest: Manifest, planned: Planned, drafts: Drafts) -> Refusal | None:
         ref = manifest.ref
         demanded = [action(ref, verb) for verb in verbs(manifest, self._options.every_verb)]
         try:
@@ -197,12 +215,12 @@ class ExecutorGate:
                     others = [later.verb for later in demanded[index + 1 :] if standing.expects(later) is False]
                     text = denial(ref, lacking(standing.who, [one.verb, *others], verdict.reason))
                     return Refusal(text, one.verb, hidden=await _hidden(standing, manifest))
-            if grants(manifest):
-                problem = await self._escalation.problem(standing, manifest, planned)
+            if judged(manifest):
+                problem = await self._escalation.foreseen(standing, manifest, planned, drafts)
                 if problem:
                     return Refusal(denial(ref, problem), "escalate")
         except (KubeError, Undecided) as error:
-            text = f"cannot find out whether {standing.who.name} may have {ref} applied: {error}"
+            text = _unknown(standing, ref, error)
             return Refusal(text, failure=True, hidden=text)
         return None
 
@@ -244,6 +262,33 @@ class ExecutorGate:
                 executor.tell_at = executor.recheck_at = float("inf")
                 for handler in self._handlers:
                     handler(executor.account)
+
+
+class ExecutorConsent:
+    """Satisfies `seam.Consent`."""
+
+    def __init__(self, gate: ExecutorGate, account: ExecutorServiceAccount, planned: Planned) -> None:
+        self._gate = gate
+        self._account = account
+        self._planned = planned
+        self._changes = gate.changes(account)
+
+    @property
+    def stands(self) -> bool:
+        return self._gate.changes(self._account) == self._changes
+
+    async def to(self, manifest: Manifest, write: Write, live: Object | None) -> None:
+        refusal = ""
+        if self.stands and judged(manifest):
+            refusal = await self._gate.refusal(self._account, manifest.ref, write, live, self._planned)
+        if not self.stands:
+            raise Overtaken
+        if refusal:
+            raise NotPermitted(refusal)
+
+
+def _unknown(standing: Standing, ref: ObjectRef, error: Exception) -> str:
+    return f"cannot find out whether {standing.who.name} may have {ref} applied: {error}"
 
 
 async def _hidden(standing: Standing, manifest: Manifest) -> str:

@@ -61,7 +61,7 @@ class Standing:
         self._reviewer = AccessReviewer(client, allowed_for=allowed, refused_for=refused, clock=clock, limit=REMEMBERED)
         self._settled: Memory[Verdict] = Memory(lambda verdict: SETTLED_FOR if verdict.allowed else refused, clock, REMEMBERED)
         self.rehearsals: Memory[str] = Memory(lambda problem: refused if problem else SETTLED_FOR if followed else 0.0, clock)
-        """What trying to apply roles and bindings in the executor's name came to."""
+        """What rehearsing writes in the executor's name came to."""
 
     def expects(self, action: Action) -> bool | None:
         """What RBAC says, as far as is known here."""

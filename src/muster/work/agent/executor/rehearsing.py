@@ -1,0 +1,106 @@
+"""Rehearsing a write in the executor's name: the very request that will be sent, as a dry run, so that the server itself and its
+admission have their say.
+
+Which request: the one that will be sent. Only of a creation there are two, because it has no name when it is authorized: who may
+create, or escalate, objects of certain names only could have applied it, which has one; it is enough to pass in either way. Who may
+neither create without a name nor patch cannot be rehearsed.
+Owner references are the agent's mark and no part of it. What came of a rehearsal is remembered with the executor's standing, by
+all that was sent: the version of the object is part of that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from dataclasses import replace
+
+import orjson
+
+from muster.logs import get_logger
+from muster.runtime.errors import AlreadyExists, Conflict, Forbidden, NotFound, StatusError
+from muster.runtime.resource import Object
+from muster.runtime.verbs import KubeClient
+from muster.work.agent.executor.demands import action, shortened
+from muster.work.agent.executor.standing import Standing
+from muster.work.agent.seam import ObjectRef, Write
+from muster.work.agent.writes import send
+
+log = get_logger("muster.work.agent.executor")
+
+
+class Unrehearsed(Exception):
+    """It could not be rehearsed, or that came to nothing that says anything of permissions; the text says why."""
+
+
+class Rehearsals:
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._warned = False
+
+    async def problem(self, standing: Standing, ref: ObjectRef, write: Write, live: Object | None) -> str:
+        """Why the server would not take the write from the executor; empty if it would. Raises Unrehearsed; Conflict, AlreadyExists
+        and NotFound of an object that is not as it was thought to be; and KubeError where the server could not be asked."""
+        write = _unowned(write, live)
+        if write.verb != "create":
+            return await self._asked(standing, ref, write)
+        nameless = (await standing.may(replace(action(ref, "create"), name=""))).allowed
+        problem = await self._asked(standing, ref, write) if nameless else ""
+        if nameless and not problem:
+            return ""
+        if (await standing.may(action(ref, "patch"))).allowed:
+            try:
+                return await self._asked(standing, ref, replace(write, verb="apply", force=True))
+            except (StatusError, Unrehearsed):
+                if not nameless:
+                    raise
+        elif not nameless:
+            raise Unrehearsed(f"{standing.who.name} may create it by name only, and not patch it")
+        return problem
+
+    async def _asked(self, standing: Standing, ref: ObjectRef, write: Write) -> str:
+        return await standing.rehearsals.ask(_question(ref, write), lambda: self._repeated(standing, ref, write))
+
+    async def _repeated(self, standing: Standing, ref: ObjectRef, write: Write) -> str:
+        tried, problem = 0, ""
+        while not tried or (problem and await standing.again(tried)):
+            tried += 1
+            problem = await self._once(standing, ref, write)
+        return problem
+
+    async def _once(self, standing: Standing, ref: ObjectRef, write: Write) -> str:
+        try:
+            await send(self._client.as_user(standing.who.name), ref, write, dry_run=True)
+        except Forbidden as error:
+            if error.details.get("kind") == "serviceaccounts":
+                # The refusal was the agent's own.
+                self._warn(standing)
+                raise Unrehearsed(f"the work agent may not impersonate {standing.who.name}") from error
+            return shortened(error.message)
+        except (AlreadyExists, Conflict):
+            raise
+        except StatusError as error:
+            # A namespace that is yet to come, a role that the same work brings, an invalid object.
+            if error.code >= 500 or error.code == 429 or (isinstance(error, NotFound) and write.verb == "update"):
+                raise
+            raise Unrehearsed(shortened(error.message)) from error
+        return ""
+
+    def _warn(self, standing: Standing) -> None:
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "may not impersonate executors: roles and bindings are checked without a rehearsal", executor=standing.who.name
+            )
+
+
+def _unowned(write: Write, live: Object | None) -> Write:
+    metadata = {key: value for key, value in write.document["metadata"].items() if key != "ownerReferences"}
+    owners = (live or {}).get("metadata", {}).get("ownerReferences")
+    if owners and write.verb == "update":
+        metadata["ownerReferences"] = owners
+    return replace(write, document={**write.document, "metadata": metadata})
+
+
+def _question(ref: ObjectRef, write: Write) -> Hashable:
+    sent = hashlib.blake2b(orjson.dumps(write.document, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
+    return ref, write.verb, write.manager, write.force, sent

@@ -1,0 +1,52 @@
+"""Writes as they are sent, for those who send them and for those who rehearse them: both must do the same.
+
+Of most kinds a server asks no more than the verb. Of some it asks more of whoever writes them: roles and bindings must grant
+nothing that the writer does not hold, and the parameters of admission policies must be the writer's to read. The agent would pass
+where an executor does not, so writes of these kinds are `guarded`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import orjson
+
+from muster.kube.rbac import API_GROUP
+from muster.runtime.resource import Object, Resource
+from muster.runtime.verbs import KubeClient
+from muster.work.agent.seam import ObjectRef, Presence, Sight, Write
+
+_GUARDED: Final = frozenset(
+    (
+        *((API_GROUP, plural) for plural in ("roles", "clusterroles", "rolebindings", "clusterrolebindings")),
+        *(
+            ("admissionregistration.k8s.io", f"{way}admission{part}")
+            for way in ("validating", "mutating")
+            for part in ("policies", "policybindings")
+        ),
+    )
+)
+
+
+def guarded(resource: Resource) -> bool:
+    """Whether a server asks more of the writer than the verb."""
+    return (resource.group, resource.plural) in _GUARDED
+
+
+def seen(ref: ObjectRef, sight: Sight) -> Object | None:
+    """The object that is known to be there."""
+    if sight.presence is not Presence.PRESENT:
+        return None
+    live: Object = orjson.loads(sight.raw)
+    # Elements of lists do not say what they are.
+    return {**live, "apiVersion": ref.resource.api_version, "kind": ref.resource.kind}
+
+
+async def send(client: KubeClient, ref: ObjectRef, write: Write, *, dry_run: bool = False) -> Object:
+    """The object afterwards. Raises KubeError."""
+    resource, document, manager = ref.resource, write.document, write.manager
+    if write.verb == "create":
+        return await client.create(resource, document, ref.namespace, manager=manager, dry_run=dry_run)
+    if write.verb == "update":
+        return await client.update(resource, document, manager=manager, dry_run=dry_run)
+    return await client.apply(resource, document, manager=manager, force=write.force, dry_run=dry_run)

@@ -1,0 +1,26 @@
+"""A gate without an agent around it: nothing is observed, nothing was written before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from muster.api.work.v1 import ExecutorServiceAccount
+from muster.runtime.verbs import KubeClient
+from muster.work.agent.applying import ClusterApplier
+from muster.work.agent.executor import ExecutorGate, ExecutorOptions
+from muster.work.agent.seam import UNKNOWN, Drafts, Manifest, Misfit, Owner, Refusal
+
+
+class LoneGate(ExecutorGate):
+    def __init__(self, client: KubeClient, options: ExecutorOptions | None = None) -> None:
+        super().__init__(client, options)
+        self._drafts = Drafts(ClusterApplier(client), Owner("", ""), lambda _: UNKNOWN)
+
+    async def check(
+        self,
+        executor: ExecutorServiceAccount,
+        manifests: Sequence[Manifest],
+        misfits: Sequence[Misfit],
+        drafts: Drafts | None = None,
+    ) -> Mapping[int, Refusal]:
+        return await super().check(executor, manifests, misfits, drafts or self._drafts)
