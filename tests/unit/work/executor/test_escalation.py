@@ -143,6 +143,34 @@ async def test_a_rehearsal_is_remembered_until_the_manifest_or_rbac_changes(read
     assert [one["metadata"]["name"] for one in (await ready.admin.list(ROLES, "app")).items] == ["grant"]
 
 
+ONLY_CREATING = ("create", "get", "delete")
+
+
+@pytest.mark.parametrize(
+    ("verbs", "names", "rehearsed"),
+    [(ONLY_CREATING, (), ["POST"]), (ONLY_CREATING, ("r",), []), (FULL, ("r",), ["PATCH"]), (FULL, (), ["POST"])],
+)
+async def test_what_is_created_is_rehearsed_in_a_way_that_the_executor_has(
+    stage: Stage, verbs: tuple[str, ...], names: tuple[str, ...], rehearsed: list[str]
+) -> None:
+    await stage.grant("app", rule(verbs, "roles", GROUP, names), READ)
+    assert await stage.gate().check(E, [role("r", READ, strategy="CreateOnly")], []) == {}
+    assert [method for method, path in stage.recording.writes if "/roles" in path] == rehearsed
+
+
+async def test_a_right_to_escalate_certain_names_is_not_lost_to_a_creation_without_name(ready: Stage) -> None:
+    await ready.grant("app", *managing(rule(("escalate",), "roles", GROUP, ("r",))))
+    assert await ready.gate().check(E, [role("r", SECRETS)], []) == {}
+    assert set(await ready.gate().check(E, [role("other", SECRETS)], [])) == {0}
+
+
+async def test_what_would_not_be_written_is_not_rehearsed(ready: Stage) -> None:
+    await ready.role("app", "r", READ)
+    gate = ready.gate()
+    assert await gate.check(E, [role("r", READ, owned=False)], []) == {}
+    assert [path for _, path in ready.recording.writes if "/roles" in path] == []
+
+
 async def agent_without(stage: Stage, *rules: Any) -> Any:
     await stage.admin.create(CLUSTER_ROLES, {"metadata": {"name": "agent"}, "rules": list(rules)})
     await stage.bind("", "agent", {"kind": "User", "apiGroup": GROUP, "name": "agent"})
