@@ -1,8 +1,9 @@
 """Writes as they are sent, for those who send them and for those who rehearse them: both must do the same.
 
 Of most kinds a server asks no more than the verb. Of some it asks more of whoever writes them: roles and bindings must grant
-nothing that the writer does not hold, and the parameters of admission policies must be the writer's to read. The agent would pass
-where an executor does not, so writes of these kinds are `guarded`.
+nothing that the writer does not hold (OpenShift's too, which become Kubernetes' own in the writer's name), the parameters of
+admission policies must be the writer's to read, and a signer's trust the writer's to attest. The agent would pass where an executor
+does not, so writes of these kinds are `guarded`.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from muster.runtime.resource import Object, Resource
 from muster.runtime.verbs import KubeClient
 from muster.work.agent.seam import ObjectRef, Presence, Sight, Write
 
-_GUARDED: Final = frozenset(
-    (
-        *((API_GROUP, plural) for plural in ("roles", "clusterroles", "rolebindings", "clusterrolebindings")),
-        *(
-            ("admissionregistration.k8s.io", f"{way}admission{part}")
-            for way in ("validating", "mutating")
-            for part in ("policies", "policybindings")
-        ),
-    )
-)
+_GRANTING: Final = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
+_GUARDED: Final = {
+    API_GROUP: _GRANTING,
+    "authorization.openshift.io": _GRANTING,
+    "admissionregistration.k8s.io": (
+        *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+        *("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
+    ),
+    "certificates.k8s.io": ("clustertrustbundles",),
+}
 
 
 def guarded(resource: Resource) -> bool:
     """Whether a server asks more of the writer than the verb."""
-    return (resource.group, resource.plural) in _GUARDED
+    return resource.plural in _GUARDED.get(resource.group, ())
 
 
 def seen(ref: ObjectRef, sight: Sight) -> Object | None:

@@ -42,8 +42,8 @@ ODD_RULES: list[Any] = [
     {**GOOD_RULES[3], "apiGroups": "", "x": []},
     *(None, 5, [], "all", {}),
 ]
-HELD = st.lists(st.sampled_from(GOOD_RULES[:4]), min_size=1, max_size=4)
-RULES = st.sampled_from([*GOOD_RULES[:3], *GOOD_RULES])
+HELD = st.sampled_from([GOOD_RULES[:3], GOOD_RULES[:3], GOOD_RULES[:1], GOOD_RULES[:4]])
+RULES = st.sampled_from([*GOOD_RULES[:3], *GOOD_RULES[:3], *GOOD_RULES])
 PRIVILEGES = st.lists(
     st.sampled_from(
         [
@@ -74,18 +74,26 @@ WRITING = st.sampled_from(
         {"apiGroups": [API_GROUP], "resources": ["*"], "verbs": ["create", "get", "delete"], "resourceNames": NAMED},
     ]
 )
-LABELS = st.sampled_from([{}, {"gather": "yes"}, {"gather-": ""}, {"rbac.authorization.k8s.io/aggregate-to-view": "true"}])
-AGGREGATION = {"clusterRoleSelectors": [{"matchLabels": {"gather": "yes"}}]}
-IGNORED = st.sampled_from(
-    [
-        *(
-            {"jsonPaths": [path]}
-            for path in (".rules", ".roleRef", ".roleRef.name", ".subjects", ".metadata.labels", ".aggregationRule")
-        ),
-        *({"jsonPointers": [path]} for path in ("/rules", "/rules/0", "/roleRef", "/roleRef/kind", "/metadata/labels")),
-        *({"jqPathExpressions": [path]} for path in (".rules", ".rules[0]", ".rules[].verbs", ".roleRef", ".subjects[0]")),
-    ]
+LABELS = st.sampled_from(
+    [{}, {"gather": "yes"}, {"gather": "yes"}, {"gather-": ""}, {"rbac.authorization.k8s.io/aggregate-to-view": "true"}]
 )
+AGGREGATION = {"clusterRoleSelectors": [{"matchLabels": {"gather": "yes"}}]}
+IGNORED = {
+    "roles": st.sampled_from(
+        [
+            *({"jsonPaths": [path]} for path in (".rules", ".aggregationRule", ".metadata.labels")),
+            *({"jsonPointers": [path]} for path in ("/rules", "/rules/0", "/metadata/labels")),
+            *({"jqPathExpressions": [path]} for path in (".rules", ".rules[0]", ".rules[].verbs")),
+        ]
+    ),
+    "bindings": st.sampled_from(
+        [
+            *({"jsonPaths": [path]} for path in (".roleRef", ".roleRef.name", ".subjects")),
+            *({"jsonPointers": [path]} for path in ("/roleRef", "/roleRef/kind")),
+            *({"jqPathExpressions": [path]} for path in (".roleRef", ".subjects[0]")),
+        ]
+    ),
+}
 
 
 def name_of(kind: str, name: str) -> str:
@@ -149,9 +157,9 @@ def treated(draw: Callable[..., Any], document: Object) -> Object:
     if strategy["type"] == "ServerSideApply":
         fields = [
             {"condition": draw(st.sampled_from(("OnSpokePresent", "OnSpokePresent", "OnSpokeChange"))), **one}
-            for one in draw(st.lists(IGNORED, max_size=2))
+            for one in draw(st.lists(IGNORED["bindings" if document["kind"].endswith("Binding") else "roles"], max_size=2))
         ]
-        strategy["serverSideApply"] = {"force": draw(st.booleans()), **({"ignoreFields": fields} if fields else {})}
+        strategy["serverSideApply"] = {"force": draw(OFTEN), **({"ignoreFields": fields} if fields else {})}
     group = "" if document["kind"] == "ConfigMap" else API_GROUP
     plural = KINDS.get(document["kind"], "configmaps")
     identifier = {"group": group, "resource": plural, "name": document["metadata"]["name"]}
@@ -163,24 +171,38 @@ def treated(draw: Callable[..., Any], document: Object) -> Object:
 
 @st.composite
 def works(draw: Callable[..., Any]) -> tuple[list[Object], list[Object]]:
-    manifests = draw(st.lists(documents(odd=True), min_size=1, max_size=3))
+    manifests = draw(st.lists(documents(odd=True), min_size=1, max_size=2))
     return manifests, [draw(treated(one)) for one in manifests]
+
+
+@st.composite
+def counterparts(draw: Callable[..., Any], manifests: list[Object]) -> list[Object]:
+    """What is there already where the manifests go."""
+    found: dict[tuple[str, str], Object] = {}
+    for one in manifests:
+        kind, metadata = one["kind"], {key: value for key, value in one["metadata"].items() if key != "labels"}
+        if kind in KINDS and draw(OFTEN):
+            rules = st.sampled_from((GOOD_RULES[3:4], GOOD_RULES[:1], GOOD_RULES[:1]))
+            content = draw(contents(kind, odd=False)) if kind.endswith("Binding") else {"rules": draw(rules)}
+            found[kind, metadata["name"]] = {"apiVersion": f"{API_GROUP}/v1", "kind": kind, "metadata": metadata, **content}
+    return list(found.values())
 
 
 @st.composite
 def scenarios(draw: Callable[..., Any]) -> Scenario:
     plain = {"apiGroups": [""], "resources": ["configmaps"], "verbs": LIFE}
     strong = st.sampled_from([{"rules": [GOOD_RULES[3]]}, {"rules": [GOOD_RULES[4]]}, {"aggregationRule": AGGREGATION}])
+    versions = draw(st.lists(works(), min_size=1, max_size=2))
     change = None
     if draw(st.booleans()):
         binding = {"subjects": [], "roleRef": {"apiGroup": API_GROUP, "kind": "ClusterRole", "name": f"{WIDE}b"}}
         content = draw(st.one_of(strong, st.just(binding), st.none()))
-        change = Change(draw(st.integers(0, 2)), content)
+        change = Change(0 if draw(OFTEN) else 1, content)
     return Scenario(
         holdings=[draw(WRITING), plain, *draw(HELD), *draw(PRIVILEGES)],
         everywhere=draw(OFTEN),
-        existing=draw(st.lists(documents(odd=False), max_size=4)),
-        works=draw(st.lists(works(), min_size=1, max_size=2)),
+        existing=[*draw(counterparts(versions[0][0])), *draw(st.lists(documents(odd=False), max_size=2))],
+        works=versions,
         change=change,
         strict=not draw(OFTEN),
         observed=draw(st.booleans()),
