@@ -72,8 +72,8 @@ class ClusterApplier:
             return Write("create", creation(manifest, owner), AGENT)
         if live is None or strategy != "Update":
             return None
-        wanted = self._wanted(manifest, owner, live, self._memory.before(manifest, owner))
-        return None if wanted is None else Write("update", wanted, AGENT)
+        wanted = merged(manifest, live, owner, self._memory.before(manifest, owner))
+        return None if wanted is None or self._memory.settled(manifest, owner, live) else Write("update", wanted, AGENT)
 
     async def apply(self, manifest: Manifest, owner: Owner, sight: Sight, consent: Consent | None = None) -> Applied:
         strategy = self._strategies.get(manifest.strategy.type)
@@ -157,10 +157,11 @@ class ClusterApplier:
             self._remember(manifest, owner, created)
             return Applied(created, wrote=True)
         before = self._memory.before(manifest, owner)
-        wanted = self._wanted(manifest, owner, live, before)
+        wanted = merged(manifest, live, owner, before)
         if wanted is None:
-            if not self._memory.settled(manifest, owner, live):
-                self._memory.keep(manifest, owner)
+            self._memory.keep(manifest, owner)
+            return Applied(live, wrote=False)
+        if self._memory.settled(manifest, owner, live):
             return Applied(live, wrote=False)
         if _must_be_made_anew(manifest, owner, live, wanted):
             written = await self._replace(manifest, live, wanted)
@@ -168,11 +169,6 @@ class ClusterApplier:
             written = await self._put(sent, manifest, live, owner, before, wanted)
         self._remember(manifest, owner, written)
         return Applied(written, wrote=written["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"])
-
-    def _wanted(self, manifest: Manifest, owner: Owner, live: Object, before: Object | None) -> Object | None:
-        """What to write over what there is, if that would change anything."""
-        wanted = merged(manifest, live, owner, before)
-        return None if wanted is None or self._memory.settled(manifest, owner, live) else wanted
 
     async def _put(
         self, sent: Send, manifest: Manifest, live: Object, owner: Owner, before: Object | None, wanted: Object
