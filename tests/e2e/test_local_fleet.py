@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from muster.runtime.podnamespace import MAY_RUN
+from tests.support.client import Client
 from tests.support.kubectl import executable
 from tests.support.processes import free_ports, tail
 
@@ -229,12 +230,24 @@ def test_a_cluster_whose_agent_writes_nonsense_is_shown_and_can_be_removed(fleet
     assert "hostile" not in fleet.kubectl("get", "managedclusters,namespaces")
 
 
-def test_a_cluster_of_the_same_name_starts_anew(fleet: Fleet) -> None:
+def test_a_cluster_of_the_same_name_starts_anew(fleet: Fleet, tmp_path: Path) -> None:
+    """And its former administrator has no rights there, not even on a connection that is open all the time."""
     fleet("cluster", "add", "again")
     fleet.kubectl("create", "configmap", "kept", context="again")
+    kubeconfig = tmp_path / "again.kubeconfig"
+    kubeconfig.write_text(fleet.kubectl("config", "view", "--raw", "--minify", context="again"))
+    administrator = Client.of_kubeconfig(kubeconfig, tmp_path)
+    assert administrator.get("/api/v1/namespaces").status == 200
+    uid = administrator.get("/api/v1/namespaces/kube-system").json["metadata"]["uid"]
     fleet("cluster", "remove", "again")
+    assert administrator.get("/api/v1/namespaces").status == 404
     fleet("cluster", "add", "again")
     assert fleet.kubectl("get", "configmap", "kept", "--ignore-not-found", context="again") == ""
+    assert fleet.kubectl("get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}", context="again") != uid
+    assert administrator.get("/api/v1/namespaces").status == 401
+    administrator.close()
+    assert administrator.get("/api/v1/namespaces").status == 401
+    administrator.close()
     fleet("cluster", "remove", "again")
 
 

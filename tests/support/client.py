@@ -5,6 +5,7 @@ kept-alive connection per client and thread of use; watches get a connection of 
 stream that stays silent ends the generator instead of hanging the test.
 """
 
+import base64
 import http.client
 import select
 import socket
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import yaml
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -80,6 +82,17 @@ class Client:
         if certificate:
             self._tls.load_cert_chain(*map(str, certificate))
         self._connection: http.client.HTTPSConnection | None = None
+
+    @classmethod
+    def of_kubeconfig(cls, kubeconfig: Path, directory: Path) -> "Client":
+        """With the server and the certificate of a kubeconfig that has one of each inline; their files go into `directory`."""
+        document = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+        data = (cluster["certificate-authority-data"], user["client-certificate-data"], user["client-key-data"])
+        ca, cert, key = (directory / name for name in ("ca.crt", "client.crt", "client.key"))
+        for path, encoded in zip((ca, cert, key), data, strict=True):
+            path.write_bytes(base64.b64decode(encoded))
+        return cls(cluster["server"], ca=ca, certificate=(cert, key))
 
     def connect(self, timeout: float | None = None) -> http.client.HTTPSConnection:
         """A fresh connection; small writes leave at once."""

@@ -1,7 +1,8 @@
 """What every cluster has from birth: system namespaces, default accounts, RBAC policy. One frozen layer is shared by all clusters.
 
-Entries are templates whose uid is a placeholder; a cluster shows each with a uid of its own (derived from cluster and key, so it
-is the same after a restart) and copies it into its own rows only when somebody changes it.
+Entries are templates whose uid is a placeholder; a cluster shows each with a uid of its own and copies it into its own rows only
+when somebody changes it. The uid is derived from the cluster's name, the key and what tells a cluster from an earlier one of its
+name (see `ClusterKeys.incarnation`), so it is the same after a restart and another in a cluster that was made anew.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ _PLACEHOLDER = "00000000-0000-4000-8000-000000000000"
 _NAMESPACE_OF_UIDS = uuid.UUID("6d757374-6572-4000-8000-636c75737465")
 
 
-def cluster_uid(cluster: str, resource: str, key: str) -> str:
-    return str(uuid.uuid5(_NAMESPACE_OF_UIDS, f"{cluster}\0{resource}\0{key}"))
+def cluster_uid(cluster: str, incarnation: str, resource: str, key: str) -> str:
+    named = f"{cluster}\0{resource}\0{key}"
+    return str(uuid.uuid5(_NAMESPACE_OF_UIDS, f"{named}\0{incarnation}" if incarnation else named))
 
 
 class BootstrapLayer:
@@ -39,11 +41,11 @@ class BootstrapLayer:
         self._keys_of = keys_of
 
     def materialize(self, cluster: str, resource: str, template: Entry) -> Entry:
-        own = cluster_uid(cluster, resource, template.key)
+        keys = self._keys_of(cluster)
+        own = cluster_uid(cluster, "" if keys is None else keys.incarnation, resource, template.key)
         value = template.value.replace(_PLACEHOLDER.encode(), own.encode(), 1)
-        if template.key in TRUST and resource == "/configmaps":
-            keys = self._keys_of(cluster)
-            value = value if keys is None else filled(value, keys)
+        if keys is not None and template.key in TRUST and resource == "/configmaps":
+            value = filled(value, keys)
         return Entry(template.key, template.revision, value)
 
 

@@ -59,6 +59,8 @@ class Cluster:
         self.aggregator: Aggregator
         self.addresses: Addresses
         self.services: ServiceResolver
+        self.removed = False
+        """Once true for ever: a cluster made anew under the name is another object, and nothing begun here may write to it."""
         self.node: Node | None = None
         """Who runs this cluster's pods, if anybody does."""
 

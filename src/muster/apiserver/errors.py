@@ -67,6 +67,10 @@ def not_found_named(group: str, plural: str, name: str) -> ApiError:
     return ApiError(404, "NotFound", f'{qualified} "{name}" not found', _named(name, group, plural))
 
 
+def no_such_cluster(name: str) -> ApiError:
+    return not_found_named("muster.internal", "clusters", name)
+
+
 def no_such_resource() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 

@@ -107,6 +107,8 @@ class Pipeline:
 
     async def _authorized(self, ctx: Context) -> Answer:
         attributes = ctx.attributes
+        if ctx.cluster.removed:  # while the request waited, or for an in-process client that outlived its cluster
+            raise errors.no_such_cluster(ctx.cluster.name)
         decision = ctx.cluster.access.authorize(ctx.user, attributes)
         if not decision.allowed:
             raise refusal(ctx.user, attributes, decision.reason)

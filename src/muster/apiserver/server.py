@@ -142,13 +142,33 @@ class ApiServer:
         keys = await cluster.access.vault.keys(self.config.clock())
         self._tls.load_verify_locations(cadata=(keys.client_ca_pem + keys.proxy_ca_pem).decode())
         self.clusters[name] = cluster
+        self._follow(cluster)
         self.controllers.adopt(cluster)
         return cluster
 
+    def _follow(self, cluster: Cluster) -> None:
+        """Let go of a cluster when the store drops it: another server on the same database may have removed it."""
+
+        def lost() -> None:
+            if cluster.removed:
+                return
+            if cluster.access.vault.is_current():
+                self._follow(cluster)
+            else:
+                self._forget(cluster)
+
+        cluster.access.vault.subscribe(lost)
+
+    def _forget(self, cluster: Cluster) -> None:
+        cluster.removed = True
+        del self.clusters[cluster.name]
+        self.controllers.forget(cluster.name)
+
     async def remove_cluster(self, name: str) -> None:
         """Stop serving a cluster and durably forget all it has; nothing happens if there is none."""
-        if self.clusters.pop(name, None) is not None:
-            self.controllers.forget(name)
+        cluster = self.clusters.get(name)
+        if cluster is not None:
+            self._forget(cluster)
         self._removing.add(name)
         try:
             await self.store.drop_cluster(name)
@@ -161,7 +181,7 @@ class ApiServer:
         if cluster is None:
             # Another server on the same database may have added it.
             if name is None or name.startswith("_") or name in self._removing or name not in self.store.clusters():
-                return status_response(errors.not_found_named("muster.internal", "clusters", name or DEFAULT_CLUSTER))
+                return status_response(errors.no_such_cluster(name or DEFAULT_CLUSTER))
             cluster = await self.add_cluster(name)
         return await self._pipeline.serve(cluster, request, path)
 
@@ -171,8 +191,9 @@ class ApiServer:
         cluster = self.clusters.get(name if name is not None else self._default_cluster())
         return cluster is not None and cluster.aggregator.covering(path) is not None
 
-    def _keys_of(self, cluster: str) -> ClusterKeys | None:
-        return Vault(self.store, cluster).existing()
+    def _keys_of(self, name: str) -> ClusterKeys | None:
+        cluster = self.clusters.get(name)
+        return (Vault(self.store, name) if cluster is None else cluster.access.vault).existing()
 
     def _default_cluster(self) -> str:
         """Whom a path without a cluster means: `default`, or the only one there is."""

@@ -23,7 +23,7 @@ from muster.apiserver.auth.impersonation import impersonated
 from muster.apiserver.auth.outgoing import WebhookIdentity
 from muster.apiserver.auth.rbac import Rbac
 from muster.apiserver.auth.serviceaccounts import API_AUDIENCES, InvalidToken, TokenIssuer
-from muster.apiserver.auth.vault import Vault
+from muster.apiserver.auth.vault import ClusterKeys, Vault
 from muster.apiserver.cluster import Cluster
 from muster.http import Request
 from muster.kube.certificates import CertificateAuthority, common_name, organizations
@@ -35,6 +35,9 @@ log = get_logger(__name__)
 TokenAuthenticator = Callable[[str, Sequence[str]], Awaitable[tuple[User, list[str]] | None]]
 """(token, wanted audiences) → (identity, accepted audiences), or None if the token is not of its kind. Raises ApiError 401."""
 
+_Inspected = tuple[ClusterKeys | None, User | None, bool, datetime]
+"""What a certificate is to a cluster: the keys it was judged by, the identity if their client CA signed it, whether it is an
+allowed front proxy, and how long it is valid."""
 _TOKEN_CACHE = 4096
 _TOKEN_SECONDS = 10.0
 _FRONT_PROXY_PREFIX = "x-remote-"
@@ -141,11 +144,11 @@ class Access:
 
     def _by_certificate(self, request: Request, der: bytes) -> User | None:
         """The certificate's identity, or, for a front proxy, that of the user it speaks for."""
-        memo: dict[str, tuple[User | None, bool, datetime]] = request.connection.memo.setdefault(_MEMO, {})
-        known = memo.get(self._cluster.name)
-        if known is None:
-            known = memo[self._cluster.name] = self._inspect(der)
-        user, is_proxy, until = known
+        memo: dict[str, _Inspected] = request.connection.memo.setdefault(_MEMO, {})
+        known, keys = memo.get(self._cluster.name), self.vault.existing()
+        if known is None or known[0] is not keys:  # a cluster that was removed and made anew has other keys under its name
+            known = memo[self._cluster.name] = self._inspect(der, keys)
+        _, user, is_proxy, until = known
         if self._cluster.clock() > until:
             return None
         if is_proxy:
@@ -154,22 +157,20 @@ class Access:
                 return self._remote_user(request, remote)
         return user
 
-    def _inspect(self, der: bytes) -> tuple[User | None, bool, datetime]:
-        """(client identity if this cluster's client CA signed it, whether it is an allowed front proxy, how long it is valid)."""
+    def _inspect(self, der: bytes, keys: ClusterKeys | None) -> _Inspected:
         certificate = x509.load_der_x509_certificate(der)
         until = certificate.not_valid_after_utc
-        keys = self.vault.existing()
         if keys is None:
-            return None, False, until
+            return keys, None, False, until
         name = common_name(certificate.subject)
         if _issued_by(keys.proxy_ca, certificate):
-            return None, not self._proxy_names or name in self._proxy_names, until
+            return keys, None, not self._proxy_names or name in self._proxy_names, until
         if not _issued_by(keys.client_ca, certificate) or not name:
-            return None, False, until
+            return keys, None, False, until
         groups = tuple(organizations(certificate.subject))
         digest = hashlib.sha256(der).hexdigest()
         extra = {"authentication.kubernetes.io/credential-id": (f"X509SHA256={digest}",)}
-        return authenticated(User(name, groups=groups, extra=extra)), False, until
+        return keys, authenticated(User(name, groups=groups, extra=extra)), False, until
 
     @staticmethod
     def _remote_user(request: Request, name: str) -> User:

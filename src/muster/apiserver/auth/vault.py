@@ -7,13 +7,15 @@ shared by servers on one database, and vanish with the cluster. They live under 
 from __future__ import annotations
 
 import asyncio
+import uuid
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import orjson
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from muster.kube.certificates import CertificateAuthority, KeyPair, generate_key, key_pem, load_key
-from muster.store.api import ABSENT, Conflict, Entry, Store
+from muster.store.api import ABSENT, Conflict, Entry, Event, Store, Subscription
 
 _RESOURCE = "muster.internal/keys"
 _KEY = "identity"
@@ -38,7 +40,16 @@ class ClusterKeys:
             "proxyCert": proxy.certificate.decode(),
             "proxyKey": proxy.key.decode(),
             "signingKey": key_pem(generate_key()).decode(),
+            "incarnation": str(uuid.uuid4()),
         }
+
+    def made_of(self, entry: Entry) -> bool:
+        return bool(self._raw == orjson.loads(entry.value))
+
+    @property
+    def incarnation(self) -> str:
+        """What tells this cluster from earlier and later ones of its name; empty for one made before this was kept."""
+        return self._raw.get("incarnation", "")
 
     @property
     def client_ca_pem(self) -> bytes:
@@ -86,6 +97,15 @@ class Vault:
                 self._keys = _parsed(entry)
         return self._keys
 
+    def is_current(self) -> bool:
+        """Whether the store still has the keys that were read or made here; a cluster made anew under the name has others."""
+        entry = self._store.get(self._cluster, _RESOURCE, _KEY)
+        return entry is not None and self._keys is not None and self._keys.made_of(entry)
+
+    def subscribe(self, on_lost: Callable[[], None]) -> Subscription:
+        """Hear when the cluster is dropped, by this server or another on the same database, or when events were missed."""
+        return self._store.subscribe(self._cluster, _RESOURCE, None, _unchanging, on_lost)
+
     async def keys(self, now: datetime) -> ClusterKeys:
         async with self._making:
             found = self.existing()
@@ -100,6 +120,10 @@ class Vault:
                 assert entry is not None
                 found = self._keys = _parsed(entry)
         return found
+
+
+def _unchanging(events: Sequence[Event]) -> None:
+    """Keys are written once."""
 
 
 def _parsed(entry: Entry) -> ClusterKeys:

@@ -164,6 +164,8 @@ async def commit(ctx: Context, resource: Resource, obj: Object, expect: int) -> 
 async def _store(ctx: Context, resource: Resource, stored: Object, expect: int, delete: bool) -> Entry:
     cluster, meta = ctx.cluster, stored["metadata"]
     key = object_key(meta.get("namespace", ""), meta["name"])
+    if cluster.removed:  # while the request was under way; its name may belong to another one by now
+        raise errors.no_such_cluster(cluster.name)
     if expect == ABSENT:
         check_place(ctx, resource, meta["name"])
     try:
