@@ -295,8 +295,10 @@ class EmbeddedPlane(ControlPlane):
         store: str | None = None,
         flags: Iterable[str] = (),
         root: Path = peers.ROOT,
+        open_files: tuple[int, int] | None = None,
     ) -> None:
-        """`root`: the checkout, set up, whose server it is."""
+        """`root`: the checkout, set up, whose server it is. `open_files`: the limits, soft and hard, that the process starts
+        with."""
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         tokens = directory / "tokens.csv"
@@ -310,7 +312,11 @@ class EmbeddedPlane(ControlPlane):
             command += ["--cluster", name]
         if store:
             command += ["--store", store]
-        self._server = Server("muster apiserver", [*command, *flags], self.logs[0])
+        limited: list[str | Path] = []
+        if open_files is not None:
+            soft, hard = open_files
+            limited = ["sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh"]
+        self._server = Server("muster apiserver", [*limited, *command, *flags], self.logs[0])
         self._clusters: dict[str, Cluster] = {}
 
     @property

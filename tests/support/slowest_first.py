@@ -19,6 +19,7 @@ SECONDS: Mapping[str, int] = {
     "interop/test_random_works.py": 45,
     "e2e/test_hostile_input.py": 40,
     "e2e/test_apiserver_command.py": 35,
+    "e2e/test_hostile_connections.py": 25,
     "e2e/operator/test_cluster_manager.py": 32,
     "interop/gotemplate/test_differential.py": 30,
     "interop/test_registration.py": 30,

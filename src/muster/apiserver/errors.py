@@ -228,6 +228,13 @@ def too_large(text: str = "limit is 3145728") -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {text}")
 
 
+def body_refused(status: int, message: str) -> ApiError:
+    """A body that the HTTP layer did not read, or not to its end."""
+    if status == 413:
+        return too_large()
+    return too_many_requests() if status == 429 else ApiError(status, "BadRequest" if status == 400 else "", message)
+
+
 def too_many_requests(retry_after: int = 1) -> ApiError:
     return ApiError(
         429,

@@ -1,4 +1,7 @@
-"""The way of a request: authenticate → impersonate → authorize → find the resource → run the verb → answer.
+"""The way of a request: authenticate → impersonate → authorize → find the resource → read the body → run the verb → answer.
+
+Requests come on their head. Who may not do what they ask is answered without a look at the body, so strangers make the server hold
+nothing of theirs, and `Expect: 100-continue` is granted only to those who may go on.
 
 Every stage is a function that either goes on or raises `ApiError`; errors become Status answers in one place. The same function
 serves sockets and the in-process client, so that a simulated cluster behaves exactly like a remote one.
@@ -17,7 +20,7 @@ from muster.apiserver import errors
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.audit import FAILED, HUNG_UP, Audit
 from muster.apiserver.auth.access import refusal
-from muster.apiserver.auth.identity import User
+from muster.apiserver.auth.identity import ANONYMOUS, User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.documents.metrics import Metrics
@@ -27,7 +30,7 @@ from muster.apiserver.fairness import FairQueue
 from muster.apiserver.registry.resource import Resource, Subresource
 from muster.apiserver.request import Query, parse_target
 from muster.apiserver.verbs import deletion, patches, reads, watches, writes
-from muster.http import Request, Response, StreamResponse, Takeover
+from muster.http import BodyRefused, Request, Response, StreamResponse, Takeover
 from muster.kube.yaml import dump
 from muster.logs import get_logger
 
@@ -78,6 +81,8 @@ class Pipeline:
         try:
             if caller is None:
                 acting = caller = await cluster.access.authenticate(request, warnings)
+                if request.connection.owner is None and caller is not ANONYMOUS:
+                    request.connection.owner = (cluster.name, caller.name)
                 if not fairness.may_start(caller.name):
                     await fairness.wait(caller.name)
             acting = cluster.access.impersonate(caller, request)
@@ -151,6 +156,8 @@ class Pipeline:
             return await reads.list_objects(ctx, resource)
         if verb == "watch":
             return await watches.watch(ctx, resource)
+        if ctx.request.body_stream is not None:
+            await _receive(ctx.request)
         if verb == "create":
             special = self._creates.get(resource.storage)
             return await (special(ctx, resource) if special is not None else writes.create(ctx, resource))
@@ -171,6 +178,8 @@ class Pipeline:
             raise errors.method_not_allowed()
         if resource.custom is None and sub.name != "log":  # a log is text
             check_produced(ctx.accept)
+        if ctx.request.body_stream is not None and attributes.verb != "get":
+            await _receive(ctx.request)
         special = self._subresources.get((resource.storage, sub.name)) or self._subresources.get(("*", sub.name))
         if special is not None:
             return await special(ctx, resource, attributes.name)
@@ -179,6 +188,13 @@ class Pipeline:
         if attributes.verb == "update":
             return await writes.update(ctx, resource, attributes.name)
         return await patches.patch(ctx, resource, attributes.name)
+
+
+async def _receive(request: Request) -> None:
+    try:
+        await request.read_body()
+    except BodyRefused as refused:
+        raise errors.body_refused(refused.status, refused.message) from None
 
 
 def _object_name(ctx: Context) -> str:

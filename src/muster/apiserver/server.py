@@ -39,6 +39,8 @@ DEFAULT_CLUSTER = "default"
 CONTROLLERS = "kube-controller-manager"
 """Under this name Kubernetes' own controllers write; ours do what they do."""
 _SYSTEM = "_system"
+_STRANGERS = 0.25
+"""The part of connections and bodies in flight that is for clients without a credential that counts."""
 _SERVING_LIFETIME = timedelta(days=365)
 _ADMIN_LIFETIME = timedelta(days=365)
 
@@ -103,7 +105,8 @@ class ApiServer:
             self.handle,
             tls=self._tls,
             stream_body=self._goes_elsewhere,
-            on_body_too_large=lambda request: status_response(errors.too_large()),
+            reads_bodies=True,
+            strangers=_STRANGERS,
             on_error=_on_error,
         )
         await self._http.start(self.config.host, self.config.port)

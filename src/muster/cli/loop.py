@@ -1,5 +1,7 @@
 """The event loop that every command runs on, and what it says of failures that nobody waits for.
 
+The limit on open files is raised first: every connection is one, and the usual limit is a few hundred agents.
+
 A connection that is given up while it is being made may fail afterwards, and then nobody is left to hear of it: the loop would
 print a traceback of something that is no fault. All else that nobody waits for is a fault, and is printed.
 """
@@ -22,6 +24,9 @@ T = TypeVar("T")
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
     import uvloop
 
+    from muster.http.filelimit import raise_file_limit
+
+    raise_file_limit()
     return uvloop.run(_tended(work))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from muster import logs
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.bootstrap import BOOTSTRAP_USER, bootstrap_identity, write_kubeconfig
+from muster.http.filelimit import raise_file_limit
 from muster.registration.hub.install import install, install_namespaces
 from muster.registration.hub.manager import REPORTER, Hub
 from muster.registration.hub.options import HubOptions
@@ -73,4 +74,5 @@ if __name__ == "__main__":
     import uvloop
 
     logs.set_level(logs.INFO if "-v" in sys.argv else logs.ERROR)
+    raise_file_limit()
     uvloop.run(serve(Path(sys.argv[1]), sys.argv[2]))

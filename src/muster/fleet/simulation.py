@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import resource as limits
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -26,6 +25,7 @@ from muster.fleet import hub as hub_process
 from muster.fleet.availability import Availability
 from muster.fleet.managed import ManagedClusters
 from muster.fleet.usage import Sample, counted, rates, usage
+from muster.http.filelimit import raise_file_limit
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client import HttpClient
 from muster.runtime.informer import Informer
@@ -235,8 +235,6 @@ async def _ready(output: asyncio.StreamReader) -> None:
 def _allow_connections(clusters: int) -> None:
     """Every agent keeps a few connections; both processes need a file descriptor for each."""
     wanted = clusters * 8 + 256
-    soft, hard = limits.getrlimit(limits.RLIMIT_NOFILE)
-    if hard != limits.RLIM_INFINITY and hard < wanted:
-        raise SimulationFailed(f"{clusters} clusters need {wanted} open files and the limit is {hard}: raise it (ulimit -n)")
-    if soft != limits.RLIM_INFINITY and soft < wanted:
-        limits.setrlimit(limits.RLIMIT_NOFILE, (wanted, hard))
+    limit = raise_file_limit()
+    if limit < wanted:
+        raise SimulationFailed(f"{clusters} clusters need {wanted} open files and the limit is {limit}: raise it (ulimit -n)")

@@ -4,6 +4,7 @@
 request to another server, upgrades included. `server_context` makes a TLS context that asks for client certificates.
 """
 
+from muster.http.bodies import BodyRefused
 from muster.http.message import (
     Answer,
     Connection,
@@ -31,6 +32,7 @@ from muster.http.upstream import (
 
 __all__ = [
     "Answer",
+    "BodyRefused",
     "BodyStream",
     "Connection",
     "Handler",

@@ -61,6 +61,7 @@ class Flow(asyncio.BufferedProtocol):
         "loop",
         "lost",
         "server",
+        "since",
     )
 
     def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop) -> None:
@@ -69,6 +70,8 @@ class Flow(asyncio.BufferedProtocol):
         self.info: Connection
         self.lost = False
         self.deadline = NEVER
+        self.since = 0.0
+        """When the wait for the deadline began."""
         self._transport: Any = None
         self._writer: StreamWriter | None = None
         self._held = b""
@@ -149,7 +152,8 @@ class Flow(asyncio.BufferedProtocol):
 
     def _wait_in(self, phase: int, seconds: float) -> None:
         self._phase = phase
-        self.deadline = time.monotonic() + seconds
+        self.since = now = time.monotonic()
+        self.deadline = now + seconds
 
     def _wait_for_taker(self) -> None:
         self._mark = self.write_backlog()

@@ -9,7 +9,7 @@ is its percent-decoded form, and a target that has none (bad escape, not UTF-8) 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote_to_bytes
@@ -76,11 +76,13 @@ def _lowered(raw_name: bytes) -> str:
 class Connection:
     """One accepted TCP or TLS connection, as handlers see it; `memo` is theirs (e.g. the authenticated user).
 
+    `owner` is who proved an identity on it first: the client certificate, or whatever a handler sets. Limits count by owner, and
+    a connection without one is a stranger's, the first to go when room is short.
     `peer_certificate` is the DER of a client certificate that chained to the configured client CAs, else None;
     `peer_chain` is leaf first. `foreign_certificate` is the DER of one that did not chain (see tls.py): never an identity.
     """
 
-    __slots__ = ("foreign_certificate", "memo", "peer_certificate", "peer_chain", "remote", "scheme")
+    __slots__ = ("foreign_certificate", "memo", "owner", "peer_certificate", "peer_chain", "remote", "scheme")
 
     def __init__(self, remote: tuple[str, int], scheme: Literal["http", "https"]) -> None:
         self.remote = remote
@@ -88,6 +90,7 @@ class Connection:
         self.peer_certificate: bytes | None = None
         self.peer_chain: tuple[bytes, ...] = ()
         self.foreign_certificate: bytes | None = None
+        self.owner: Hashable | None = None
         self.memo: dict[str, Any] = {}
 
 
@@ -131,12 +134,21 @@ class Request:
         self.upgrade = upgrade
         """Asks to leave HTTP (Upgrade without a body, or CONNECT): only such a request may be answered by a Takeover."""
         self.body = body
+        """What is here of it; all of it unless there is a `body_stream`."""
         self.body_stream: BodyStream | None = None
+        """The body on its way: of a request that was handed over before all of it arrived."""
         if target.startswith("/"):
             self.raw_path, _, self.query = target.partition("?")
         else:
             self.raw_path, self.query = _split_other_form(method, target)
         self.path = self.raw_path if "%" not in self.raw_path else _decode_path(self.raw_path)
+
+    async def read_body(self) -> bytes:
+        """The whole body, which is `body` from then on; waits for what has not arrived. Raises BodyRefused."""
+        if self.body_stream is not None:
+            self.body = await self.body_stream.read_whole()
+            self.body_stream = None
+        return self.body
 
 
 def _split_other_form(method: str, target: str) -> tuple[str, str]:

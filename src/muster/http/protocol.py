@@ -1,22 +1,23 @@
 """One server connection: requests in, answers out, in order, one at a time.
 
-The first complete request is served within the call that delivered its bytes; a further pipelined one waits for the next
-loop turn, so that no client gets more than one request per turn. Bytes beyond the request being served are kept unparsed up
-to a bound, then the socket is no longer read. Large bodies leave in slices, one per turn and only while the client takes
-them. A lost connection cancels the task that works for it; a takeover has a few seconds to deliver what it holds.
+The first request is served within the call that delivered its bytes; a further pipelined one waits for the next loop turn, so that
+no client gets more than one request per turn. Large bodies leave in slices, one per turn and only while the client takes them. A
+lost connection cancels the task that works for it; a takeover has a few seconds to deliver what it holds.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from muster.http.flow import BODY, BUSY, CLOSING, HEAD, IDLE, NEVER, SENDING, Flow
+from muster.http.bodies import BodyRefused
+from muster.http.flow import BODY, BUSY, CLOSING, HEAD, NEVER, SENDING
 from muster.http.message import Answer, Request, Response, StreamResponse, Takeover, encode_head
 from muster.http.reader import Rejection, RequestReader
+from muster.http.receiver import Receiver
 from muster.http.stepping import begin
-from muster.http.stream import READ_AHEAD, BodyStream, RawConnection, StreamWriter
+from muster.http.stream import READ_AHEAD, RawConnection, StreamWriter
 
 if TYPE_CHECKING:
     from muster.http.server import HttpServer
@@ -24,37 +25,41 @@ if TYPE_CHECKING:
 SLICE = 256 * 1024
 """The most one connection writes in one loop turn; up to this a head and its body leave in one write."""
 LINGER = 1.0
+"""Seconds that a client which still sends has to read why it is refused."""
+LINGER_BYTES = 256 * 1024
+"""What is read meanwhile and thrown away."""
 TAKEOVER_LINGER = 5.0
+STRANGER_BACKLOG = 32 * 1024
+"""What a stranger may leave unread under TLS before it gets no further answers."""
 
 
-class ServerConnection(Flow):
+class ServerConnection(Receiver):
     __slots__ = (
         "_close_after",
-        "_current",
-        "_lingering",
+        "_discarded",
+        "_narrow",
         "_out",
-        "_takeover",
         "_task",
-        "_unfed",
-        "reader",
     )
 
     def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(server, loop)
-        self.reader: RequestReader
-        self._current: Request | Rejection | None = None
         self._task: asyncio.Task[Any] | None = None
-        self._takeover: RawConnection | None = None
         self._out: Iterator[bytes] | None = None
         self._close_after = False
-        self._unfed = b""
-        self._lingering = False
+        self._discarded = 0
+        self._narrow = False
 
     # Transport callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self.info = self.server.describe(transport)
+        if self.info.scheme == "https":
+            self._transport.set_read_buffer_limits(READ_AHEAD)  # what TLS reads on while we have paused
+            self._narrow = self.info.owner is None
+            if self._narrow:
+                self._transport.set_write_buffer_limits(STRANGER_BACKLOG)
         limits = self.server
         self.reader = RequestReader(
             self.info,
@@ -69,12 +74,15 @@ class ServerConnection(Flow):
         self._wait_in(HEAD, self.server.header_timeout)
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._lingering:
+            self._discarded += nbytes
+            if self._discarded > LINGER_BYTES:
+                self.pause_reading()
+            return
         data = bytes(self.server.read_buffer[:nbytes])
         if self._takeover is not None:
             self._takeover.feed(data)
-        elif self._lingering:
-            return
-        elif self._unfed or self._phase == SENDING or (self._current is not None and self.reader.receiving is None):
+        elif self._unfed or self._phase == SENDING or (self._current is not None and self.reader.receiving is not self._current):
             self._unfed += data
             if len(self._unfed) > READ_AHEAD:
                 self.pause_reading()
@@ -98,6 +106,7 @@ class ServerConnection(Flow):
         if self.reader.receiving is not None and self.reader.receiving.body_stream is not None:
             self.reader.receiving.body_stream.tear()
         self.reader.drop()
+        self._release_body()
         self._let_go()
         self._unfed = self._held = b""
         self._out = None
@@ -119,62 +128,6 @@ class ServerConnection(Flow):
         elif self._current is None and self._phase == SENDING:
             self._ready_for_next()
 
-    # Reading
-
-    def _feed(self, data: bytes) -> None:
-        reader = self.reader
-        rest = reader.feed(data)
-        if self._current is None and reader.ready:
-            self._unfed = rest
-            self._start(reader.ready.pop(0))
-            if self._unfed and reader.receiving is not None and self._takeover is None:
-                rest, self._unfed = self._unfed, b""
-                self._feed(rest)
-            return
-        self._unfed = rest
-        if self._current is None or reader.receiving is not None:
-            self._wait_for_input()
-        elif self._phase == BODY:
-            self._phase, self.deadline = BUSY, NEVER
-
-    def _wait_for_input(self) -> None:
-        """Set the deadline for what is still to come; one that runs already is not renewed by a trickle of bytes."""
-        reader = self.reader
-        if reader.receiving is not None:
-            if reader.expects_continue and self._current is None:
-                reader.expects_continue = False
-                self.send_continue()
-            if self._phase != BODY:
-                self._mark = 0
-                self._wait_in(BODY, self.server.body_timeout)
-        elif reader.has_partial_head():
-            if self._phase != HEAD:
-                self._wait_in(HEAD, self.server.header_timeout)
-        else:
-            self._wait_in(IDLE, self.server.idle_timeout)
-
-    def _next(self) -> None:
-        """Serve the next pipelined request, or go on reading; runs once per loop turn."""
-        if self.lost or self._lingering or self._current is not None or self._phase == SENDING:
-            return
-        reader = self.reader
-        if reader.ready:
-            self._start(reader.ready.pop(0))
-            return
-        data, self._unfed = self._unfed, b""
-        self.resume_reading()
-        if data:
-            self._feed(data)
-
-    def _open_body(self, request: Request, length: int | None, expects_continue: bool) -> BodyStream | None:
-        if not self.server.stream_body(request):
-            return None
-        return BodyStream(self, length, expects_continue=expects_continue)
-
-    def send_continue(self) -> None:
-        if not self.lost:
-            self._emit(b"HTTP/1.1 100 Continue\r\n\r\n")
-
     # Handling
 
     def _start(self, item: Request | Rejection) -> None:
@@ -183,10 +136,15 @@ class ServerConnection(Flow):
         if isinstance(item, Rejection):
             self._send(item.request, self.server.rejection_response(item), keep=False)
             return
+        if self._narrow and self.info.owner is not None:
+            self._narrow = False
+            self._transport.set_write_buffer_limits()
         try:
+            if item.body or item.body_stream is not None or self._hold is not None:
+                self._hold_arrived(item)
             task, answer = begin(self.loop, self.server.handler(item))
         except Exception as error:
-            self._send(item, self.server.error_response(item, error), keep=True)
+            self._fail(item, error)
         except asyncio.CancelledError:
             self.abort()
         else:
@@ -211,6 +169,13 @@ class ServerConnection(Flow):
                 _discard(task.result())
         elif error is None:
             self._answer(request, task.result())
+        else:
+            self._fail(request, error)
+
+    def _fail(self, request: Request | None, error: BaseException) -> None:
+        if isinstance(error, BodyRefused):
+            refusal = self.server.rejection_response(Rejection(error.status, error.message, request))
+            self._send(request, refusal, keep=False)
         else:
             self._send(request, self.server.error_response(request, error), keep=True)
 
@@ -283,6 +248,8 @@ class ServerConnection(Flow):
     def _finished(self, keep: bool) -> None:
         self._current = None
         self._writer = None
+        if self._hold is not None:
+            self._release_body()
         if not keep or self.server.stopping:
             self._close_gently()
         elif self._write_paused:
@@ -292,7 +259,7 @@ class ServerConnection(Flow):
 
     def _ready_for_next(self) -> None:
         self._wait_for_input()
-        if self.reader.ready or self._unfed or self._reading_paused:
+        if self.reader.ready or self.reader.receiving is not None or self._unfed or self._reading_paused:
             self.loop.call_soon(self._next)
 
     # Streams and takeovers
@@ -375,6 +342,28 @@ class ServerConnection(Flow):
             self.server.error_response(self._current, error)
         self.abort()
 
+    # For the table of connections
+
+    @property
+    def silent(self) -> bool:
+        return False
+
+    @property
+    def address(self) -> str:
+        return self.info.remote[0]
+
+    @property
+    def owner(self) -> Hashable | None:
+        return self.info.owner
+
+    def waiting_since(self) -> float | None:
+        """A stranger that does not send its body or take its answer is waited for too; others are served then."""
+        phase = self._phase
+        return None if phase == BUSY or (phase in (BODY, SENDING) and self.info.owner is not None) else self.since
+
+    def drop(self) -> None:
+        self.abort()
+
     # Ending
 
     def shut_down(self) -> None:
@@ -396,8 +385,13 @@ class ServerConnection(Flow):
         if self.reader.receiving is None and not self._unfed and not self.reader.rejected:
             self.close()
             return
+        if not self.server.may_linger(self):
+            self.flush()
+            self.abort()
+            return
         self._lingering = True
         self._unfed = b""
+        self.reader.abandon()
         self.resume_reading()
         self.write_eof()
         self._mark = self.write_backlog()
@@ -410,29 +404,16 @@ class ServerConnection(Flow):
             if 0 < backlog < self._mark:
                 self._mark = backlog
                 self._wait_in(self._phase, self.server.send_timeout)
-            elif backlog == 0 and not self._transport.is_closing():
+            elif backlog == 0 and self._discarded <= LINGER_BYTES and not self._transport.is_closing():
                 self.close()
             else:
                 self.abort()
         elif self._phase == BODY:
-            received = self.reader.body_bytes
-            if received - self._mark >= self.server.min_body_progress or self._held_back():
-                self._mark = received
-                self._wait_in(BODY, self.server.body_timeout)
-            elif self._current is not None:
-                self.abort()
-            else:
-                self._time_out("the request body came too slowly")
+            self._expire_body()
         elif self._phase == HEAD and self.reader.has_partial_head():
             self._time_out("the request head came too slowly")
         else:
             self.close()
-
-    def _held_back(self) -> bool:
-        """The body stands still because we have not asked for more of it."""
-        request = self.reader.receiving
-        body = None if request is None else request.body_stream
-        return self._reading_paused or (body is not None and body.awaits_continue)
 
     def _time_out(self, message: str) -> None:
         self.reader.reject(408, message)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import httptools
 
+from muster.http.bodies import BodyRefused
 from muster.http.message import Connection, Headers, Request
 
 if TYPE_CHECKING:
@@ -43,7 +44,12 @@ class _RejectedError(Exception):
     """Stops the parser from within a callback; what to answer is in `ready` already."""
 
 
-def _no_body(request: Request, length: int | None, chunked: bool) -> BodyStream | None:
+OpenBody = Callable[[Request, int | None, bool, bool], "BodyStream | None"]
+"""(request, announced length or None, whether the client waits for `100 Continue`, whether some of it is still to come) → where
+the body goes as it arrives; None keeps it until it is complete. Asked with the head, and again if the body did not come with it."""
+
+
+def _no_body(request: Request, length: int | None, expects_continue: bool, late: bool) -> BodyStream | None:
     """For a reader whose connection has gone."""
     return None
 
@@ -52,7 +58,9 @@ class RequestReader:
     __slots__ = (
         "_carried",
         "_connection",
+        "_expects_continue",
         "_fields",
+        "_length",
         "_max_body",
         "_max_head",
         "_max_headers",
@@ -63,7 +71,6 @@ class RequestReader:
         "_target",
         "body_bytes",
         "ended",
-        "expects_continue",
         "ready",
         "receiving",
         "rejected",
@@ -72,7 +79,7 @@ class RequestReader:
     def __init__(
         self,
         connection: Connection,
-        open_body: Callable[[Request, int | None, bool], BodyStream | None],
+        open_body: OpenBody,
         *,
         max_body: int,
         max_head: int,
@@ -93,7 +100,8 @@ class RequestReader:
         self.ready: list[Request | Rejection] = []
         self.receiving: Request | None = None
         """The request whose body is still on its way (already handed out if its body is streamed)."""
-        self.expects_continue = False
+        self._length: int | None = None
+        self._expects_continue = False
         self.ended = False
         """No further request is read from this connection."""
         self.rejected = False
@@ -114,7 +122,19 @@ class RequestReader:
                 self._failed(error)
             position = end
             self._check_overhead()
+        if self.receiving is not None and not self.ready and not self.ended:
+            self._hand_over(self.receiving)
         return data[position:] if position else data
+
+    def _hand_over(self, request: Request) -> None:
+        """The head is here and the body is not: whoever answers may begin, and asks for the rest if it is wanted."""
+        if request.body_stream is not None:
+            return
+        request.body_stream = self._open_body(request, self._length, self._expects_continue, True)
+        if request.body_stream is not None:
+            request.body_stream.feed(b"".join(self._parts))
+            self._parts.clear()
+            self.ready.append(request)
 
     def _check_overhead(self) -> None:
         if self.ended or self.ready:
@@ -122,15 +142,20 @@ class RequestReader:
         if self.receiving is None:
             if self._raw_bytes > self._max_head:
                 self.reject(431, "the request head is too large")
+            elif len(self._fields) > self._max_headers:
+                # As they come and not with the last of them: small fields take many times their size.
+                self.reject(431, "too many header fields")
         elif self._raw_bytes > self._max_head + CHUNK_OVERHEAD * self.body_bytes + BODY_SLICE:
             self.reject(400, "too much chunk framing for the amount of body", self.receiving)
 
     def reject(self, status: int, message: str, request: Request | None = None) -> None:
+        """Read no more, and say why: in the answer of its own, or to whoever reads the body of a request handed over before."""
         self.ended = self.rejected = True
-        if self.receiving is not None and self.receiving.body_stream is not None:
-            self.receiving.body_stream.tear()
-        self.receiving = None
-        self.ready.append(Rejection(status, message, request))
+        receiving, self.receiving = self.receiving, None
+        if receiving is not None and receiving.body_stream is not None:
+            receiving.body_stream.feed_eof(BodyRefused(status, message))
+        else:
+            self.ready.append(Rejection(status, message, request))
 
     def _failed(self, error: Exception) -> None:
         # After a request that announced `close`, llhttp calls further data an error; they are to be ignored.
@@ -216,14 +241,11 @@ class RequestReader:
         expect = headers.get("expect") if request.version == "1.1" else None
         if expect is not None and expect.lower() != "100-continue":
             self._refuse(417, "the only expectation understood is 100-continue", request)
-        length = None if coding is not None or announced is None else int(announced)
-        request.body_stream = self._open_body(request, length, expect is not None)
+        self._length = length = None if coding is not None or announced is None else int(announced)
+        self._expects_continue = expect is not None
+        request.body_stream = self._open_body(request, length, expect is not None, False)
         if request.body_stream is not None:
             self.ready.append(request)
-        elif length is not None and length > self._max_body:
-            self._refuse(413, "the request body is too large", request)
-        else:
-            self.expects_continue = expect is not None
 
     def _refuse(self, status: int, message: str, request: Request) -> None:
         self.reject(status, message, request)
@@ -249,7 +271,6 @@ class RequestReader:
         self._fields.clear()
         if request is None:
             return
-        self.expects_continue = False
         if not request.keep_alive:
             self.ended = True
         if request.body_stream is not None:
@@ -260,6 +281,16 @@ class RequestReader:
             request.body = parts[0] if len(parts) == 1 else b"".join(parts)
             parts.clear()
         self.ready.append(request)
+
+    def abandon(self) -> None:
+        """Nobody wants the rest of the body that is on its way."""
+        self.ended = True
+        self.receiving = None
+
+    @property
+    def head_bytes(self) -> int:
+        """How much of a head, or of what frames a body, has come so far."""
+        return self._raw_bytes
 
     def has_partial_head(self) -> bool:
         return self._raw_bytes > 0 and self.receiving is None

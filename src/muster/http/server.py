@@ -9,21 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from typing import Any
 
 from muster.confinement import listening, may_listen
-from muster.http.keepalive import keep_tcp_alive
-from muster.http.message import Connection, Handler, Request, Response
+from muster.http import bodies
+from muster.http.arrival import Arrival
+from muster.http.bodies import Budgets
+from muster.http.connections import ConnectionTable, relieve
+from muster.http.filelimit import files_for_connections
+from muster.http.listener import Listener, listening_sockets
+from muster.http.message import Answer, Connection, Handler, Request, Response
 from muster.http.protocol import ServerConnection
 from muster.http.reader import Rejection
 from muster.http.stream import StreamWriter
 from muster.http.tls import PeerCertificates, SwappableContext, shrink_tls_buffers
 
 READ_BUFFER = 256 * 1024
+HANDSHAKE_TIMEOUT = 10.0
+LINGERING_STRANGERS = 16
 
 logger = logging.getLogger("muster.http")
 
@@ -34,7 +42,22 @@ def _plain_error(request: Request | None, error: BaseException) -> Response:
 
 
 def _plain_rejection(status: int, message: str) -> Response:
-    return Response(status, message.encode() + b"\n", content_type="text/plain; charset=utf-8")
+    headers = [("Retry-After", "1")] if status == 429 else []
+    return Response(status, message.encode() + b"\n", headers, "text/plain; charset=utf-8")
+
+
+def _with_body(handler: Handler) -> Handler:
+    """For handlers that want the whole body from the start."""
+
+    async def when_complete(request: Request) -> Answer:
+        await request.read_body()
+        return await handler(request)
+
+    def with_body(request: Request) -> Awaitable[Answer]:
+        body = request.body_stream
+        return handler(request) if body is None or not body.whole else when_complete(request)
+
+    return with_body
 
 
 def _never(request: Request) -> bool:
@@ -43,6 +66,10 @@ def _never(request: Request) -> bool:
 
 class HttpServer:
     """Serves `handler`. Times are seconds, sizes bytes; the hooks make the answers the layer gives by itself.
+
+    A handler that `reads_bodies` gets each request on its head and awaits `read_body` where it wants the body; others get complete
+    requests. Requests that `stream_body` chooses come on their head too, with a body that is passed on as it arrives. `strangers`
+    is the part of the limits on connections and bodies that is for clients who have not proved who they are.
 
     `on_error` also hears of streams and takeovers that fail after their head has gone; its answer is unused then.
     """
@@ -61,22 +88,25 @@ class HttpServer:
         idle_timeout: float = 180.0,
         body_timeout: float = 30.0,
         min_body_progress: int = 1024,
+        max_body_time: float = 60.0,
+        max_bodies: int = bodies.TOTAL,
+        reads_bodies: bool = False,
+        strangers: float = 1.0,
         send_timeout: float = 60.0,
         stream_body: Callable[[Request], bool] = _never,
-        on_body_too_large: Callable[[Request], Response] | None = None,
         on_error: Callable[[Request | None, Exception], Response] = _plain_error,
         on_bad_request: Callable[[int, str], Response] = _plain_rejection,
     ) -> None:
-        self.handler = handler
+        self.handler = handler if reads_bodies else _with_body(handler)
         self.max_body = max_body
         self.max_header_bytes = max_header_bytes
         self.max_headers = max_headers
-        self.max_connections = max_connections
         self.max_stream_buffer = max_stream_buffer
         self.header_timeout = header_timeout
         self.idle_timeout = idle_timeout
         self.body_timeout = body_timeout
         self.min_body_progress = min_body_progress
+        self.max_body_time = max_body_time
         self.send_timeout = send_timeout
         self.stream_body = stream_body
         self.stopping = False
@@ -84,15 +114,21 @@ class HttpServer:
         self.refused_connections = 0
         self.read_buffer = memoryview(bytearray(READ_BUFFER))
         """Where every connection's bytes arrive: each is copied out before the next read, so one buffer serves all."""
-        self._on_body_too_large = on_body_too_large
         self._on_error = on_error
         self._on_bad_request = on_bad_request
+        self.bodies = Budgets(max_bodies, max_body, strangers)
+        """For bodies that are read whole."""
+        self.arrivals = Budgets(max_bodies, max_body, strangers)
+        """For what comes with a head. Apart, so that whoever sends at once never has to wait for one who trickles."""
         self._tls = None if tls is None else SwappableContext(tls)
         self._connections: set[ServerConnection] = set()
         self._unflushed: list[StreamWriter | ServerConnection] = []
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._ends: list[Callable[[], None]] = []
         """Of listening, to be told when that ends."""
+        self._table = ConnectionTable(max_connections, strangers, files_for_connections())
+        self._arrivals: set[Arrival] = set()
+        self._lingering: set[ServerConnection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._empty: asyncio.Future[None] | None = None
@@ -105,25 +141,17 @@ class HttpServer:
         may_listen(host)
         if self._tls is not None:
             shrink_tls_buffers()
-        listener = await loop.create_server(
-            lambda: ServerConnection(self, loop),
-            host,
-            port,
-            ssl=None if self._tls is None else self._tls.listening,
-            ssl_handshake_timeout=None if self._tls is None else self.header_timeout,
-            backlog=4096,
-        )
-        for opened in listener.sockets:
-            keep_tcp_alive(opened)
+        self._table.loop = loop
+        for opened in await listening_sockets(host, port):
+            self._listeners.append(Listener(opened, self._accepted, lambda: relieve(self._table)))
             self._ends.append(listening(*opened.getsockname()[:2]))
-        self._listeners.append(listener)
         if self._sweeper is None:
             self._sweep()
 
     @property
     def port(self) -> int:
         """The port of the first listener (useful after starting on port 0)."""
-        return int(self._listeners[0].sockets[0].getsockname()[1])
+        return self._listeners[0].port
 
     @property
     def connections(self) -> int:
@@ -142,6 +170,8 @@ class HttpServer:
             listener.close()
         while self._ends:
             self._ends.pop()()
+        for arrival in list(self._arrivals):
+            arrival.drop()
         for connection in list(self._connections):
             connection.shut_down()
         await self._until_empty(grace)
@@ -157,7 +187,7 @@ class HttpServer:
         self._listeners.clear()
 
     async def _until_empty(self, seconds: float) -> None:
-        if self._connections:
+        if self._connections or self._arrivals:
             self._empty = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._empty], timeout=max(0.0, seconds))
             self._empty = None
@@ -171,21 +201,51 @@ class HttpServer:
         info = Connection(remote, "http" if secured is None else "https")
         if secured is not None:
             certificates = PeerCertificates.of(secured)
-            info.peer_certificate = certificates.verified
+            info.owner = info.peer_certificate = certificates.verified
             info.peer_chain = certificates.chain
             info.foreign_certificate = certificates.foreign
         return info
 
-    def admit(self, connection: ServerConnection) -> bool:
-        if self.stopping or len(self._connections) >= self.max_connections:
+    def may_linger(self, connection: ServerConnection) -> bool:
+        """Whether there is time to part in peace: input that is thrown away passes through buffers, so few strangers at once."""
+        if connection.owner is None:
+            if len(self._lingering) >= LINGERING_STRANGERS:
+                return False
+            self._lingering.add(connection)
+        return True
+
+    def _accepted(self, accepted: socket.socket) -> None:
+        loop = self._loop
+        if loop is None or self.stopping or not self._table.make_room(accepted.fileno()):
             self.refused_connections += 1
+            accepted.close()
+            return
+        tls = None if self._tls is None else self._tls.listening
+        timeout = self.header_timeout if tls is None else min(HANDSHAKE_TIMEOUT, self.header_timeout)
+        arrival = Arrival(loop, accepted, lambda: ServerConnection(self, loop), tls, timeout, self._table.heard, self._greeted)
+        self._arrivals.add(arrival)
+        self._table.add(arrival)
+
+    def _greeted(self, arrival: Arrival) -> None:
+        self._arrivals.discard(arrival)
+        self._table.discard(arrival)
+        self._check_empty()
+
+    def admit(self, connection: ServerConnection) -> bool:
+        if self.stopping:
             return False
         self._connections.add(connection)
+        self._table.add(connection)
         return True
 
     def forget(self, connection: ServerConnection) -> None:
         self._connections.discard(connection)
-        if not self._connections and self._empty is not None and not self._empty.done():
+        self._lingering.discard(connection)
+        self._table.discard(connection)
+        self._check_empty()
+
+    def _check_empty(self) -> None:
+        if not self._connections and not self._arrivals and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 
     def flush_soon(self, writer: StreamWriter | ServerConnection) -> None:
@@ -206,13 +266,13 @@ class HttpServer:
         now = time.monotonic()
         for connection in [c for c in self._connections if c.deadline <= now]:
             connection.expire()
+        for arrival in [a for a in self._arrivals if a.is_overdue]:
+            arrival.drop()
         if self._loop is not None:
             self._sweeper = self._loop.call_later(self._tick, self._sweep)
 
     def rejection_response(self, rejection: Rejection) -> Response:
         try:
-            if rejection.status == 413 and rejection.request is not None and self._on_body_too_large is not None:
-                return self._on_body_too_large(rejection.request)
             return self._on_bad_request(rejection.status, rejection.message)
         except Exception as error:
             return _plain_error(rejection.request, error)

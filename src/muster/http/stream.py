@@ -11,12 +11,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
+from muster.http.bodies import BodyRefused
 from muster.http.message import frame, unframe
 
 if TYPE_CHECKING:
     from muster.http.protocol import ServerConnection
+    from muster.http.receiver import Receiver
 
 READ_AHEAD = 64 * 1024
+PIECE_OVERHEAD = 64
+"""What a piece costs beside its bytes: a client that sends single bytes must not make us hold fifty times as much."""
 
 
 class StreamWriter:
@@ -151,7 +155,7 @@ class Inbox:
         if not data:
             return
         self._parts.append(data)
-        self._held += len(data)
+        self._held += len(data) + PIECE_OVERHEAD
         if self._held > READ_AHEAD:
             self._connection.pause_reading()
         self._wake()
@@ -178,14 +182,18 @@ class Inbox:
         self._held = 0
         return data
 
+    async def _more(self) -> None:
+        """Wait to be woken."""
+        self._waiter = self._connection.loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
     async def take(self) -> bytes:
         """All bytes that are here, after waiting for some; empty at the end."""
         while not self._parts and not self._ended:
-            self._waiter = self._connection.loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+            await self._more()
         data = self.taken()
         if not data and self._error is not None:
             raise self._error
@@ -194,25 +202,71 @@ class Inbox:
 
 
 class BodyStream(Inbox):
-    """A request body as it arrives, for requests the server's `stream_body` chose."""
+    """A request body as it arrives: passed on as it comes for requests the server's `stream_body` chose, else read whole."""
 
-    __slots__ = ("_server_connection", "awaits_continue", "complete", "length")
+    __slots__ = ("_gathered", "_server_connection", "awaits_continue", "awaits_room", "complete", "length", "whole")
 
-    def __init__(self, connection: ServerConnection, length: int | None, *, expects_continue: bool) -> None:
+    def __init__(self, connection: Receiver, length: int | None, *, expects_continue: bool, whole: bool = False) -> None:
         super().__init__(connection)
         self.length = length
         """The announced length; None for a chunked body."""
+        self.whole = whole
+        """It is held until all of it is there, so it has a limit, a deadline and a place in the server's budget."""
         self.complete = False
         """All of it has arrived, read or not."""
+        self._gathered: bytearray | None = None
         self._server_connection = connection
         self.awaits_continue = expects_continue
+        self.awaits_room = False
+
+    @property
+    def arrived(self) -> int:
+        """Bytes that wait to be read."""
+        return self._held
+
+    async def read_whole(self) -> bytes:
+        """All of it, held within the server's budget until its request is answered. Raises BodyRefused."""
+        connection = self._server_connection
+        limit = connection.server.max_body
+        if self.length is not None and self.length > limit:
+            raise BodyRefused(413, "the request body is too large")
+        self.awaits_room = True
+        try:
+            hold = await connection.hold_body(limit if self.length is None else self.length, self._give_way)
+        finally:
+            self.awaits_room = False
+        gathered = self._gathered = bytearray()
+        self.feed(self.taken())
+        connection.resume_reading()
+        self._grant_continue()
+        while not self._ended:
+            await self._more()
+        if self._error is not None:
+            raise self._error
+        hold.give_way = None
+        return bytes(gathered)
+
+    def feed(self, data: bytes) -> None:
+        """What is read whole has room already: nobody is woken for a part of it, and no client is held back."""
+        if self._gathered is None:
+            super().feed(data)
+        elif self._error is None:
+            self._gathered += data
+            if len(self._gathered) > self._server_connection.server.max_body:
+                self.feed_eof(BodyRefused(413, "the request body is too large"))
+
+    def _give_way(self) -> None:
+        self.feed_eof(BodyRefused(429, "the request body came slowly and others waited, please try again later"))
 
     async def read(self) -> bytes:
         """The next bytes; empty at the end. A client that waits for `100 Continue` is told on the first call."""
+        self._grant_continue()
+        return await self.take()
+
+    def _grant_continue(self) -> None:
         if self.awaits_continue:
             self.awaits_continue = False
             self._server_connection.send_continue()
-        return await self.take()
 
     def __aiter__(self) -> BodyStream:
         return self

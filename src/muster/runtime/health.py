@@ -27,7 +27,7 @@ class HealthServer:
         self._live: dict[str, Check] = {"ping": lambda: None}
         self._ready: dict[str, Check] = {}
         self._failing: dict[str, str] = {}
-        self._http = HttpServer(self._handle, tls=tls, max_body=1024)
+        self._http = HttpServer(self._handle, tls=tls, reads_bodies=True)  # and has no use for any
 
     def live(self, name: str, check: Check) -> None:
         """A process that fails this is to be restarted."""

@@ -137,7 +137,7 @@ class WebhookServer:
         self._clock = clock
         self._admissions: dict[str, Admit] = {}
         self._conversions: dict[str, Convert] = {}
-        self._http = HttpServer(self._handle, tls=tls, max_body=MAX_REVIEW)
+        self._http = HttpServer(self._handle, tls=tls, max_body=MAX_REVIEW, reads_bodies=True)
 
     def admission(self, path: str, webhook: Admit) -> None:
         self._admissions[path] = webhook
@@ -170,7 +170,7 @@ class WebhookServer:
         if request.method != "POST":
             return Response(405, b"webhooks are called by POST\n", content_type=_TEXT)
         try:
-            review = orjson.loads(request.body)
+            review = orjson.loads(await request.read_body())
             asked = review["request"]
             version = review["apiVersion"]
             admission = AdmissionRequest.read(asked) if admit else None

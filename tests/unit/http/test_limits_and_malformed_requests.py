@@ -82,16 +82,6 @@ async def test_chunk_framing_without_body_is_bounded(serve: Serve) -> None:
     assert (await peer.reply()).status == 400
 
 
-async def test_connections_beyond_the_limit_are_refused_and_counted(serve: Serve) -> None:
-    site = await serve(echo, max_connections=1, scheme="http")
-    first = await site.peer()
-    assert (await first.get("/")).status == 200
-    second = await site.peer()
-    assert await second.ended()
-    assert site.server.refused_connections == 1
-    assert (await first.get("/")).status == 200
-
-
 async def test_a_head_that_trickles_in_is_timed_out(serve: Serve) -> None:
     peer = await (await serve(echo, header_timeout=0.2)).peer()
 

@@ -33,6 +33,8 @@ TEXT = "text/plain; charset=utf-8"
 TERMINALS = {"exec": "exec", "attach": "attach", "portForward": "portforward"}
 """First word of the path, and what people call it."""
 STOP_SECONDS = 1.0
+STRANGERS = 0.25
+"""The part of the connections that is for clients without a certificate."""
 
 
 class Door:
@@ -40,7 +42,12 @@ class Door:
         self._node = node
         self._reviewer = AccessReviewer(client, clock=clock)
         pair = make_pair([node.name, NODE_IP], clock.now(), LIFETIME)
-        self._server = HttpServer(self._answer, tls=server_context(pair.cert, pair.key, client_ca))
+        self._server = HttpServer(
+            self._answer,
+            tls=server_context(pair.cert, pair.key, client_ca),
+            reads_bodies=True,  # and has no use for any
+            strangers=STRANGERS,
+        )
 
     @asynccontextmanager
     async def open(self, port: int = 0) -> AsyncIterator[int]:

@@ -1,0 +1,168 @@
+"""How much of request bodies a server holds at once: in all, and for each holder (a user, or the address of strangers).
+
+A small body that came with its head is free. Of any other, all of it must have room before it is read: its announced length, or
+the most a body may have where none is announced. So a body that was begun can be finished, and bodies never wait for each other.
+Where there is no room a request waits in its holder's line; its client is not read meanwhile. After `PATIENCE` the oldest body
+that is still on its way gives way, so clients that trickle hold nobody up for long. What does not fit into the line is refused
+with 429, and clients try again by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from muster.http.message import Connection
+
+SMALL_BODY = 16 * 1024
+"""Up to this much of a body is held without being counted, once for each connection."""
+TOTAL = 64 * 1024 * 1024
+SHARES = 4
+"""One holder may have this fraction of the whole."""
+LONGEST_LINE = 64
+PATIENCE = 5.0
+
+
+class BodyRefused(Exception):
+    """A body that is not read, or not to its end: the status to answer with, and why."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class Hold:
+    """Room that a body has until it is released."""
+
+    __slots__ = ("_budget", "give_way", "holder", "since", "size")
+
+    def __init__(self, budget: BodyBudget, holder: Hashable, size: int, give_way: Callable[[], None] | None) -> None:
+        self._budget = budget
+        self.holder = holder
+        self.size = size
+        self.since = 0.0
+        self.give_way = give_way
+        """Ends a body that is still on its way; None once it is there."""
+
+    def release(self) -> None:
+        self._budget.release(self)
+
+
+class BodyBudget:
+    """`largest` is the most a single body may have: a share is never smaller."""
+
+    def __init__(self, total: int, largest: int) -> None:
+        self._total = max(total, largest)
+        self._share = max(total // SHARES, largest)
+        self._holds: dict[Hold, None] = {}
+        self._held: dict[Hashable, int] = {}
+        self._lines: dict[Hashable, deque[tuple[asyncio.Future[Hold], Hold]]] = {}
+        self.held = 0
+        self.refused = 0
+
+    def try_hold(self, holder: Hashable, size: int) -> Hold:
+        """Room for a body that is there already; raises BodyRefused."""
+        if not self._fits(holder, size):
+            raise self._refusal()
+        return self._take(Hold(self, holder, size, None))
+
+    async def hold(self, holder: Hashable, size: int, give_way: Callable[[], None]) -> Hold:
+        """Room for a body that is to be read, after waiting for it; raises BodyRefused."""
+        hold = Hold(self, holder, size, give_way)
+        if holder not in self._lines and self._fits(holder, size):
+            return self._take(hold)
+        line = self._lines.setdefault(holder, deque())
+        if len(line) >= LONGEST_LINE:
+            raise self._refusal()
+        turn: asyncio.Future[Hold] = asyncio.get_running_loop().create_future()
+        line.append((turn, hold))
+        try:
+            return await self._turn(turn, hold)
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self.release(hold)
+            raise
+        finally:
+            turn.cancel()
+            self._advance()
+
+    async def _turn(self, turn: asyncio.Future[Hold], hold: Hold) -> Hold:
+        await asyncio.wait((turn,), timeout=PATIENCE)
+        if not turn.done():
+            self._make_room(hold)
+            await asyncio.wait((turn,), timeout=PATIENCE)
+        if not turn.done():
+            raise self._refusal()
+        return turn.result()
+
+    def release(self, hold: Hold) -> None:
+        if hold not in self._holds:
+            return
+        del self._holds[hold]
+        self.held -= hold.size
+        left = self._held[hold.holder] - hold.size
+        if left:
+            self._held[hold.holder] = left
+        else:
+            del self._held[hold.holder]
+        if self._lines:
+            self._advance()
+
+    def _fits(self, holder: Hashable, size: int) -> bool:
+        return self.held + size <= self._total and self._held.get(holder, 0) + size <= self._share
+
+    def _take(self, hold: Hold) -> Hold:
+        hold.since = time.monotonic()
+        self._holds[hold] = None
+        self.held += hold.size
+        self._held[hold.holder] = self._held.get(hold.holder, 0) + hold.size
+        return hold
+
+    def _refusal(self) -> BodyRefused:
+        self.refused += 1
+        return BodyRefused(429, "too many request bodies are under way, please try again later")
+
+    def _make_room(self, wanted: Hold) -> None:
+        """End bodies that are long on their way, oldest first: the holder's own if its share is used up, else those of whoever has
+        most."""
+        crowding = wanted.holder
+        if self._held.get(crowding, 0) + wanted.size <= self._share:
+            crowding = max(self._held, key=self._held.__getitem__)
+        latest, freed = time.monotonic() - PATIENCE, 0
+        for hold in list(self._holds):
+            if freed >= wanted.size or hold.since > latest:
+                return
+            if hold.holder == crowding and hold.give_way is not None:
+                freed += hold.size
+                hold.give_way()
+
+    def _advance(self) -> None:
+        """Give room to the first of each line while there is any."""
+        for holder in list(self._lines):
+            line = self._lines[holder]
+            while line:
+                turn, hold = line[0]
+                if not turn.done():
+                    if not self._fits(holder, hold.size):
+                        break
+                    turn.set_result(self._take(hold))
+                line.popleft()
+            if not line:
+                del self._lines[holder]
+
+
+class Budgets:
+    """What is for clients who have proved who they are, and the part of it that strangers have for themselves."""
+
+    def __init__(self, total: int, largest: int, strangers: float) -> None:
+        self._owned = BodyBudget(total, largest)
+        self._strangers = self._owned if strangers >= 1 else BodyBudget(int(total * strangers), largest)
+
+    def of(self, info: Connection) -> tuple[BodyBudget, Hashable]:
+        """The budget that a connection holds from, and in whose name."""
+        return (self._strangers, info.remote[0]) if info.owner is None else (self._owned, info.owner)
