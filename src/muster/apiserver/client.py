@@ -1,7 +1,7 @@
 """A client inside the process: the same pipeline, identity and rules as over a socket, with no socket, TLS or second JSON trip.
 
-Built-in controllers and simulated clusters use it. A watch is delivered through a bounded queue; a consumer that falls behind is
-cut off and lists again, as over the network.
+Built-in controllers and simulated clusters use it. A stream is delivered through a bounded queue; one whose consumer falls behind
+waits, and a watch goes on from history, as over the network.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from muster.http import Headers, Request, Response, StreamResponse, StreamWriter
 from muster.http.message import Connection, unframe
 
 _MAX_QUEUED = 10_000
+_ENOUGH_QUEUED = 64 * 1024
+"""Bytes that may wait for the consumer while a stream goes on writing."""
 
 
 class DirectClient:
@@ -103,7 +105,7 @@ class DirectClient:
         task = asyncio.ensure_future(_run(answer, sink))
         try:
             while True:
-                line = await sink.queue.get()
+                line = await sink.take()
                 if line is None:
                     return
                 yield line
@@ -123,38 +125,55 @@ class _Sink:
     """Takes the place of a connection's StreamWriter."""
 
     def __init__(self) -> None:
-        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._taken = asyncio.Event()
+        self.buffered = 0
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_closed = False
 
     @property
-    def buffered(self) -> int:
-        return 0
+    def is_behind(self) -> bool:
+        return self.buffered > _ENOUGH_QUEUED
 
     def write(self, payload: bytes) -> None:
         for line in payload.splitlines():
-            if self.queue.qsize() >= _MAX_QUEUED:
+            if self._queue.qsize() >= _MAX_QUEUED:
                 self.abort()
                 return
-            self.queue.put_nowait(line)
+            self._queue.put_nowait(line)
+            self.buffered += len(line)
 
     def write_framed(self, framed: bytes) -> None:
         self.write(unframe(framed))
 
+    async def take(self) -> bytes | None:
+        """The next line; None at the end."""
+        line = await self._queue.get()
+        if line is not None:
+            self.buffered -= len(line)
+            self._taken.set()
+        return line
+
     async def drain(self) -> None:
-        return None
+        while self.buffered > _ENOUGH_QUEUED and not self.is_closed:
+            self._taken.clear()
+            await self._taken.wait()
 
     def abort(self) -> None:
         self.end()
         self.finish()
 
-    def end(self) -> None:
-        self.is_closed = True
+    def announce_end(self) -> None:
         if not self.closed.done():
             self.closed.set_result(None)
 
+    def end(self) -> None:
+        self.is_closed = True
+        self._taken.set()
+        self.announce_end()
+
     def finish(self) -> None:
-        self.queue.put_nowait(None)
+        self._queue.put_nowait(None)
 
 
 def _error(code: int, raw: bytes) -> ApiError:

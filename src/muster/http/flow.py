@@ -86,9 +86,11 @@ class Flow(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._write_paused = True
+        self.server.backlogs.add(self)
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        self.server.backlogs.discard(self)
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._resumed()
@@ -98,6 +100,7 @@ class Flow(asyncio.BufferedProtocol):
 
     def _let_go(self) -> None:
         self._transport = GONE
+        self.server.backlogs.discard(self)
 
     def pause_reading(self) -> None:
         if not self._reading_paused and not self._transport.is_closing():
@@ -134,6 +137,15 @@ class Flow(asyncio.BufferedProtocol):
 
     def write_backlog(self) -> int:
         return 0 if self.lost else len(self._held) + int(self._transport.get_write_buffer_size())
+
+    @property
+    def is_behind(self) -> bool:
+        """The client has not taken enough of what was written."""
+        return self._write_paused
+
+    def held(self) -> int:
+        """Everything that is kept until the client reads it."""
+        return self.write_backlog()
 
     def write_eof(self) -> bool:
         if self.lost or self._transport.is_closing() or not self._transport.can_write_eof():

@@ -80,6 +80,7 @@ class Connection:
     a connection without one is a stranger's, the first to go when room is short.
     `peer_certificate` is the DER of a client certificate that chained to the configured client CAs, else None;
     `peer_chain` is leaf first. `foreign_certificate` is the DER of one that did not chain (see tls.py): never an identity.
+    `owner` is theirs too: who is charged for what the client has not read yet; without one, its address is.
     """
 
     __slots__ = ("foreign_certificate", "memo", "owner", "peer_certificate", "peer_chain", "remote", "scheme")
@@ -92,6 +93,7 @@ class Connection:
         self.foreign_certificate: bytes | None = None
         self.owner: Hashable | None = None
         self.memo: dict[str, Any] = {}
+        self.owner: Hashable = None
 
 
 class Request:

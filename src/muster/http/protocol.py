@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SLICE = 256 * 1024
 """The most one connection writes in one loop turn; up to this a head and its body leave in one write."""
+MOST_UNSENT = 64 * 1024
+"""Bytes in a connection's transport from which on its client is behind."""
 LINGER = 1.0
 """Seconds that a client which still sends has to read why it is refused."""
 LINGER_BYTES = 256 * 1024
@@ -39,6 +41,7 @@ class ServerConnection(Receiver):
         "_discarded",
         "_narrow",
         "_out",
+        "_out_left",
         "_task",
     )
 
@@ -46,6 +49,7 @@ class ServerConnection(Receiver):
         super().__init__(server, loop)
         self._task: asyncio.Task[Any] | None = None
         self._out: Iterator[bytes] | None = None
+        self._out_left = 0
         self._close_after = False
         self._discarded = 0
         self._narrow = False
@@ -54,6 +58,7 @@ class ServerConnection(Receiver):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
+        self._transport.set_write_buffer_limits(MOST_UNSENT)  # TLS would take eight times as much
         self.info = self.server.describe(transport)
         if self.info.scheme == "https":
             self._transport.set_read_buffer_limits(READ_AHEAD)  # what TLS reads on while we have paused
@@ -110,6 +115,7 @@ class ServerConnection(Receiver):
         self._let_go()
         self._unfed = self._held = b""
         self._out = None
+        self._out_left = 0
         if self._writer is not None:
             self._writer.lost()
             self._writer = None
@@ -225,6 +231,7 @@ class ServerConnection(Receiver):
             self.server.flush_soon(self)
         else:
             self._out = _slices(head, body)
+            self._out_left = len(head) + size
             self._close_after = not keep
             self._pump()
             return
@@ -242,8 +249,12 @@ class ServerConnection(Receiver):
             self._out = None
             self._finished(not self._close_after)
             return
+        self._out_left -= len(piece)
         self._emit(piece)
         self.loop.call_soon(self._pump)
+
+    def held(self) -> int:
+        return self.write_backlog() + self._out_left
 
     def _finished(self, keep: bool) -> None:
         self._current = None

@@ -19,6 +19,7 @@ from typing import Any
 from muster.confinement import listening, may_listen
 from muster.http import bodies
 from muster.http.arrival import Arrival
+from muster.http.backlogs import Backlogs
 from muster.http.bodies import Budgets
 from muster.http.connections import ConnectionTable, relieve
 from muster.http.filelimit import files_for_connections
@@ -84,6 +85,8 @@ class HttpServer:
         max_headers: int = 128,
         max_connections: int = 20_000,
         max_stream_buffer: int = 16 * 1024 * 1024,
+        max_owner_backlog: int = 64 * 1024 * 1024,
+        max_backlog: int = 256 * 1024 * 1024,
         header_timeout: float = 30.0,
         idle_timeout: float = 180.0,
         body_timeout: float = 30.0,
@@ -114,6 +117,7 @@ class HttpServer:
         self.refused_connections = 0
         self.read_buffer = memoryview(bytearray(READ_BUFFER))
         """Where every connection's bytes arrive: each is copied out before the next read, so one buffer serves all."""
+        self.backlogs = Backlogs(max_owner_backlog, max_backlog)
         self._on_error = on_error
         self._on_bad_request = on_bad_request
         self.bodies = Budgets(max_bodies, max_body, strangers)
@@ -268,6 +272,7 @@ class HttpServer:
             connection.expire()
         for arrival in [a for a in self._arrivals if a.is_overdue]:
             arrival.drop()
+        self.backlogs.sweep(now)
         if self._loop is not None:
             self._sweeper = self._loop.call_later(self._tick, self._sweep)
 

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 READ_AHEAD = 64 * 1024
 PIECE_OVERHEAD = 64
 """What a piece costs beside its bytes: a client that sends single bytes must not make us hold fifty times as much."""
+GATHERED = 256 * 1024
+"""Bytes after which the writes of one loop turn are many."""
 
 
 class StreamWriter:
     """The body of one StreamResponse."""
 
-    __slots__ = ("_chunked", "_closed", "_connection", "_expected", "_gathered", "_gathered_bytes", "is_closed")
+    __slots__ = ("_chunked", "_closed", "_connection", "_ending", "_expected", "_gathered", "_gathered_bytes", "is_closed")
 
     def __init__(self, connection: ServerConnection, *, chunked: bool, length: int | None) -> None:
         self._connection = connection
@@ -35,6 +37,7 @@ class StreamWriter:
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
         self._closed: asyncio.Future[None] | None = None
+        self._ending = False
         self.is_closed = False
 
     def write(self, payload: bytes) -> None:
@@ -78,6 +81,11 @@ class StreamWriter:
         """Bytes the kernel has not taken yet (under TLS up to one socket buffer of 64 KiB more is out of sight)."""
         return self._gathered_bytes + self._connection.write_backlog()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whoever writes much should `drain` first."""
+        return self._connection.is_behind or self._gathered_bytes > GATHERED
+
     async def drain(self) -> None:
         """Wait until the client has taken enough that more may be written."""
         self.flush()
@@ -85,10 +93,10 @@ class StreamWriter:
 
     @property
     def closed(self) -> asyncio.Future[None]:
-        """Resolves when the client has gone or the server is about to stop; then `run` should return."""
+        """Resolves when the client has gone or the stream is to end; then `run` should return."""
         if self._closed is None or self._closed.cancelled():
             self._closed = self._connection.loop.create_future()
-            if self.is_closed or self._connection.server.stopping:
+            if self.is_closed or self._ending or self._connection.server.stopping:
                 self._closed.set_result(None)
         return self._closed
 
@@ -97,6 +105,8 @@ class StreamWriter:
         self._connection.abort()
 
     def announce_end(self) -> None:
+        """Ask `run` to return: the server stops, or the right to the stream is gone."""
+        self._ending = True
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
 

@@ -1,8 +1,10 @@
 """WATCH: events of one resource from a revision on, as chunked JSON lines.
 
 A watch is a store subscription that frames each event and hands it to the connection; the framed bytes of an event are made once
-and shared by all watchers that want the same representation. Nothing here waits for a client: one that falls behind is cut off
-and resumes by revision. Only resources whose version takes a conversion webhook go through a queue and a task.
+and shared by all watchers that want the same representation. Nothing here waits for a client, and nothing is kept for one that
+falls behind: its watch leaves the store's broadcast with the revision it has come to, and goes on from history once the client
+has read what it was given. If history no longer reaches back that far it learns so (410) and lists again, as informers do; one that
+takes next to nothing for long is cut off. Only resources whose version takes a conversion webhook go through a queue and a task.
 
 WatchList (`sendInitialEvents`) sends the current state as ADDED events, then a bookmark that says so, then live events.
 """
@@ -29,12 +31,16 @@ from muster.store.api import Compacted, Entry, Event, Listener, Subscription
 
 BOOKMARK_SECONDS = 60.0
 BOOKMARK_BEFORE_END = 2.0
-MAX_BEHIND = 16 * 1024 * 1024
-"""Bytes a client may be behind before it is cut off, beyond what its first state left it to read."""
-MAX_WAITING = 10_000
-"""Batches that may wait for a conversion webhook."""
+AT_ONCE = 256 * 1024
+"""Bytes after which a watch makes sure that its client reads them before it goes on."""
+STALLED_SECONDS = 60.0
+"""How long a client may take to read so much, or it is cut off."""
+MAX_WAITING_BYTES = 16 * 1024 * 1024
+"""Bytes of events that may wait for a conversion webhook before a watch waits for it."""
+MAX_TIMEOUT = 3600.0
+"""Seconds after which a watch ends whatever `timeoutSeconds` says; without it, the real server ends none later either."""
 _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
-_DEFAULT_TIMEOUT = (1800, 3600)
+_DEFAULT_TIMEOUT = (1800.0, MAX_TIMEOUT)
 
 
 async def watch(ctx: Context, resource: Resource) -> StreamResponse:
@@ -70,17 +76,22 @@ class _Watch:
         self._include = ctx.query.get("includeObject")
         self._prefix = ctx.attributes.namespace + "/" if ctx.attributes.namespace else ""
         self._start = 0
-        self._held: list[Event] | None = []
-        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._position: int | None = None
+        """The revision from which the watch goes on once its client has caught up; None while it is in the broadcast."""
+        self._ended = False
+        self._called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Resolves when the watch has ended or left the broadcast."""
         self._titled = False
         """Whether a Table's column definitions were already sent: only the first event carries them."""
         self._shape = (resource.version, format.transform, format.version, self._include)
         self._queue: asyncio.Queue[Sequence[Event] | int] | None = None
         """Events, and revisions of bookmarks between them, that wait for a conversion webhook."""
         if resource.custom is not None and resource.custom.needs_webhook:
-            self._queue = asyncio.Queue(MAX_WAITING)
-        self._subscriptions: list[Subscription] = []
-        self._most_behind = MAX_BEHIND
+            self._queue = asyncio.Queue()
+        self._waiting_bytes = 0
+        self._converted = asyncio.Event()
+        self._definitions: Subscription | None = None
+        self._events: Subscription | None = None
 
     async def serve(self) -> None:
         pump: asyncio.Task[None] | None = None
@@ -94,16 +105,49 @@ class _Watch:
         except errors.ApiError as problem:
             self._fail(problem)
         finally:
-            for subscription in self._subscriptions:
-                subscription.close()
+            for subscription in (self._definitions, self._events):
+                if subscription is not None:
+                    subscription.close()
             # They know this watch too: it would stay, and its connection with it, until a garbage collection.
-            self._subscriptions.clear()
+            self._definitions = self._events = None
             if pump is not None:
                 pump.cancel()
 
-    def _subscribe(self, resource: str, revision: int | None, listener: Listener, place: str | None = None) -> None:
-        store, cluster = self._cluster.store, self._cluster.name
-        self._subscriptions.append(store.subscribe(cluster, resource, revision, listener, self._on_lost, place))
+    def _subscribe(self, resource: str, revision: int | None, listener: Listener, place: str | None = None) -> Subscription:
+        return self._cluster.store.subscribe(self._cluster.name, resource, revision, listener, self._on_lost, place)
+
+    def _follow(self, revision: int) -> None:
+        """Join the broadcast after what history has since `revision`; with a client that cannot take all of that at once, later."""
+        self._position = None
+        subscription = self._subscribe(self._resource.storage, revision, self._on_events, self._place())
+        if self._called.done():
+            subscription.close()
+        else:
+            self._events = subscription
+
+    def _fall_behind(self, position: int) -> None:
+        """Leave the broadcast: everything up to `position` was sent."""
+        if self._position is None:
+            self._position = position
+            if self._events is not None:
+                self._events.close()
+                self._events = None
+            self._call()
+
+    def _call(self) -> None:
+        if not self._called.done():
+            self._called.set_result(None)
+
+    async def _drained(self) -> bool:
+        """Wait until the client has read enough; False if it is gone, or takes too long over it."""
+        try:
+            async with asyncio.timeout(STALLED_SECONDS):
+                await self._writer.drain()
+        except TimeoutError:
+            self._writer.abort()
+        except ConnectionResetError:
+            pass
+        return not self._writer.is_closed
 
     def _place(self) -> str | None:
         """The one key or namespace that can matter, so that the store leaves this watch alone with everything else."""
@@ -120,57 +164,63 @@ class _Watch:
         if initial is None:
             initial = not revision
         if self._resource.custom is not None:
-            self._subscribe(_DEFINITIONS, None, self._on_definitions)
+            self._definitions = self._subscribe(_DEFINITIONS, None, self._on_definitions)
         if not initial:
             self._start = revision or store.revision
-            self._subscribe(self._resource.storage, self._start, self._on_events, self._place())
+            self._follow(self._start)
             return
         snapshot = store.list(self._cluster.name, self._resource.storage, self._prefix)
         self._start = store.revision
-        self._subscribe(self._resource.storage, None, self._hold_back, self._place())
         entries = [entry for entry in snapshot if self._wanted.matches(entry)]
         values = [present(self._resource, entry) for entry in entries]
         if None in values:
             shown = await present_all(self._resource, entries)
         else:
             shown = [value for value in values if value is not None]
+        written = 0
         for entry, value in zip(entries, shown, strict=True):
             self._writer.write(_event_line("ADDED", self._shaped(entry, value)))
             self._titled = True
+            written += len(value)
+            if written > AT_ONCE:
+                written = 0
+                if not await self._drained():
+                    self._end()
+                    return
         if options.send_initial_events and options.bookmarks:
             self._bookmark(self._start, initial_end=True)
-        self._most_behind += self._writer.buffered
-        self._release()
-
-    def _hold_back(self, events: Sequence[Event]) -> None:
-        """Events that arrive while the initial state is still being converted wait for it."""
-        if self._held is None:
-            self._on_events(events)
-        else:
-            self._held.extend(events)
-
-    def _release(self) -> None:
-        held, self._held = self._held, None
-        if held:
-            self._on_events(held)
+        self._follow(self._start)
 
     async def _until_end(self) -> None:
         loop = asyncio.get_running_loop()
-        timeout = self._options.timeout or random.uniform(*_DEFAULT_TIMEOUT)
+        timeout = min(self._options.timeout or random.uniform(*_DEFAULT_TIMEOUT), MAX_TIMEOUT)
         end = loop.time() + timeout
         closed = self._writer.closed
         bookmarks = self._options.bookmarks
         next_bookmark = loop.time() + random.uniform(0.9, 1.1) * BOOKMARK_SECONDS
         last = end - BOOKMARK_BEFORE_END if timeout > 2 * BOOKMARK_BEFORE_END else end
-        while not closed.done() and not self._lost.done():
+        while not closed.done() and not self._ended:
             now = loop.time()
             if now >= end:
                 return
+            if self._position is not None:
+                await self._catch_up(self._position)
+                continue
             wake = min(end, next_bookmark, last if last > now else end) if bookmarks else end
-            await asyncio.wait((closed, self._lost), timeout=wake - now, return_when=asyncio.FIRST_COMPLETED)
-            if bookmarks and not closed.done() and not self._lost.done() and loop.time() < end:
+            await asyncio.wait((closed, self._called), timeout=wake - now, return_when=asyncio.FIRST_COMPLETED)
+            if bookmarks and not closed.done() and not self._called.done() and loop.time() < end:
                 self._bookmark_in_turn(self._cluster.store.revision)
                 next_bookmark = loop.time() + BOOKMARK_SECONDS
+
+    async def _catch_up(self, position: int) -> None:
+        """Go on where the client fell behind, once it has read what it was given."""
+        if self._queue is not None:
+            await self._converted.wait()
+        if not await self._drained():
+            self._end()
+        elif not self._ended:
+            self._called = asyncio.get_running_loop().create_future()
+            self._follow(position)
 
     def _on_definitions(self, events: Sequence[Event]) -> None:
         name = f"{self._resource.plural}.{self._resource.group}"
@@ -181,11 +231,24 @@ class _Watch:
         if self._resource.custom is not None and not self._follow_definition():
             return
         if self._queue is not None:
-            self._enqueue(self._queue, events)
+            self._queue.put_nowait(events)
+            self._waiting_bytes += _size(events)
+            self._converted.clear()
+            if self._waiting_bytes > MAX_WAITING_BYTES:
+                self._fall_behind(events[-1].entry.revision)
             return
-        framed = [data for event in events if (data := self._framed(event)) is not None]
-        if framed:
-            self._send(b"".join(framed) if len(framed) > 1 else framed[0])
+        if self._writer.is_behind:
+            self._fall_behind(events[0].entry.revision - 1)
+            return
+        write, size = self._writer.write_framed, 0
+        for event in events:
+            framed = self._framed(event)
+            if framed is not None:
+                write(framed)
+                size += len(framed)
+                if size > AT_ONCE:
+                    self._fall_behind(event.entry.revision)
+                    return
 
     def _follow_definition(self) -> bool:
         """Show events by today's definition; a version that is no longer served ends the watch."""
@@ -197,18 +260,12 @@ class _Watch:
         self._resource = current
         return True
 
-    def _enqueue(self, queue: asyncio.Queue[Sequence[Event] | int], item: Sequence[Event] | int) -> None:
-        if queue.full():
-            self._writer.abort()
-            return
-        queue.put_nowait(item)
-
     def _bookmark_in_turn(self, revision: int) -> None:
         """A bookmark promises that everything before it was sent, so it waits behind events that are being converted."""
         if self._queue is None:
             self._bookmark(revision)
         else:
-            self._enqueue(self._queue, revision)
+            self._queue.put_nowait(revision)
 
     def _on_lost(self) -> None:
         """History went on without us (the cluster was dropped, or a database server fell behind): the client must list again."""
@@ -220,14 +277,9 @@ class _Watch:
         self._end()
 
     def _end(self) -> None:
-        if not self._lost.done():
-            self._lost.set_result(None)
-
-    def _send(self, framed: bytes) -> None:
-        if self._writer.buffered > self._most_behind:
-            self._writer.abort()
-            return
-        self._writer.write_framed(framed)
+        self._ended = True
+        self._converted.set()
+        self._call()
 
     async def _pump(self, queue: asyncio.Queue[Sequence[Event] | int]) -> None:
         """Convert and send queued events in order."""
@@ -242,9 +294,15 @@ class _Watch:
             except errors.ApiError as problem:
                 self._fail(problem)
                 return
+            self._waiting_bytes -= _size(item)
+            if not self._waiting_bytes:
+                self._converted.set()
             for (kind, entry), value in zip(chosen, values, strict=True):
-                self._send(frame(_event_line(kind, self._shaped(entry, value))))
+                self._writer.write_framed(frame(_event_line(kind, self._shaped(entry, value))))
                 self._titled = True
+            if self._writer.is_behind and not await self._drained():
+                self._end()
+                return
 
     def _choose(self, event: Event) -> tuple[str, Entry] | None:
         """The event's type for this watcher and the entry to show; None if it is none of its business."""
@@ -308,6 +366,10 @@ class _Watch:
         if kind == "Table":
             obj |= {"columnDefinitions": None, "rows": []}
         self._writer.write(_event_line("BOOKMARK", orjson.dumps(obj)))
+
+
+def _size(events: Sequence[Event]) -> int:
+    return sum(len(event.entry.value) for event in events)
 
 
 def _event_line(kind: str, value: bytes) -> bytes:
