@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from muster.apiserver.admission.chain import AdmissionChain
     from muster.apiserver.aggregation import Aggregator
     from muster.apiserver.auth.access import Access
+    from muster.apiserver.longrunning import OpenRequests
     from muster.apiserver.nodes import Node
     from muster.apiserver.services import ServiceResolver
 
@@ -59,6 +60,7 @@ class Cluster:
         self.aggregator: Aggregator
         self.addresses: Addresses
         self.services: ServiceResolver
+        self.open_requests: OpenRequests
         self.removed = False
         """Once true for ever: a cluster made anew under the name is another object, and nothing begun here may write to it."""
         self.node: Node | None = None

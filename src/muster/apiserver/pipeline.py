@@ -27,6 +27,7 @@ from muster.apiserver.documents.metrics import Metrics
 from muster.apiserver.documents.negotiation import ACCEPTED, JSON, LISTED, check_produced, error_media
 from muster.apiserver.documents.presentation import NO_CACHE, warning_fields
 from muster.apiserver.fairness import FairQueue
+from muster.apiserver.longrunning import OpenRequest
 from muster.apiserver.registry.resource import Resource, Subresource
 from muster.apiserver.request import Query, parse_target
 from muster.apiserver.verbs import deletion, patches, reads, watches, writes
@@ -76,6 +77,7 @@ class Pipeline:
         caller: User | None = user
         acting: User | None = user
         warnings: list[str] = []
+        admitted_at = cluster.open_requests.generation
         fairness = self._fairness
         fairness.in_flight += 1
         try:
@@ -85,6 +87,7 @@ class Pipeline:
                     request.connection.owner = (cluster.name, caller.name)
                 if not fairness.may_start(caller.name):
                     await fairness.wait(caller.name)
+            request.connection.owner = (cluster.name, caller.name)
             acting = cluster.access.impersonate(caller, request)
             ctx = Context(cluster, request, acting, target.attributes, query, target.tail)
             ctx.warnings += warnings
@@ -104,8 +107,10 @@ class Pipeline:
         asked = target.attributes
         resource = cluster.resources.get(asked.group, asked.version, asked.resource) if asked.is_resource else None
         self._metrics.count(asked, resource, code, time.monotonic() - request.received)
-        if isinstance(answer, StreamResponse):
-            self._metrics.follow(answer)
+        if not isinstance(answer, Response):
+            assert caller is not None
+            opened = OpenRequest(request, caller, asked, in_process=user is not None)
+            cluster.open_requests.follow(answer, opened, admitted_at)
         if self._audit is not None:
             self._audit.record(cluster, request, target.attributes, acting, caller, answer)
         return answer

@@ -26,6 +26,7 @@ from muster.apiserver.cluster import Clock, Cluster, StoreHealth, utc_now
 from muster.apiserver.controllers import builtin_controllers
 from muster.apiserver.documents.metrics import Metrics
 from muster.apiserver.fairness import FairQueue
+from muster.apiserver.longrunning import Revocations
 from muster.apiserver.pipeline import Answer, Pipeline, status_response
 from muster.apiserver.request import split_cluster
 from muster.apiserver.wiring import build_pipeline, equip
@@ -76,6 +77,7 @@ class ApiServer:
         self._pipeline: Pipeline = build_pipeline(self)
         self._http: HttpServer
         self.controllers = builtin_controllers(self)
+        self._revocations = Revocations(self)
 
     @property
     def port(self) -> int:
@@ -111,6 +113,7 @@ class ApiServer:
         )
         await self._http.start(self.config.host, self.config.port)
         self.controllers.start()
+        self._revocations.start()
         known = [name for name in self.store.clusters() if not name.startswith("_")]
         for name in dict.fromkeys((*self.config.clusters, *known)):
             await self.add_cluster(name)
@@ -120,6 +123,7 @@ class ApiServer:
 
     async def stop(self, grace: float = 5.0) -> None:
         await self._http.stop(grace)
+        self._revocations.stop()
         await self.controllers.stop()
         if self.token_webhook is not None:
             await self.token_webhook.close()
@@ -159,6 +163,7 @@ class ApiServer:
                 self._follow(cluster)
             else:
                 self._forget(cluster)
+                cluster.open_requests.end_all()
 
         cluster.access.vault.subscribe(lost)
 
@@ -177,6 +182,8 @@ class ApiServer:
             await self.store.drop_cluster(name)
         finally:
             self._removing.discard(name)
+            if cluster is not None:
+                cluster.open_requests.end_all()
 
     async def handle(self, request: Request) -> Answer:
         name, path = split_cluster(request.raw_path)

@@ -22,6 +22,7 @@ from muster.apiserver.documents.health import Health
 from muster.apiserver.documents.metrics import CONTENT_TYPE
 from muster.apiserver.documents.negotiation import JSON, check_produced
 from muster.apiserver.documents.openapi import OpenApi
+from muster.apiserver.longrunning import OpenRequests
 from muster.apiserver.pipeline import Answer, Pipeline, SubresourceHandler
 from muster.apiserver.services import ServiceResolver
 from muster.apiserver.verbs.pods import bind_pod, evict_pod
@@ -92,6 +93,7 @@ def equip(server: ApiServer, cluster: Cluster) -> None:
     if server.token_webhook is not None:
         tokens.append(server.token_webhook)
     cluster.access = Access(cluster, vault, tokens, lambda: server.cluster_url(cluster.name))
+    cluster.open_requests = OpenRequests(cluster)
     cluster.aggregator = Aggregator(cluster)
     cluster.addresses = ServiceAddresses(cluster)
     cluster.services = ServiceResolver(cluster)

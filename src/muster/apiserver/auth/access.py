@@ -127,6 +127,10 @@ class Access:
                 return authenticated(found[0]), found[1]
         return None
 
+    def forget_tokens(self) -> None:
+        """Something that tokens are bound to, or their time, has ended: each is verified again when it next comes."""
+        self._cache.clear()
+
     async def _by_token(self, token: str) -> User:
         digest = hashlib.sha256(token.encode()).digest()
         cached = self._cache.get(digest)

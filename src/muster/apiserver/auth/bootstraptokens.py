@@ -15,6 +15,9 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.registry.resource import Object
 
 SECRET_TYPE = "bootstrap.kubernetes.io/token"
+SECRETS = "kube-system/bootstrap-token-"
+"""How the keys of their Secrets begin."""
+USER_PREFIX = "system:bootstrap:"
 _TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 _GROUP = "system:bootstrappers"
 _EXTRA_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
@@ -43,7 +46,7 @@ class BootstrapTokens:
         if not all(_EXTRA_GROUP.fullmatch(group) for group in extra):
             return None
         groups = (_GROUP, *sorted(set(extra)))
-        return User(f"system:bootstrap:{identifier}", groups=groups), accepted
+        return User(f"{USER_PREFIX}{identifier}", groups=groups), accepted
 
 
 def decoded_data(secret: Object) -> dict[str, str]:

@@ -23,6 +23,7 @@ _STORED = {
     "RoleBinding": ROLE_BINDINGS,
     "ClusterRoleBinding": CLUSTER_ROLE_BINDINGS,
 }
+RBAC_RESOURCES = tuple(_STORED.values())
 _KINDS = {resource: kind for kind, resource in _STORED.items()}
 
 

@@ -25,8 +25,11 @@ from muster.apiserver.cluster import Cluster
 API_AUDIENCES: tuple[str, ...] = ("https://kubernetes.default.svc",)
 """What tokens for the API server itself are made out to. The key already tells the cluster, so this is the same for all."""
 USER_PREFIX = "system:serviceaccount:"
+TOKEN_SECRET_TYPE = "kubernetes.io/service-account-token"
+TOKEN_MARK = b'"type":"%s"' % TOKEN_SECRET_TYPE.encode()
+"""What the stored bytes of a Secret of that type contain."""
 _CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
-_LEEWAY_SECONDS = 10
+LEEWAY_SECONDS = 10
 _BOUND = {"pod": ("/pods", "pod"), "secret": ("/secrets", "secret"), "node": ("/nodes", "node")}
 _SHOWN_BOUND = ("pod", "node")
 """What an identity tells about the object its token is bound to; a secret stays out of it."""
@@ -139,9 +142,9 @@ class TokenIssuer:
         except jwt.PyJWTError:
             return None
         now = self._cluster.clock().timestamp()
-        if now > claims["exp"] + _LEEWAY_SECONDS:
+        if now > claims["exp"] + LEEWAY_SECONDS:
             raise InvalidToken("service account token has expired")
-        if now < claims.get("nbf", 0) - _LEEWAY_SECONDS:
+        if now < claims.get("nbf", 0) - LEEWAY_SECONDS:
             raise InvalidToken("service account token is not valid yet")
         wanted = list(audiences or self.audiences)
         given = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
@@ -175,6 +178,18 @@ class TokenIssuer:
         found = self._cluster.read(storage, key)
         if found is None or found["metadata"]["uid"] != uid:
             raise InvalidToken(f"the {shown} this token is bound to no longer exists")
+
+
+def is_alive(cluster: Cluster, user: User) -> bool:
+    """Whether the account that a user is, and the pod it says it runs in, are those it was when it was proved."""
+    if not user.name.startswith(USER_PREFIX) or not user.uid:
+        return True
+    namespace, _, name = user.name.removeprefix(USER_PREFIX).partition(":")
+    bound = [("/serviceaccounts", name, user.uid)]
+    pods = user.extra.get("authentication.kubernetes.io/pod-name", ()), user.extra.get("authentication.kubernetes.io/pod-uid", ())
+    bound += [("/pods", pod, uid) for pod, uid in zip(*pods, strict=False)]
+    found = [(cluster.read(storage, f"{namespace}/{key}"), uid) for storage, key, uid in bound]
+    return all(obj is not None and obj["metadata"]["uid"] == uid for obj, uid in found)
 
 
 def _listed(texts: Sequence[str]) -> str:

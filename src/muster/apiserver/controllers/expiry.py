@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from muster.apiserver.auth.bootstraptokens import SECRET_TYPE, decoded_data
+from muster.apiserver.auth.bootstraptokens import SECRET_TYPE, SECRETS, decoded_data
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
@@ -70,11 +70,11 @@ class BootstrapTokenExpiry:
         self._server = server
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
-        mine = event.entry.key.startswith("kube-system/bootstrap-token-") and not event.deleted
+        mine = event.entry.key.startswith(SECRETS) and not event.deleted
         return (event.entry.key,) if mine else ()
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
-        return [entry.key for entry in cluster.store.list(cluster.name, "/secrets", "kube-system/bootstrap-token-")]
+        return [entry.key for entry in cluster.store.list(cluster.name, "/secrets", SECRETS)]
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
         secret = cluster.read("/secrets", key)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from muster.apiserver.auth.serviceaccounts import BoundObject
+from muster.apiserver.auth.serviceaccounts import TOKEN_MARK, TOKEN_SECRET_TYPE, BoundObject
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
@@ -19,9 +19,7 @@ from muster.store.api import Event
 if TYPE_CHECKING:
     from muster.apiserver.server import ApiServer
 
-TYPE = "kubernetes.io/service-account-token"
 _NAME, _UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
-_MARK = b'"type":"kubernetes.io/service-account-token"'
 _LIFETIME = timedelta(days=3650)
 
 
@@ -34,18 +32,18 @@ class TokenSecrets:
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         if event.resource == "/secrets":
-            return (event.entry.key,) if not event.deleted and _MARK in event.entry.value else ()
+            return (event.entry.key,) if not event.deleted and TOKEN_MARK in event.entry.value else ()
         if not event.deleted:
             return ()
         namespace = event.entry.key.partition("/")[0]
-        return [e.key for e in cluster.store.list(cluster.name, "/secrets", namespace + "/") if _MARK in e.value]
+        return [e.key for e in cluster.store.list(cluster.name, "/secrets", namespace + "/") if TOKEN_MARK in e.value]
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
-        return [entry.key for entry in cluster.store.list(cluster.name, "/secrets") if _MARK in entry.value]
+        return [entry.key for entry in cluster.store.list(cluster.name, "/secrets") if TOKEN_MARK in entry.value]
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
         secret = cluster.read("/secrets", key)
-        if secret is None or secret.get("type") != TYPE or secret["metadata"].get("deletionTimestamp"):
+        if secret is None or secret.get("type") != TOKEN_SECRET_TYPE or secret["metadata"].get("deletionTimestamp"):
             return None
         namespace, _, name = key.partition("/")
         annotations = secret["metadata"].get("annotations") or {}

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.registry.resource import Resource
-from muster.http import StreamResponse, StreamWriter
 
 if TYPE_CHECKING:
     from muster.apiserver.server import ApiServer
@@ -34,7 +33,6 @@ class Metrics:
         self._requests: dict[tuple[Target, int], int] = {}
         self._durations: dict[Target, list[float]] = {}
         """Per target: counts per bucket, then the total count and the sum of seconds."""
-        self.open_streams = 0
 
     def count(self, attributes: Attributes, resource: Resource | None, code: int, seconds: float) -> None:
         """What is not served counts by its verb alone: clients can make up names without end, and put anything into them."""
@@ -51,19 +49,6 @@ class Metrics:
         spread[bisect_left(_BUCKETS, seconds)] += 1
         spread[-2] += 1
         spread[-1] += seconds
-
-    def follow(self, stream: StreamResponse) -> None:
-        """Count a stream among the open ones for as long as its body is written."""
-        run = stream.run
-
-        async def counted(writer: StreamWriter) -> None:
-            self.open_streams += 1
-            try:
-                await run(writer)
-            finally:
-                self.open_streams -= 1
-
-        stream.run = counted
 
     def render(self) -> bytes:
         lines = ["# TYPE apiserver_request_total counter"]
@@ -87,7 +72,7 @@ class Metrics:
             "apiserver_current_inflight_requests": server.fairness.in_flight,
             "apiserver_current_inqueue_requests": server.fairness.waiting,
             "apiserver_rejected_requests_total": server.fairness.refused,
-            "apiserver_longrunning_requests": self.open_streams,
+            "apiserver_longrunning_requests": sum(len(cluster.open_requests) for cluster in server.clusters.values()),
             "muster_clusters": len(server.clusters),
             "muster_store_revision": server.store.revision,
             "muster_controller_backlog": server.controllers.backlog,

@@ -1,0 +1,50 @@
+"""When the credentials of a request end by themselves: a client certificate's notAfter, a token's `exp`.
+
+Whether they still serve is asked of `Access`; here is only when to ask again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import orjson
+from cryptography import x509
+
+from muster.apiserver.auth.serviceaccounts import LEEWAY_SECONDS
+from muster.http import Request
+
+_MEMO = "muster.certificate-end"
+_BEARER = "bearer "
+
+
+def ends(request: Request) -> Sequence[datetime]:
+    """The moments at which one of the request's credentials ends, the first one first."""
+    found = [end for end in (_certificate_end(request), _token_end(request.headers.get("authorization") or "")) if end is not None]
+    return sorted(found)
+
+
+def _certificate_end(request: Request) -> datetime | None:
+    der = request.connection.peer_certificate
+    if der is None:
+        return None
+    memo = request.connection.memo
+    if _MEMO not in memo:
+        memo[_MEMO] = x509.load_der_x509_certificate(der).not_valid_after_utc
+    end: datetime = memo[_MEMO]
+    return end
+
+
+def _token_end(header: str) -> datetime | None:
+    """Of a JWT; whatever else is a token says nothing about its end."""
+    token = header[len(_BEARER) :].strip() if header[: len(_BEARER)].lower() == _BEARER else ""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return datetime.fromtimestamp(claims["exp"], UTC) + timedelta(seconds=LEEWAY_SECONDS)
+    except (binascii.Error, ValueError, KeyError, TypeError, OverflowError, OSError):
+        return None

@@ -1,0 +1,247 @@
+"""Requests that stay open (watches, followed logs, what is relayed to other servers), and their end when the right to them ends.
+
+kube-apiserver admits such a request once and lets it run as long as it likes. Here it is admitted again whenever it might no longer
+be: when a role or binding of its cluster is changed or deleted (new ones only add rights), when the account, pod, node or Secret
+that a token is bound to goes, and when its certificate or token ends. Whoever is still admitted notices nothing; everybody else's
+stream is asked to end and cut if it does not. Nothing is asked per event that a watch delivers.
+
+`OpenRequests` are those of one cluster; `Revocations` follows the store for the clusters of a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from muster.apiserver.attributes import Attributes
+from muster.apiserver.auth.bootstraptokens import SECRETS as BOOTSTRAP_SECRETS
+from muster.apiserver.auth.bootstraptokens import USER_PREFIX as BOOTSTRAP_PREFIX
+from muster.apiserver.auth.credentials import ends
+from muster.apiserver.auth.grants import RBAC_RESOURCES
+from muster.apiserver.auth.identity import User
+from muster.apiserver.auth.serviceaccounts import TOKEN_MARK, USER_PREFIX, is_alive
+from muster.apiserver.errors import ApiError
+from muster.http import RawConnection, Request, StreamResponse, StreamWriter, Takeover
+from muster.logs import get_logger
+from muster.store.api import Event, Subscription
+
+if TYPE_CHECKING:
+    from muster.apiserver.cluster import Cluster
+    from muster.apiserver.server import ApiServer
+
+log = get_logger(__name__)
+
+REVIEW_DELAY = 0.1
+"""Seconds in which changes of roles and bindings gather before the open requests are looked at."""
+CUT_AFTER = 1.0
+"""Seconds that a stream has to end by itself."""
+_AFTER_END = 0.1
+_REVIEWED_AT_ONCE = 256
+_BOUND = ("/serviceaccounts", "/pods", "/nodes", "/secrets")
+_EXTRA = "authentication.kubernetes.io/"
+
+
+class OpenRequest:
+    """One request as it was admitted. `caller` sent it; whom it impersonates is worked out anew."""
+
+    __slots__ = ("attributes", "caller", "connection", "in_process", "request", "timer")
+
+    def __init__(self, request: Request, caller: User, attributes: Attributes, *, in_process: bool) -> None:
+        self.request = request
+        self.caller = caller
+        self.attributes = attributes
+        self.in_process = in_process
+        """Its client is in this process and has no credentials but its word."""
+        self.connection: StreamWriter | RawConnection | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        connection = self.connection
+        self.disarm()
+        if isinstance(connection, RawConnection):
+            connection.abort()
+        elif connection is not None:
+            connection.announce_end()
+            self.timer = asyncio.get_running_loop().call_later(CUT_AFTER, connection.abort)
+
+    def arm(self, seconds: float, due: Callable[[OpenRequest], None]) -> None:
+        self.disarm()
+        self.timer = asyncio.get_running_loop().call_later(seconds, due, self)
+
+    def disarm(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class OpenRequests:
+    """Those of one cluster. `generation` counts what may have ended somebody's rights."""
+
+    __slots__ = ("_cluster", "_open", "_review", "_reviewing", "generation")
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._open: dict[OpenRequest, None] = {}
+        self._review: asyncio.TimerHandle | None = None
+        self._reviewing: set[asyncio.Task[None]] = set()
+        self.generation = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def follow(self, answer: StreamResponse | Takeover, opened: OpenRequest, admitted_at: int) -> None:
+        """Keep the request in view for as long as its answer runs. `admitted_at` is the generation at which it was admitted."""
+        run: Callable[[Any], Any] = answer.run
+
+        async def followed(connection: Any) -> None:
+            opened.connection = connection
+            self._open[opened] = None
+            try:
+                self._wait_for_end_of_credentials(opened)
+                if admitted_at != self.generation:
+                    self._start_review((opened,), self._is_still_admitted)
+                await run(connection)
+            finally:
+                self._open.pop(opened, None)
+                opened.disarm()
+                opened.connection = None
+
+        answer.run = followed
+
+    def rights_changed(self) -> None:
+        """A role or binding is not what it was."""
+        self.generation += 1
+        if self._open and self._review is None:
+            self._review = asyncio.get_running_loop().call_later(REVIEW_DELAY, self._review_rights)
+
+    def identities_changed(self, concerned: Callable[[User], bool]) -> None:
+        """What the tokens of some callers are bound to is not what it was."""
+        self.generation += 1
+        self._start_review([opened for opened in self._open if concerned(opened.caller)], self._is_still_admitted)
+
+    def review_all(self) -> None:
+        """Changes were missed."""
+        self.generation += 1
+        self._start_review([*self._open], self._is_still_admitted)
+
+    def end_all(self) -> None:
+        """The cluster is gone."""
+        for opened in [*self._open]:
+            opened.end()
+
+    def _review_rights(self) -> None:
+        self._review = None
+
+        async def is_allowed(opened: OpenRequest) -> bool:
+            return self._is_allowed(opened)
+
+        self._start_review([*self._open], is_allowed)
+
+    def _start_review(self, chosen: Sequence[OpenRequest], admits: Callable[[OpenRequest], Any]) -> None:
+        if chosen:
+            task = asyncio.create_task(self._end_unless(chosen, admits), name=f"review of open requests of {self._cluster.name}")
+            self._reviewing.add(task)
+            task.add_done_callback(self._reviewing.discard)
+
+    async def _end_unless(self, chosen: Iterable[OpenRequest], admits: Callable[[OpenRequest], Any]) -> None:
+        for number, opened in enumerate(chosen, 1):
+            if opened in self._open and not await admits(opened) and opened in self._open:
+                asked = opened.attributes
+                log.info(
+                    "open request ended", cluster=self._cluster.name, user=opened.caller.name, verb=asked.verb, path=asked.path
+                )
+                opened.end()
+            if number % _REVIEWED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _is_allowed(self, opened: OpenRequest) -> bool:
+        access = self._cluster.access
+        try:
+            acting = access.impersonate(opened.caller, opened.request)
+        except ApiError:
+            return False
+        return access.authorize(acting, opened.attributes).allowed
+
+    async def _is_still_admitted(self, opened: OpenRequest) -> bool:
+        """Whether the request would be admitted if it came now, with the credentials it came with."""
+        if opened.in_process:
+            return is_alive(self._cluster, opened.caller) and self._is_allowed(opened)
+        try:
+            caller = await self._cluster.access.authenticate(opened.request, [])
+        except ApiError:
+            return False
+        if (caller.name, caller.uid) != (opened.caller.name, opened.caller.uid):
+            return False
+        opened.caller = caller
+        return self._is_allowed(opened)
+
+    def _wait_for_end_of_credentials(self, opened: OpenRequest) -> None:
+        if opened.in_process:
+            return
+        now = self._cluster.clock()
+        coming = [end for end in ends(opened.request) if end >= now]
+        if coming:
+            opened.arm((coming[0] - now).total_seconds() + _AFTER_END, self._credentials_ended)
+
+    def _credentials_ended(self, opened: OpenRequest) -> None:
+        """One of them did; there may be another that serves."""
+        self._cluster.access.forget_tokens()
+        self._wait_for_end_of_credentials(opened)
+        self._start_review((opened,), self._is_still_admitted)
+
+
+class Revocations:
+    """Tells every cluster's open requests what may have ended the right to them."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._subscriptions: list[Subscription] = []
+
+    def start(self) -> None:
+        subscribe = self._server.store.subscribe
+        self._subscriptions = [subscribe(None, resource, None, self._on_rights, self._on_lost) for resource in RBAC_RESOURCES]
+        self._subscriptions += [subscribe(None, resource, None, self._on_identities, self._on_lost) for resource in _BOUND]
+
+    def stop(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.close()
+
+    def _on_lost(self) -> None:
+        self.stop()
+        self.start()
+        for cluster in self._server.clusters.values():
+            cluster.access.forget_tokens()
+            cluster.open_requests.review_all()
+
+    def _on_rights(self, events: Sequence[Event]) -> None:
+        for event in events:
+            cluster = self._server.clusters.get(event.cluster)
+            if cluster is not None and event.previous is not None:
+                cluster.open_requests.rights_changed()
+
+    def _on_identities(self, events: Sequence[Event]) -> None:
+        for event in events:
+            cluster = self._server.clusters.get(event.cluster)
+            concerned = None if cluster is None or event.previous is None else _concerned(event)
+            if cluster is not None and concerned is not None:
+                cluster.access.forget_tokens()
+                cluster.open_requests.identities_changed(concerned)
+
+
+def _concerned(event: Event) -> Callable[[User], bool] | None:
+    """Whose identity an event may have ended; None if nobody's."""
+    namespace, _, name = event.entry.key.rpartition("/")
+    accounts = f"{USER_PREFIX}{namespace}:"
+    if event.resource == "/secrets":
+        if event.entry.key.startswith(BOOTSTRAP_SECRETS):
+            return lambda caller: caller.name.startswith(BOOTSTRAP_PREFIX)
+        is_token = event.previous is not None and TOKEN_MARK in event.previous.value
+        return (lambda caller: caller.name.startswith(accounts)) if is_token else None
+    if not event.deleted:
+        return None
+    if event.resource == "/serviceaccounts":
+        return lambda caller: caller.name == accounts + name
+    if event.resource == "/pods":
+        return lambda caller: caller.name.startswith(accounts) and caller.extra.get(f"{_EXTRA}pod-name") == (name,)
+    return lambda caller: caller.extra.get(f"{_EXTRA}node-name") == (name,)
