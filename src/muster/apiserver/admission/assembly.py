@@ -6,6 +6,7 @@ from muster.apiserver.admission.chain import AdmissionChain
 from muster.apiserver.admission.lifecycle import NamespaceLifecycle
 from muster.apiserver.admission.podreferences import PodReferences
 from muster.apiserver.admission.policies import ValidatingPolicies
+from muster.apiserver.admission.quotas import StorageQuotas
 from muster.apiserver.admission.signers import SignerPermissions
 from muster.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks
 from muster.apiserver.cluster import Cluster
@@ -14,5 +15,5 @@ from muster.apiserver.cluster import Cluster
 def admission_chain(cluster: Cluster) -> AdmissionChain:
     return AdmissionChain(
         [NamespaceLifecycle(), PodReferences(), MutatingWebhooks(cluster)],
-        [SignerPermissions(), ValidatingPolicies(cluster), ValidatingWebhooks(cluster)],
+        [StorageQuotas(cluster), SignerPermissions(), ValidatingPolicies(cluster), ValidatingWebhooks(cluster)],
     )

@@ -1,0 +1,122 @@
+"""How much may be kept of what anybody with few rights may create without end: Events of a namespace, requests of one requester.
+
+Both go by themselves after a while (an hour; certificate requests by Kubernetes' rules), and until then every agent of a fleet, and
+every holder of a bootstrap token, could fill the memory of the process that serves the others. kube-apiserver has no such bound:
+its ResourceQuota ignores Events and knows no cluster-scoped objects, and its EventRateLimit is off unless configured.
+Administrators are not bound. Sums are kept by the store's events, from the first write that asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from muster.apiserver import errors
+from muster.apiserver.admission.chain import Operation
+from muster.apiserver.auth.identity import MASTERS
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.context import Context
+from muster.apiserver.registry.resource import Object, Resource
+from muster.store.api import Entry, Event, Subscription
+
+
+def _namespace(obj: Object) -> str:
+    return str(obj["metadata"].get("namespace", ""))
+
+
+def _namespace_of(entry: Entry) -> str:
+    return entry.key.partition("/")[0]
+
+
+def _requester(obj: Object) -> str:
+    return str(obj["spec"].get("username", ""))
+
+
+def _requester_of(entry: Entry) -> str:
+    # Decoded for this alone: what readers keep of it would be larger than it is.
+    return _requester(orjson.loads(entry.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    objects: int
+    size: int
+    """Bytes."""
+    described: str
+    owner: Callable[[Object], str]
+    owner_of_stored: Callable[[Entry], str]
+
+
+QUOTAS = {
+    "/events": Quota(
+        10_000, 16 << 20, "events in the namespace {}, which go an hour after they were last written", _namespace, _namespace_of
+    ),
+    "certificates.k8s.io/certificatesigningrequests": Quota(
+        10_000, 32 << 20, "requests by {}, which go within a day, and an hour after they were decided", _requester, _requester_of
+    ),
+}
+
+
+class StorageQuotas:
+    """A validating step of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._usage: dict[str, Usage] = {}
+
+    async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
+        quota = QUOTAS.get(resource.storage)
+        if quota is None or operation.new is None or MASTERS in ctx.user.groups:
+            return
+        usage = self._usage.get(resource.storage)
+        if usage is None:
+            usage = self._usage[resource.storage] = Usage(self._cluster, resource.storage, quota.owner_of_stored)
+        owner = quota.owner(operation.new)
+        objects, size = usage.of(owner)
+        more = len(orjson.dumps(operation.new)) - (len(orjson.dumps(operation.old)) if operation.old is not None else 0)
+        objects += operation.old is None
+        if more > 0 and (objects > quota.objects or size + more > quota.size):
+            what = quota.described.format(orjson.dumps(owner).decode())
+            text = f"exceeded quota of {quota.objects} objects and {quota.size} bytes for {what}"
+            raise errors.forbidden(resource.group, resource.plural, operation.new["metadata"].get("name", ""), text)
+
+
+class Usage:
+    """Number and bytes of one resource's stored objects, by owner."""
+
+    def __init__(self, cluster: Cluster, storage: str, owner: Callable[[Entry], str]) -> None:
+        self._cluster = cluster
+        self._storage = storage
+        self._owner = owner
+        self._sums: dict[str, tuple[int, int]] = {}
+        self._subscription: Subscription | None = None
+
+    def of(self, owner: str) -> tuple[int, int]:
+        if self._subscription is None:
+            store, cluster = self._cluster.store, self._cluster.name
+            self._sums.clear()
+            self._subscription = store.subscribe(cluster, self._storage, None, self._on_events, self._on_lost)
+            for entry in store.list(cluster, self._storage):
+                self._count(entry, 1)
+        return self._sums.get(owner, (0, 0))
+
+    def _on_events(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.previous is not None:
+                self._count(event.previous, -1)
+            if not event.deleted:
+                self._count(event.entry, 1)
+
+    def _on_lost(self) -> None:
+        self._subscription = None
+
+    def _count(self, entry: Entry, sign: int) -> None:
+        owner = self._owner(entry)
+        objects, size = self._sums.get(owner, (0, 0))
+        objects, size = objects + sign, size + sign * len(entry.value)
+        if objects:
+            self._sums[owner] = (objects, size)
+        else:
+            self._sums.pop(owner, None)
