@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import os
 from pathlib import Path
 
 from muster.apiserver.server import ApiServer
 from muster.kube.yaml import dump
+from muster.privatefiles import replace_private
 
 
 async def write_kubeconfig(server: ApiServer, path: Path) -> None:
@@ -32,11 +32,7 @@ async def write_kubeconfig(server: ApiServer, path: Path) -> None:
         pair = {"client-certificate-data": _b64(admin.certificate), "client-key-data": _b64(admin.key)}
         users.append({"name": f"{name}-admin", "user": pair})
     document |= {"clusters": clusters, "contexts": contexts, "users": users}
-    temporary = path.with_suffix(".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(dump(document))
-    temporary.replace(path)
+    replace_private(path, dump(document))
 
 
 def _b64(data: bytes) -> str:

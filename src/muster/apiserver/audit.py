@@ -20,6 +20,7 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.verbs.metadata import new_uid
 from muster.http import Request, Response, StreamResponse, Takeover
 from muster.logs import get_logger
+from muster.privatefiles import open_private
 
 log = get_logger(__name__)
 _FLUSH_SECONDS = 0.25
@@ -31,7 +32,10 @@ FAILED = 500
 
 class Audit:
     def __init__(self, path: Path) -> None:
-        self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab", buffering=0)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        # A device or pipe (/dev/stdout) is no place where somebody could have prepared something.
+        is_file = path.is_file() or not path.exists()
+        self._file = os.fdopen(open_private(path, flags) if is_file else os.open(path, flags), "ab", buffering=0)
         self._lines: deque[bytes] = deque()
         self.lost = 0
         self._wake = threading.Event()

@@ -17,6 +17,7 @@ from muster.apiserver.server import DEFAULT_CLUSTER, ApiServer, ServerConfig
 from muster.cli.console import echo
 from muster.cli.loop import run_loop
 from muster.kube.names import dns1123_label
+from muster.privatefiles import UnsafePath, make_private_directory
 from muster.store import StoreError
 
 
@@ -38,7 +39,9 @@ def run(
         if problems := dns1123_label(name):
             raise click.BadParameter(f"cluster name {name!r}: {problems[0]}", param_hint="--cluster")
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_directory(directory)
+    except UnsafePath as error:
+        raise click.ClickException(f"--data-dir: {error.filename}: {error.strerror}") from None
     except OSError as error:
         raise click.ClickException(f"cannot use data directory {directory}: {error.strerror}; choose another --data-dir") from None
     try:

@@ -7,7 +7,6 @@ for wrong usage.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from muster.cli.loop import run_loop
 from muster.cli.process import find_cluster
 from muster.cli.progress import ConsoleProgress
 from muster.cli.values import Duration
+from muster.privatefiles import replace_private
 
 if TYPE_CHECKING:
     from muster.administration.dryrun import Journal, JournalingClient
@@ -194,11 +194,12 @@ def explain_failures(error: ApplyFailed) -> str:
 
 def write_file(path: str, content: str, flag: str, mode: int = 0o600) -> None:
     """Replace a file; what was in it before does not show through. It may hold secrets, so it is the owner's alone."""
+    place = Path(path)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with os.fdopen(descriptor, "w") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(content)
+        if place.exists() and not place.is_file():  # /dev/stdout
+            place.write_text(content)
+        else:
+            replace_private(place, content, mode=mode)
     except OSError as error:
         raise click.ClickException(f"{flag} {path}: {error.strerror}") from None
 

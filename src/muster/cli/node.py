@@ -54,11 +54,16 @@ def command(kubeconfig: str | None, context: str, verbose: bool, **options: Any)
 async def serve(cluster: FoundCluster, name: str, directory: Path, workloads: bool, client_ca: Path | None) -> None:
     from muster.cli.programs import programs
     from muster.fleet.node import RemoteNode
+    from muster.privatefiles import make_private_directory
 
     def ready(node: ClusterNode) -> None:
         echo(f"ready: {node.name} runs pods of {client.server}")
         sys.stdout.flush()
 
+    try:
+        make_private_directory(directory)
+    except OSError as error:
+        raise click.ClickException(f"--directory: {error.filename}: {error.strerror}") from None
     client = cluster.connect("muster-node")
     try:
         with explained(lambda error: _problem(error, client.server)):

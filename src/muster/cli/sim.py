@@ -14,6 +14,7 @@ import click
 from muster.cli.console import echo
 from muster.cli.process import run_until_stopped
 from muster.cli.values import Duration
+from muster.privatefiles import make_private_directory
 
 if TYPE_CHECKING:
     from muster.fleet.simulation import Outcome, Plan
@@ -62,7 +63,10 @@ def _run(plan: Plan, data_dir: str | None) -> Outcome:
     place: AbstractContextManager[str] = nullcontext(data_dir) if data_dir else tempfile.TemporaryDirectory(prefix="muster-sim-")
     with place as name:
         directory = Path(name)
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            make_private_directory(directory)
+        except OSError as error:
+            raise click.ClickException(f"--data-dir: {error.filename}: {error.strerror}") from None
         try:
             run_until_stopped(work(directory))
         except SimulationFailed as error:

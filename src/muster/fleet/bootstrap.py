@@ -6,10 +6,10 @@ The bootstrap kubeconfig holds a token of the bootstrap service account that `re
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
+from muster.privatefiles import replace_private
 from muster.registration.installing import SERVICE_ACCOUNTS
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
 from muster.runtime.kubeconfig import ClientConfig, Identity, dump_kubeconfig
@@ -29,8 +29,4 @@ async def bootstrap_identity(hub: KubeClient) -> Identity:
 def write_kubeconfig(path: Path, server: str, ca: bytes, identity: Identity) -> None:
     """A kubeconfig with one context, readable by the owner only, replaced in one step."""
     content = dump_kubeconfig(ClientConfig(server, ca, identity=identity), cluster="hub", user="user", context="hub")
-    temporary = path.with_suffix(".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(content)
-    temporary.replace(path)
+    replace_private(path, content)

@@ -12,12 +12,14 @@ second server on the same file fails at once instead of corrupting it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
+from muster.privatefiles import UnsafePath, make_private_directory, open_private
 from muster.store.api import Entry, StoreError
 from muster.store.buckets import BASE_REVISION, BURY, DELETE, DROP, PUT
 from muster.store.resident import Change, LogRow, ObjectRow
@@ -70,10 +72,11 @@ class DataFile:
             return self._connection
         connection: sqlite3.Connection | None = None
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_directory(self.path.parent)
             _refuse_network_filesystem(self.path)
             # Secrets live in this file, and SQLite gives the files beside it the same mode.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(open_private(self.path, os.O_RDWR | os.O_CREAT))
+            self._check_beside()
             connection = sqlite3.connect(self.path, timeout=_LOCK_WAIT_SECONDS, isolation_level=None)
             self._prepare(connection)
         except (sqlite3.Error, OSError) as error:
@@ -86,6 +89,12 @@ class DataFile:
             raise
         self._connection = connection
         return connection
+
+    def _check_beside(self) -> None:
+        """SQLite opens these itself, and would follow a link."""
+        for suffix in ("-wal", "-shm", "-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                os.close(open_private(self.path.with_name(self.path.name + suffix), os.O_RDWR))
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         execute = connection.execute
@@ -112,6 +121,8 @@ class DataFile:
             )
 
     def _explain(self, error: Exception) -> str:
+        if isinstance(error, UnsafePath):
+            return f"{error.filename}: {error.strerror}"
         if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
             return f"{self.path} is in use by another process; stop that server or choose another data directory"
         if isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error):

@@ -30,7 +30,7 @@ def limit_file_size(directory: Path) -> Callable[[], None]:
 
 
 def mount_small(directory: Path) -> Callable[[], None]:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", directory], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", directory], check=True)
     ballast = directory / "ballast"
     ballast.write_bytes(bytes(2 << 20))
     return ballast.unlink

@@ -18,6 +18,15 @@ from typing import Final
 
 import msgspec
 
+from muster.privatefiles import (
+    TEMPORARY,
+    UnsafePath,
+    check_private_directory,
+    make_private_directory,
+    open_private,
+    replace_private,
+)
+
 FORMAT: Final = 1
 HUB: Final = "hub"
 GLANCE: Final = 0.4
@@ -32,6 +41,13 @@ class ForeignDirectory(FleetError):
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is not empty and no fleet's: choose another --data-dir")
         self.path = path
+
+
+class UnsafeFleet(FleetError):
+    """Somebody else may have made it what it is: its lock, kubeconfig and database are not to be trusted."""
+
+    def __init__(self, error: UnsafePath) -> None:
+        super().__init__(f"--data-dir: {error.filename}: {error.strerror}")
 
 
 class UnreadableFleet(FleetError):
@@ -110,12 +126,18 @@ class FleetDirectory:
     def read(self) -> Fleet | None:
         """The fleet, or None where one can be made. Raises ForeignDirectory and UnreadableFleet."""
         try:
+            check_private_directory(self.path)
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            raise ForeignDirectory(self.path) from None
+        except UnsafePath as error:
+            raise UnsafeFleet(error) from None
+        try:
             content = self.record.read_bytes()
         except FileNotFoundError:
             self._require_unused()
             return None
-        except NotADirectoryError:
-            raise ForeignDirectory(self.path) from None
         try:
             version = msgspec.json.decode(content, type=_Version).version
             if version != FORMAT:
@@ -136,20 +158,20 @@ class FleetDirectory:
 
     def _require_unused(self) -> None:
         # What an `up` leaves that ended before it had written down what it wanted.
-        beginnings = {self.lock.name, self._edit_lock.name, self._half_written.name}
-        if self.path.is_dir() and any(entry.name not in beginnings for entry in self.path.iterdir()):
+        beginnings = {self.lock.name, self._edit_lock.name, "fleet.tmp"}  # the last one is older versions'
+        half_written = TEMPORARY.format(self.record.name)
+        if any(entry.name not in beginnings and not entry.name.startswith(half_written) for entry in self.path.iterdir()):
             raise ForeignDirectory(self.path)
-
-    @property
-    def _half_written(self) -> Path:
-        return self.record.with_suffix(".tmp")
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Inside, this process runs the fleet. Raises AlreadyRunning, and what `read` raises."""
         self.read()
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            make_private_directory(self.path)
+            descriptor = open_private(self.lock, os.O_RDWR | os.O_CREAT)
+        except UnsafePath as error:
+            raise UnsafeFleet(error) from None
         try:
             self._lock(descriptor)
             os.ftruncate(descriptor, 0)
@@ -175,9 +197,11 @@ class FleetDirectory:
         deadline = time.monotonic() + GLANCE
         while True:
             try:
-                descriptor = os.open(self.lock, os.O_RDWR)
+                descriptor = open_private(self.lock, os.O_RDWR)
             except (FileNotFoundError, NotADirectoryError):
                 return None
+            except UnsafePath as error:
+                raise UnsafeFleet(error) from None
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return None
@@ -209,7 +233,7 @@ class FleetDirectory:
         """
         if first is None:
             self.existing()
-        descriptor = os.open(self._edit_lock, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = open_private(self._edit_lock, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             before = self.read()
@@ -224,11 +248,7 @@ class FleetDirectory:
             os.close(descriptor)
 
     def _write(self, fleet: Fleet) -> None:
-        with open(self._half_written, "wb", opener=_private) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(fleet)) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self._half_written.replace(self.record)
+        replace_private(self.record, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n", durable=True)
 
     def remove(self) -> None:
         """Take the directory away with everything in it. Raises NoFleet, and AlreadyRunning."""
@@ -250,7 +270,3 @@ def _target(link: Path) -> str:
         return os.readlink(link)
     except OSError:
         return ""
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from muster.privatefiles import open_private
+
 LIMIT: Final = 4 * 1024 * 1024
 
 
@@ -19,7 +21,7 @@ class ProcessLog:
         self._file = self._open()
 
     def _open(self) -> int:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = open_private(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         if self._standard:
             os.dup2(descriptor, 1)
             os.dup2(descriptor, 2)

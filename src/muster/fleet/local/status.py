@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from muster.fleet.local.directory import HUB, FleetDirectory
+from muster.privatefiles import replace_private
 
 State = Literal["Waiting", "Starting", "Joining", "Available", "Leaving", "Failed"]
 
@@ -35,9 +36,7 @@ class FleetStatus(msgspec.Struct, frozen=True):
 
 
 def write_status(directory: FleetDirectory, status: FleetStatus) -> None:
-    temporary = directory.status.with_suffix(".tmp")
-    temporary.write_bytes(msgspec.json.encode(status))
-    temporary.replace(directory.status)
+    replace_private(directory.status, msgspec.json.encode(status))
 
 
 def read_status(directory: FleetDirectory) -> FleetStatus | None:

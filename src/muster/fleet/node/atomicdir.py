@@ -12,12 +12,14 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from muster.privatefiles import make_directories
+
 _DATA = "..data"
 
 
 def write(directory: Path, files: Mapping[str, bytes]) -> bool:
     """Make `directory` hold exactly these files (by relative path); False where it did already."""
-    private(directory)
+    make_directories(directory)
     data = directory / _DATA
     if data.exists() and read(data) == dict(files):
         return False
@@ -25,7 +27,7 @@ def write(directory: Path, files: Mapping[str, bytes]) -> bool:
     for name, content in files.items():
         _checked(name)
         target = version / name
-        private(target.parent)
+        make_directories(target.parent)
         with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
     _link(directory, _DATA, version.name)
@@ -41,13 +43,6 @@ def write(directory: Path, files: Mapping[str, bytes]) -> bool:
         elif entry.name.startswith("..v"):
             shutil.rmtree(entry.path, ignore_errors=True)
     return True
-
-
-def private(directory: Path) -> None:
-    """Make a directory, and every one above it that is missing, for the owner's eyes only."""
-    if not directory.is_dir():
-        private(directory.parent)
-        directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def read(directory: Path) -> dict[str, bytes]:

@@ -19,7 +19,6 @@ from muster.apiserver.nodes import LogOptions, NoLogs
 from muster.fleet.attached import Attached
 from muster.fleet.kinds import NODES, PODS
 from muster.fleet.node.addresses import NODE_IP, LoopbackAddresses
-from muster.fleet.node.atomicdir import private
 from muster.fleet.node.binding import excess, is_waiting, obstacle
 from muster.fleet.node.containerlog import has_log, read_log
 from muster.fleet.node.environment import Address
@@ -29,6 +28,7 @@ from muster.fleet.node.podspec import Pod, pod_of
 from muster.fleet.node.states import container_status, merged
 from muster.fleet.workloads.podstate import FINISHED
 from muster.logs import get_logger
+from muster.privatefiles import make_directories
 from muster.runtime.clock import Backoff, sleep
 from muster.runtime.errors import Conflict, KubeError, NotFound
 from muster.runtime.patching import patch_status
@@ -62,7 +62,7 @@ class ClusterNode:
         self._stopped: set[str] = set()
         """By uid: pods whose programs were told to end because they may not run any more."""
         self._stopping = False
-        private(directory)
+        make_directories(directory)
         self.heartbeat = Heartbeat(shelter.attached, name, directory, shelter.clock)
 
     @property

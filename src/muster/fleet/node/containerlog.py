@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from muster.apiserver.nodes import LogOptions
-from muster.fleet.node.atomicdir import private
+from muster.privatefiles import make_directories
 from muster.runtime.clock import Clock
 
 LIMIT = 1024 * 1024
@@ -35,7 +35,7 @@ class ContainerLog:
     """The writing end: one attempt of one container, in this process."""
 
     def __init__(self, directory: Path, attempt: int, clock: Clock, limit: int = LIMIT) -> None:
-        private(directory)
+        make_directories(directory)
         _forget_before(directory, attempt - 1)
         self.path = directory / f"{attempt}.log"
         self._clock = clock

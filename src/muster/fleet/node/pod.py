@@ -19,7 +19,6 @@ from pathlib import Path
 from muster.confinement import CredentialProgram
 from muster.fleet.attached import Attached
 from muster.fleet.kinds import PODS
-from muster.fleet.node.atomicdir import private
 from muster.fleet.node.boundary import Places, PodNetwork
 from muster.fleet.node.container import Container, Manner
 from muster.fleet.node.environment import (
@@ -35,6 +34,7 @@ from muster.fleet.node.states import INITIALIZING, PodFacts, Standing, Waiting, 
 from muster.fleet.node.volumes import Volumes
 from muster.kube.duration import parse_time
 from muster.logs import get_logger
+from muster.privatefiles import make_directories
 from muster.runtime.clock import Backoff, Clock, Random, within
 from muster.runtime.errors import Conflict, KubeError, NotFound
 from muster.runtime.kubeconfig import SERVICE_ACCOUNT
@@ -117,7 +117,7 @@ class PodWorker:
         connect = shelter.connect if str(SERVICE_ACCOUNT) in mounts else None
         scratch = self.directory / "containers" / spec.name
         shutil.rmtree(scratch, ignore_errors=True)
-        private(scratch)
+        make_directories(scratch)
         return PodEnvironment(
             namespace=self.pod.metadata.namespace,
             pod=self.pod.metadata.name,

@@ -19,6 +19,7 @@ from muster.fleet.node import atomicdir
 from muster.fleet.node.environment import Address, Lookup, MissingReference, contents, field_value, resource_value
 from muster.fleet.node.podspec import DownwardVolume, KeyPath, Pod, Projection, TokenSource, Volume
 from muster.kube.duration import parse_time
+from muster.privatefiles import make_directories
 from muster.runtime.clock import Clock
 from muster.runtime.errors import KubeError
 from muster.runtime.resource import Object
@@ -52,7 +53,7 @@ class Volumes:
         for volume in pod.spec.volumes:
             place = self._directory / volume.name
             if volume.empty_dir is not None:
-                await asyncio.to_thread(atomicdir.private, place)
+                await asyncio.to_thread(make_directories, place)
             else:
                 files = await self._files(pod, volume, address)
                 await asyncio.to_thread(atomicdir.write, place, files)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from muster.confinement import own
 from muster.logs import get_logger
+from muster.privatefiles import replace_private
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress, address_of
 from muster.registration.names import AgentIdentity
 from muster.runtime.cache import Snapshot
@@ -210,8 +210,4 @@ def _write_file(path: Path, content: bytes) -> None:
     except OSError:
         # Not there or not readable: it is about to be replaced.
         pass
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    temporary.replace(path)
+    replace_private(path, content)
