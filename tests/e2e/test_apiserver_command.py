@@ -235,7 +235,7 @@ def test_a_data_directory_in_use_is_refused_and_its_server_goes_on(starter: Star
 
 
 def test_a_damaged_data_file_is_named(starter: Starter, tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data").mkdir(mode=0o700)
     (tmp_path / "data/muster.db").write_bytes(b"this is no database" * 500)
     assert "muster.db" in refused("--data-dir", tmp_path / "data", "--port", "0")
 
