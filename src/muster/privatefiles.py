@@ -34,7 +34,10 @@ class UnsafePath(PermissionError):
 def make_private_directory(path: Path) -> None:
     """Make it if there is none, and take from others what they may do in one that is ours. Raises UnsafePath and other OSErrors."""
     make_directories(path)
-    check_private_directory(path)
+    mode = check_private_directory(path)
+    if mode & _OTHERS:
+        path.chmod(mode & ~_OTHERS)
+        log.warning("directory is now the owner's alone", path=str(path), mode_before=f"{mode:o}", mode=f"{mode & ~_OTHERS:o}")
 
 
 def make_directories(path: Path) -> None:
@@ -44,8 +47,9 @@ def make_directories(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def check_private_directory(path: Path) -> None:
-    """Raises UnsafePath unless the directory, which exists, is ours and can neither be swapped nor have been prepared by others."""
+def check_private_directory(path: Path) -> int:
+    """Raises UnsafePath unless the directory, which exists, is ours and can neither be swapped nor have been prepared by others.
+    Gives its mode, and changes nothing."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
@@ -56,12 +60,10 @@ def check_private_directory(path: Path) -> None:
             raise UnsafePath(path, f"{problem}: look at what is in it, then chmod 700 it, or choose another directory")
         for entry in os.scandir(descriptor):
             _require_own(path / entry.name, entry.stat(follow_symlinks=False))
-        if mode & _OTHERS:
-            os.fchmod(descriptor, mode & ~_OTHERS)
-            log.warning("directory is now the owner's alone", path=str(path), mode_before=f"{mode:o}", mode=f"{mode & ~_OTHERS:o}")
     finally:
         os.close(descriptor)
     _check_parents(path)
+    return mode
 
 
 def open_private(path: Path, flags: int) -> int:

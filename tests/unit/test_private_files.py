@@ -47,7 +47,9 @@ def test_a_directory_of_another_is_refused(directory: Path, monkeypatch: pytest.
 
 def test_one_that_others_could_only_read_is_closed_to_them(directory: Path) -> None:
     directory.chmod(0o755)
-    check_private_directory(directory)
+    assert check_private_directory(directory) == 0o755
+    assert mode(directory) == 0o755, "to look is not to take"
+    make_private_directory(directory)
     assert mode(directory) == 0o700
 
 
