@@ -83,11 +83,10 @@ class Pipeline:
         try:
             if caller is None:
                 acting = caller = await cluster.access.authenticate(request, warnings)
-                if request.connection.owner is None and caller is not ANONYMOUS:
+                if caller is not ANONYMOUS:
                     request.connection.owner = (cluster.name, caller.name)
                 if not fairness.may_start(caller.name):
                     await fairness.wait(caller.name)
-            request.connection.owner = (cluster.name, caller.name)
             acting = cluster.access.impersonate(caller, request)
             ctx = Context(cluster, request, acting, target.attributes, query, target.tail)
             ctx.warnings += warnings

@@ -67,7 +67,9 @@ class Backlogs:
         for connection in sorted(sizes, key=sizes.__getitem__, reverse=True):
             if now - self._behind[connection].since < STALLED_SECONDS:
                 continue
-            logger.warning("cut a client that does not read: %s holds %d bytes", connection.info.owner, sizes[connection])
+            info = connection.info
+            who = info.owner if isinstance(info.owner, tuple) else info.remote[0]
+            logger.warning("cut a client that does not read: %s holds %d bytes", who, sizes[connection])
             self.cut += 1
             self.discard(connection)
             connection.abort()

@@ -76,11 +76,10 @@ def _lowered(raw_name: bytes) -> str:
 class Connection:
     """One accepted TCP or TLS connection, as handlers see it; `memo` is theirs (e.g. the authenticated user).
 
-    `owner` is who proved an identity on it first: the client certificate, or whatever a handler sets. Limits count by owner, and
-    a connection without one is a stranger's, the first to go when room is short.
+    `owner` is who proved an identity on it: the client certificate, or whatever a handler sets. Limits count by owner, and a
+    connection without one is a stranger's, the first to go when room is short; its address is charged for what it holds.
     `peer_certificate` is the DER of a client certificate that chained to the configured client CAs, else None;
     `peer_chain` is leaf first. `foreign_certificate` is the DER of one that did not chain (see tls.py): never an identity.
-    `owner` is theirs too: who is charged for what the client has not read yet; without one, its address is.
     """
 
     __slots__ = ("foreign_certificate", "memo", "owner", "peer_certificate", "peer_chain", "remote", "scheme")
@@ -93,7 +92,6 @@ class Connection:
         self.foreign_certificate: bytes | None = None
         self.owner: Hashable | None = None
         self.memo: dict[str, Any] = {}
-        self.owner: Hashable = None
 
 
 class Request:
