@@ -105,7 +105,13 @@ PROGRAMS: Final = (
     Attack(
         "exec-in-a-bootstrap-secret",
         NO_PROGRAMS,
-        arguments=("agent", "--cluster-name=c", "--bootstrap-kubeconfig-secret=exec-bootstrap", "--hub-kubeconfig-secret=x1"),
+        arguments=(
+            "agent",
+            "--cluster-name=c",
+            "--health-port=0",
+            "--bootstrap-kubeconfig-secret=exec-bootstrap",
+            "--hub-kubeconfig-secret=x1",
+        ),
         secrets={"exec-bootstrap": kubeconfig(ALLOWED, exec=SHELL)},
         trap="127.0.0.1",
         allowed=True,
@@ -118,7 +124,13 @@ FILES: Final = (
     Attack(
         "token-file-of-a-bootstrap-secret",
         NO_FILE,
-        arguments=("agent", "--cluster-name=c", "--bootstrap-kubeconfig-secret=file-bootstrap", "--hub-kubeconfig-secret=x2"),
+        arguments=(
+            "agent",
+            "--cluster-name=c",
+            "--health-port=0",
+            "--bootstrap-kubeconfig-secret=file-bootstrap",
+            "--hub-kubeconfig-secret=x2",
+        ),
         secrets={"file-bootstrap": kubeconfig(ALLOWED, tokenFile=f"{UP}<root>")},
         trap="127.0.0.1",
         allowed=True,
