@@ -39,6 +39,7 @@ SECONDS: Mapping[str, int] = {
     "unit/operator/test_cluster_manager.py": 12,
     "unit/operator/test_klusterlet.py": 18,
     "e2e/test_pod_boundary_by_works.py": 12,
+    "e2e/work/test_executor_attacks.py": 18,
     "unit/http/test_limits_and_malformed_requests.py": 17,
     "unit/http/test_streams_and_takeovers.py": 16,
     "unit/cli/clusteradm/test_init.py": 15,
