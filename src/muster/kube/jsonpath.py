@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Final
 
 from muster.kube import gotext
@@ -31,6 +30,7 @@ from muster.kube.jsonpathsteps import (
     wildcard,
     within,
 )
+from muster.kube.remembering import remembered
 
 __all__ = [
     "MOST",
@@ -332,7 +332,7 @@ def _close(open_bodies: list[tuple[Chain | None, list[_Segment]]]) -> None:
     open_bodies[-1][1].append(_Range(over, tuple(body)))
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024, 4096)
 def compile_template(text: str) -> JSONPath:
     """`{.items[*].metadata.name}{"\\n"}` and the like. Raises JSONPathError."""
     segments = _parse(text)

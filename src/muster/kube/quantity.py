@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache, total_ordering
+from functools import total_ordering
 from typing import Final
+
+from muster.kube.remembering import remembered
 
 BINARY_SI: Final = "BinarySI"
 DECIMAL_SI: Final = "DecimalSI"
@@ -90,7 +92,7 @@ def _round_away(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def parse_quantity(text: str) -> Quantity:
     """Raises QuantityError with the API's message."""
     if not text or len(text) > _MAX_LENGTH:

@@ -1,177 +1,205 @@
 """YAML with the meaning Kubernetes gives it: a notation for JSON, nothing more.
 
-Compared with YAML 1.1 as PyYAML reads it: dates and base-60 numbers stay strings, `1e3` is the number 1000, `y` and `n` are
-booleans, unknown tags are ignored, map keys are strings, duplicate keys are an error (or collected, for strict decoding that
-reports all of them), and documents whose aliases multiply into something huge are refused before they are built.
-`dump` writes block style with sorted keys, as kubectl does. libyaml's C parser does the scanning.
+Map keys are strings, duplicate keys are an error (or collected, for strict decoding that reports all of them), and documents whose
+aliases multiply into something huge are refused before they are built. What scalars mean is in `yamlscalars`.
+Values are built from libyaml's events as they come: nodes in between would cost five times as much, and a composer's recursion.
+`dump` writes block style with sorted keys, as kubectl does.
 """
 
 from __future__ import annotations
 
-import base64
-import math
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import yaml as pyyaml
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml._yaml import CParser
+
+from muster.kube.yamldump import dump, dump_all
+from muster.kube.yamlscalars import YAMLError, is_merge, value_of
 
 MAX_NODES: Final = 2_000_000
 MAX_DEPTH: Final = 500
+MOST_DUPLICATES: Final = 100
 _ALIAS_ALLOWANCE: Final = 10_000
-
-_STR, _NULL, _BOOL, _INT, _FLOAT, _MERGE, _BINARY = (
-    f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float", "merge", "binary")
-)
-_RESOLVERS: Final = (
-    (_NULL, re.compile(r"~|null|Null|NULL|"), "~nN\0"),
-    (_BOOL, re.compile("true|True|TRUE|false|False|FALSE|y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF"), "tTfFyYnNoO"),
-    (_INT, re.compile(r"[-+]?(?:0b[01_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)"), "-+0123456789"),
-    (
-        _FLOAT,
-        re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"),
-        "-+0123456789.",
-    ),
-    (_MERGE, re.compile("<<"), "<"),
-)
+_EXCESSIVE: Final = "document contains excessive aliasing"
+_TOO_DEEP: Final = "exceeded max depth"
+_NO_KEY: Final = object()
+_MERGE_KEY: Final = object()
 
 
-class YAMLError(ValueError):
-    """The text is not YAML, or not a JSON-like document."""
+class _Open:
+    """A collection that is being built."""
+
+    __slots__ = ("anchor", "before", "height", "key", "made", "merged")
+
+    def __init__(self, made: Any, anchor: str | None, before: int) -> None:
+        self.made = made
+        self.anchor = anchor
+        self.before = before
+        """Values built before it."""
+        self.height = 0
+        self.key: Any = _NO_KEY
+        """Of a map: the key whose value comes next."""
+        self.merged: list[Any] = []
 
 
-class _Loader(pyyaml.CSafeLoader):
-    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012
+class _Anchored:
+    __slots__ = ("count", "height", "value")
 
-
-for _tag, _pattern, _first in _RESOLVERS:
-    anchored = re.compile(f"(?:{_pattern.pattern})\\Z")
-    _Loader.add_implicit_resolver(_tag, anchored, ["" if mark == "\0" else mark for mark in _first])
-
-
-_INT64: Final = range(-(2**63), 2**63)
-
-
-def _integer(text: str) -> int | float:
-    """Octal by a leading zero, and the other prefixes; what is too long for 64 bits is a float, as in JSON."""
-    plain = text.replace("_", "")
-    sign = -1 if plain.startswith("-") else 1
-    digits = plain.lstrip("+-")
-    if digits[:2] in ("0x", "0o", "0b"):
-        value = sign * int(digits[2:], {"x": 16, "o": 8, "b": 2}[digits[1]])
-    else:
-        octal = len(digits) > 1 and digits[0] == "0" and all(digit in "01234567" for digit in digits)
-        value = sign * int(digits, 8 if octal else 10)
-    return value if value in _INT64 else float(value)
-
-
-def _float(text: str) -> int | float | str:
-    value = float(text)
-    if math.isinf(value):
-        return text
-    return int(value) if value.is_integer() and int(value) in _INT64 else value
-
-
-_NOT_JSON: Final = frozenset({".inf", "-.inf", "+.inf", ".nan"})
+    def __init__(self, value: Any, count: int, height: int) -> None:
+        self.value = value
+        self.count = count
+        self.height = height
 
 
 class _Builder:
-    """Turns a node graph into plain values, counting what it builds and noting duplicate keys."""
+    """Turns the events of one document into plain values, counting what it builds and noting duplicate keys."""
 
-    def __init__(self, budget: int, duplicates: list[str] | None) -> None:
-        self.budget = budget
-        self.duplicates = duplicates
+    def __init__(self, parser: CParser, budget: int, duplicates: list[str] | None) -> None:
+        self._next: Callable[[], Any] = parser.get_event
+        self._budget = budget
+        self._duplicates = duplicates
+        self._built = 0
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, _Anchored | None] = {}
 
-    def build(self, node: Node, path: str, depth: int = 0) -> Any:
-        self.budget -= 1
-        if self.budget < 0:
-            raise YAMLError("document contains excessive aliasing")
-        if depth > MAX_DEPTH:
-            raise YAMLError("exceeded max depth")
-        if isinstance(node, ScalarNode):
-            return self.scalar(node)
-        if isinstance(node, SequenceNode):
-            return [self.build(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(node.value)]
-        assert isinstance(node, MappingNode)
-        return self.mapping(node, path, depth)
-
-    def mapping(self, node: MappingNode, path: str, depth: int) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        merged: list[Node] = []
-        for key_node, value_node in node.value:
-            if key_node.tag == _MERGE and isinstance(key_node, ScalarNode):
-                merged += value_node.value if isinstance(value_node, SequenceNode) else [value_node]
+    def build(self) -> Any:
+        stack, following = self._stack, self._next
+        root: Any = None
+        while True:
+            event = following()
+            kind = event.__class__
+            if kind is pyyaml.DocumentEndEvent:
+                return root
+            top = stack[-1] if stack else None
+            if kind is pyyaml.ScalarEvent:
+                if top is not None and top.key is _NO_KEY and top.made.__class__ is dict:
+                    self._start_field(top, event, _MERGE_KEY if is_merge(event) else value_of(event))
+                    continue
+                value = value_of(event)
+                self._built += 1
+                if event.anchor is not None:
+                    self._anchor(event, _Anchored(value, 1, 0))
+                if top is not None and top.made.__class__ is list and self._built <= self._budget and len(stack) <= MAX_DEPTH:
+                    top.made.append(value)
+                    top.height = top.height or 1
+                    continue
+                height = 0
+            elif kind is pyyaml.SequenceEndEvent or kind is pyyaml.MappingEndEvent:
+                value, height = self._close(stack.pop())
+                top = stack[-1] if stack else None
+            elif kind is pyyaml.AliasEvent:
+                anchored = self._aliased(event)
+                if top is not None and top.key is _NO_KEY and top.made.__class__ is dict:
+                    self._start_field(top, event, anchored.value)
+                    continue
+                self._built += anchored.count
+                self._check(len(stack) + anchored.height)
+                value, height = _copy(anchored.value), anchored.height
+            else:
+                self._open(event, top)
                 continue
-            key = self.key(key_node)
-            where = f"{path}.{key}" if path else key
-            if key in made:
-                if self.duplicates is None:
-                    raise YAMLError(f'line {key_node.start_mark.line + 1}: key "{key}" already set in map')
-                self.duplicates.append(where)
-            made[key] = self.build(value_node, where, depth + 1)
-        for source in merged:
-            if not isinstance(source, MappingNode):
+            self._check(len(stack))
+            if top is None:
+                root = value
+            else:
+                if height >= top.height:
+                    top.height = height + 1
+                if top.made.__class__ is list:
+                    top.made.append(value)
+                else:
+                    self._end_field(top, value)
+
+    def _check(self, depth: int) -> None:
+        if self._built > self._budget:
+            raise YAMLError(_EXCESSIVE)
+        if depth > MAX_DEPTH:
+            raise YAMLError(_TOO_DEEP)
+
+    def _open(self, event: Any, top: _Open | None) -> None:
+        if event.__class__ is pyyaml.DocumentStartEvent:
+            return
+        if top is not None and top.key is _NO_KEY and top.made.__class__ is dict:
+            raise YAMLError(f"line {event.start_mark.line + 1}: map keys must be scalars")
+        self._check(len(self._stack))
+        if event.anchor is not None:
+            self._anchor(event, None)
+        self._stack.append(_Open({} if event.__class__ is pyyaml.MappingStartEvent else [], event.anchor, self._built))
+        self._built += 1
+
+    def _close(self, closed: _Open) -> tuple[Any, int]:
+        made = closed.made
+        for source in closed.merged:
+            if source.__class__ is not dict:
                 raise YAMLError("map merge requires map or sequence of maps as the value")
-            for key, value in self.mapping(source, path, depth + 1).items():
+            for key, value in source.items():
                 made.setdefault(key, value)
-        return made
+        if closed.anchor is not None:
+            self._anchors[closed.anchor] = _Anchored(made, self._built - closed.before, closed.height)
+        return made, closed.height
 
-    def key(self, node: Node) -> str:
-        if not isinstance(node, ScalarNode):
-            raise YAMLError(f"line {node.start_mark.line + 1}: map keys must be scalars")
-        value = self.scalar(node)
-        if isinstance(value, str):
-            return value
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        return "null" if value is None else str(value)
+    def _start_field(self, top: _Open, event: Any, value: Any) -> None:
+        """The next value belongs to this key."""
+        if value is _MERGE_KEY:
+            top.key = _MERGE_KEY
+            return
+        if value.__class__ in (dict, list):
+            raise YAMLError(f"line {event.start_mark.line + 1}: map keys must be scalars")
+        key = top.key = _key(value)
+        if event.__class__ is pyyaml.ScalarEvent and event.anchor is not None:
+            self._anchor(event, _Anchored(value, 1, 0))
+        if key in top.made:
+            if self._duplicates is None:
+                raise YAMLError(f'line {event.start_mark.line + 1}: key "{key}" already set in map')
+            if len(self._duplicates) < MOST_DUPLICATES:
+                self._duplicates.append(self._path())
 
-    def scalar(self, node: ScalarNode) -> Any:
-        tag, text = node.tag, node.value
-        if tag in (_STR, _MERGE):
-            return text
-        if tag == _NULL:
-            return None
-        if tag == _BOOL:
-            return text.lower() in ("true", "yes", "on", "y")
-        line = node.start_mark.line + 1
-        if tag == _FLOAT and text.lower() in _NOT_JSON:
-            raise YAMLError(f"line {line}: json: unsupported value: {text}")
-        try:
-            if tag in (_INT, _FLOAT):
-                return _integer(text) if tag == _INT else _float(text)
-            return base64.b64decode(text, validate=True).decode() if tag == _BINARY else text
-        except (ValueError, OverflowError) as problem:
-            raise YAMLError(f"line {line}: cannot decode {text[:100]!r}") from problem
+    @staticmethod
+    def _end_field(top: _Open, value: Any) -> None:
+        if top.key is _MERGE_KEY:
+            top.merged += value if value.__class__ is list else [value]
+        else:
+            top.made[top.key] = value
+        top.key = _NO_KEY
+
+    def _path(self) -> str:
+        """Where the key is that was just read. Merged maps are where they are merged into."""
+        path = ""
+        merging = False
+        for level in self._stack:
+            if level.made.__class__ is list:
+                path += "" if merging else f"[{len(level.made)}]"
+                merging = False
+            elif not (merging := level.key is _MERGE_KEY):
+                path += f".{level.key}" if path else level.key
+        return path
+
+    def _anchor(self, event: Any, anchored: _Anchored | None) -> None:
+        if event.anchor in self._anchors:
+            raise YAMLError(f"yaml: line {event.start_mark.line + 1}: found duplicate anchor")
+        self._anchors[event.anchor] = anchored
+
+    def _aliased(self, event: Any) -> _Anchored:
+        if event.anchor not in self._anchors:
+            raise YAMLError(f"yaml: line {event.start_mark.line + 1}: found undefined alias")
+        anchored = self._anchors[event.anchor]
+        if anchored is None or self._built + anchored.count > self._budget:  # None: it is inside itself.
+            raise YAMLError(_EXCESSIVE)
+        return anchored
 
 
-_NESTING_MARKS: Final = ("[", "{", "- ", "-\t", "? ", "?\t")
-_OPENING: Final = (pyyaml.SequenceStartEvent, pyyaml.MappingStartEvent)
-_CLOSING: Final = (pyyaml.SequenceEndEvent, pyyaml.MappingEndEvent)
+def _key(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)
 
 
-def _may_be_deep(text: str | bytes) -> bool:
-    """Whether there are marks or indentation enough to nest beyond the limit."""
-    shown = text if isinstance(text, str) else text.decode("latin-1")
-    return " " * MAX_DEPTH in shown or sum(shown.count(mark) for mark in _NESTING_MARKS) > MAX_DEPTH
-
-
-def _check_depth(text: str | bytes) -> None:
-    """libyaml's composer recurses on the C stack, which deep nesting would overflow; its events do not."""
-    depth = 0
-    loader = _Loader(text)
-    try:
-        while loader.check_event():
-            event = loader.get_event()
-            if isinstance(event, _OPENING):
-                depth += 1
-                if depth > MAX_DEPTH:
-                    raise YAMLError("exceeded max depth")
-            elif isinstance(event, _CLOSING):
-                depth -= 1
-    finally:
-        loader.dispose()
+def _copy(value: Any) -> Any:
+    if value.__class__ is dict:
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if value.__class__ is list else value
 
 
 def load_all(text: str | bytes, duplicates: list[str] | None = None) -> Iterator[Any]:
@@ -179,19 +207,12 @@ def load_all(text: str | bytes, duplicates: list[str] | None = None) -> Iterator
     being an error, and the last value wins. Raises YAMLError."""
     budget = min(MAX_NODES, len(text) + _ALIAS_ALLOWANCE)
     try:
-        if _may_be_deep(text):
-            _check_depth(text)
-        loader = _Loader(text)
-        try:
-            while loader.check_node():
-                node = loader.get_node()
-                yield None if node is None else _Builder(budget, duplicates).build(node, "")
-        finally:
-            loader.dispose()
+        parser = CParser(text)
+        parser.get_event()
+        while not parser.check_event(pyyaml.StreamEndEvent):
+            yield _Builder(parser, budget, duplicates).build()
     except (pyyaml.YAMLError, UnicodeError) as problem:
         raise YAMLError(_describe(problem)) from problem
-    except RecursionError:
-        raise YAMLError("exceeded max depth") from None
 
 
 def load(text: str | bytes, duplicates: list[str] | None = None) -> Any:
@@ -207,39 +228,4 @@ def _describe(problem: Exception) -> str:
     return f"yaml: line {mark.line + 1}: {detail}" if mark is not None and detail else f"yaml: {problem}"
 
 
-class _Dumper(pyyaml.CSafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-_BASE_60: Final = r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?"
-_DATE: Final = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ].*)?"
-_LOOKS_TYPED: Final = re.compile("(?:" + "|".join([pattern.pattern for _, pattern, _ in _RESOLVERS] + [_BASE_60, _DATE]) + r")\Z")
-
-
-def _write_string(dumper: _Dumper, value: str) -> ScalarNode:
-    if "\n" in value:
-        return dumper.represent_scalar(_STR, value, style="|")
-    return dumper.represent_scalar(_STR, value, style='"' if _LOOKS_TYPED.match(value) else None)
-
-
-def _write_list(dumper: _Dumper, value: list[Any]) -> SequenceNode:
-    return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=not value)
-
-
-_Dumper.add_representer(str, _write_string)
-_Dumper.add_representer(list, _write_list)
-
-
-def dump(value: Any, *, ascii_only: bool = False) -> str:
-    """Block style, keys sorted, lists level with their key, text that could be mistaken for another type quoted. With `ascii_only`
-    every other character is an escape."""
-    text: str = pyyaml.dump(
-        value, Dumper=_Dumper, default_flow_style=False, sort_keys=True, allow_unicode=not ascii_only, width=2**31 - 1
-    )
-    return text.removesuffix("...\n")
-
-
-def dump_all(values: Iterable[Any]) -> str:
-    """Documents separated by `---`."""
-    return "---\n".join(dump(value) for value in values)
+__all__ = ["YAMLError", "dump", "dump_all", "load", "load_all"]

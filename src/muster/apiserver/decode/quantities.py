@@ -7,10 +7,10 @@ and is rewritten otherwise: `1000m` → `1`, `0.5` → `500m`, `0.5Gi` → `512M
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
 
 from muster.kube.quantity import WRONG_FORMAT, QuantityError, parse_quantity
+from muster.kube.remembering import remembered
 
 from .errors import DecodeError
 
@@ -34,7 +34,7 @@ def _keeps_spelling(text: str) -> bool:
     return len(shifted) <= 18 and scale >= -9 and scale % 3 == 0 and not shifted.endswith("000") and shifted[0] != "0"
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def canonical(text: str) -> str:
     """The spelling the server answers with; DecodeError when the text is no quantity."""
     text = text.strip()

@@ -8,8 +8,9 @@ from __future__ import annotations
 import binascii
 import re
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Final
+
+from muster.kube.remembering import remembered
 
 from .errors import DecodeError
 
@@ -53,14 +54,14 @@ def _instant(text: str, layout: str) -> datetime:
         raise _bad_time(text, layout) from error
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def time_text(text: str) -> str | None:
     """RFC 3339 in UTC with whole seconds; the zero time is null."""
     instant = _instant(text, _LAYOUT)
     return None if instant.year == 1 and instant == datetime(1, 1, 1, tzinfo=UTC) else f"{instant:%Y-%m-%dT%H:%M:%SZ}".zfill(20)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def micro_time_text(text: str) -> str | None:
     """RFC 3339 in UTC with microseconds."""
     instant = _instant(text, _MICRO_LAYOUT)

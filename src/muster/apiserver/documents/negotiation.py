@@ -6,9 +6,9 @@ Parsing an Accept header costs more than serving a small object, and a fleet sen
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from muster.apiserver.errors import not_acceptable, not_produced
+from muster.kube.remembering import remembered
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -46,7 +46,7 @@ class Clause:
         return next((value for key, value in self.parameters if key == name), "")
 
 
-@lru_cache(maxsize=512)
+@remembered(512, 1024)
 def accept_clauses(header: str) -> tuple[Clause, ...]:
     """Clauses of an Accept header, best first; order in the header decides between equals."""
     clauses = []
@@ -71,7 +71,7 @@ def accept_clauses(header: str) -> tuple[Clause, ...]:
     return tuple(sorted(clauses, key=lambda clause: -clause.quality))
 
 
-@lru_cache(maxsize=512)
+@remembered(512, 1024)
 def negotiate(header: str, transforms: bool = True) -> Format:
     """The best format for an Accept header. `transforms`: the endpoint can answer Tables and metadata."""
     if not header or header == "*/*":
@@ -92,7 +92,7 @@ def negotiate(header: str, transforms: bool = True) -> Format:
     raise not_acceptable(ACCEPTED)
 
 
-@lru_cache(maxsize=512)
+@remembered(512, 1024)
 def check_produced(header: str, produced: str = ACCEPTED) -> None:
     """A built-in route looks at bare media types before anything else; `produced` lists those it serves."""
     known = {"*/*", *produced.split(", ")}
@@ -100,14 +100,14 @@ def check_produced(header: str, produced: str = ACCEPTED) -> None:
         raise not_produced(produced)
 
 
-@lru_cache(maxsize=512)
+@remembered(512, 1024)
 def error_media(header: str) -> str:
     """JSON or YAML for an error: it is shown even to a client that accepts neither."""
     wanted = (clause.media for clause in accept_clauses(header))
     return next((YAML if media == YAML else JSON for media in wanted if media in (JSON, YAML, "*/*")), JSON)
 
 
-@lru_cache(maxsize=256)
+@remembered(256, 1024)
 def media_type(content_type: str) -> str:
     """The bare media type of a Content-Type header; JSON where nothing is said."""
     return content_type.partition(";")[0].strip().lower() or JSON

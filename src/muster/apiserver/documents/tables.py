@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -16,6 +15,7 @@ from muster.apiserver.objects import raw_metadata, view
 from muster.apiserver.registry.cells import Live
 from muster.apiserver.registry.resource import Column, Object, Resource
 from muster.kube.duration import human_duration
+from muster.kube.remembering import remembered
 from muster.store.api import Entry
 
 
@@ -46,7 +46,7 @@ class _Age:
         return b'"<unknown>"' if self.since is None else b'"%s"' % human_duration((now - self.since).total_seconds()).encode()
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _timestamp(text: str) -> datetime | None:
     try:
         return datetime.fromisoformat(text).astimezone(UTC)

@@ -32,9 +32,15 @@ def _in_go_words(reason: str) -> str:
     return f"{_GO_WORDS.get(words, words)}: `{fragment}`"
 
 
-@lru_cache(maxsize=512)
+_LONGEST_KEPT = 4096
+
+
 def compile_pattern(pattern: str) -> Any:
-    """The compiled pattern; raises ValueError with RE2's reason."""
+    """The compiled pattern; raises ValueError with RE2's reason. Long ones are not kept: they would fill the memory."""
+    return _kept(pattern) if len(pattern) <= _LONGEST_KEPT else _fresh(pattern)
+
+
+def _fresh(pattern: str) -> Any:
     import re2
 
     options = re2.Options()
@@ -45,6 +51,9 @@ def compile_pattern(pattern: str) -> Any:
         reason = error.args[0] if error.args else error
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         raise ValueError(_in_go_words(text)) from None
+
+
+_kept = lru_cache(maxsize=512)(_fresh)
 
 
 def search(text: str, pattern: str) -> bool:

@@ -7,10 +7,11 @@ reported with the wording of Go's regexp package, which is what people see when 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 import re2
+
+from muster.kube.remembering import remembered
 
 _GO_WORDING: Final = {
     "missing ]": "missing closing ]",
@@ -22,6 +23,10 @@ _GO_WORDING: Final = {
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid named capture group": "invalid named capture",
 }
+
+
+_LONGEST: Final = 64 * 1024
+"""Compiling takes the whole process's time; the real server has a limit too, on what comes out."""
 
 
 class BadPattern(ValueError):
@@ -37,10 +42,12 @@ def _options() -> Any:
 _OPTIONS: Final = _options()
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096, 4096)
 def matcher(pattern: str) -> Callable[[str], bool]:
     """Whether the pattern occurs anywhere in a text. A set of one pattern is asked first, as it answers without building spans;
     it can run out of its memory budget, so only its yes counts."""
+    if len(pattern) > _LONGEST:
+        raise BadPattern("expression too large")
     try:
         search = re2.compile(pattern, _OPTIONS).search
     except re2.error as problem:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from muster.kube.duration import human_duration, parse_time
+from muster.kube.remembering import remembered
 from muster.kube.selectors import SelectorError, from_label_selector_object
 
 Object = dict[str, Any]
@@ -36,7 +36,7 @@ class Live:
         return orjson.dumps(self.text(now))
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def instant(text: str) -> datetime | None:
     try:
         return parse_time(text)
