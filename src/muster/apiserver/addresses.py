@@ -16,6 +16,7 @@ from muster.apiserver.cluster import Cluster
 SERVICE_NETWORK = ipaddress.ip_network("10.96.0.0/16")
 NODE_PORTS = range(30000, 32768)
 _RESERVED_SECONDS = 30.0
+_GUESSES = 32
 _SERVICES = "/services"
 
 
@@ -28,6 +29,7 @@ class ServiceAddresses:
         self._ips: dict[str, str] = {}
         self._ports: dict[int, str] = {}
         self._reserved: dict[Any, tuple[float, str]] = {}
+        self._swept = 0.0
 
     def cluster_ip(self, wanted: str, owner: str) -> str:
         self._refresh()
@@ -54,9 +56,9 @@ class ServiceAddresses:
                 )
             self._claim(wanted, owner, self._ports, "provided port is already allocated")
             return wanted
-        start = random.randrange(len(NODE_PORTS))
-        for offset in range(len(NODE_PORTS)):
-            candidate = NODE_PORTS[(start + offset) % len(NODE_PORTS)]
+        # A few at random first: beside each other, ports that are taken would be looked at again and again.
+        candidates: list[int] = [*random.choices(NODE_PORTS, k=_GUESSES), *NODE_PORTS]
+        for candidate in candidates:
             if self._owner_of(candidate, self._ports) is None:
                 self._reserve(candidate, owner)
                 return candidate
@@ -76,8 +78,9 @@ class ServiceAddresses:
 
     def _reserve(self, address: Any, owner: str) -> None:
         now = time.monotonic()
-        for old in [key for key, (until, _) in self._reserved.items() if until <= now]:
-            del self._reserved[old]
+        if now > self._swept + _RESERVED_SECONDS:
+            self._swept = now
+            self._reserved = {key: kept for key, kept in self._reserved.items() if kept[0] > now}
         self._reserved[address] = (now + _RESERVED_SECONDS, owner)
 
     def _refresh(self) -> None:

@@ -14,6 +14,7 @@ from muster.apiserver.objects import object_key, shared
 from muster.apiserver.registry.resource import Addresses, Object
 from muster.apiserver.registry.table import ResourceTable, builtin_table
 from muster.apiserver.webhooks import WebhookRoute
+from muster.apiserver.worker import Worker
 from muster.store.api import Entry, Store
 
 if TYPE_CHECKING:
@@ -48,12 +49,21 @@ class StoreHealth:
 class Cluster:
     """See the module docstring. `prefix` is the URL prefix clients use ("" for the default cluster on plain paths)."""
 
-    def __init__(self, name: str, prefix: str, store: Store, clock: Clock = utc_now, health: StoreHealth | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        prefix: str,
+        store: Store,
+        clock: Clock = utc_now,
+        health: StoreHealth | None = None,
+        worker: Worker | None = None,
+    ) -> None:
         self.name = name
         self.prefix = prefix
         self.store = store
         self.clock = clock
         self.health = health or StoreHealth()
+        self.worker = worker or Worker()
         self.resources = ResourceTable(builtin_table())
         self.access: Access
         self.admission: AdmissionChain

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.registry.resource import Addresses, Object, Resource
 from muster.apiserver.request import Query
+from muster.apiserver.worker import LARGE, Result
 from muster.http import Request
+from muster.store.api import Entry
+
+_MOST_WARNINGS = 4096
+"""More than fit into an answer, where they have room for as many characters."""
 
 
 class Context:
     """Handed from stage to stage; implements what registry hooks may ask (`HookContext`)."""
 
-    __slots__ = ("attributes", "cluster", "query", "request", "tail", "user", "warnings")
+    __slots__ = ("_warned", "attributes", "cluster", "query", "request", "tail", "user", "warnings")
 
     def __init__(
         self, cluster: Cluster, request: Request, user: User, attributes: Attributes, query: Query, tail: str = ""
@@ -25,6 +33,7 @@ class Context:
         self.query = query
         self.tail = tail
         self.warnings: list[str] = []
+        self._warned: set[str] = set()
 
     @property
     def verb(self) -> str:
@@ -58,6 +67,14 @@ class Context:
         """The namespace an object lives in; a namespace's own path names one without living in it."""
         return self.attributes.namespace if resource.namespaced else ""
 
+    def is_large(self, entry: Entry | None = None) -> bool:
+        """Whether the request, or the stored object it is about, is too large to be handled on the loop."""
+        return len(self.request.body) + (0 if entry is None else len(entry.value)) > LARGE
+
+    async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """What a pure function makes of its arguments, computed beside the loop."""
+        return await self.cluster.worker.run(self.user.name, function, *arguments)
+
     def now(self) -> str:
         return self.cluster.now()
 
@@ -65,5 +82,6 @@ class Context:
         return self.cluster.read(resource, key)
 
     def warn(self, text: str) -> None:
-        if text not in self.warnings:
+        if text not in self._warned and len(self.warnings) < _MOST_WARNINGS:
+            self._warned.add(text)
             self.warnings.append(text)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from muster.apiserver.registry.resource import Resource
-from muster.kube.fielderrors import FieldError
+from muster.kube.fielderrors import MOST, FieldError
 from muster.kube.fielderrors import invalid as invalid_field
 
 
@@ -117,12 +117,29 @@ def aggregated(texts: Iterable[str]) -> str:
     return different[0] if len(different) == 1 else "[" + ", ".join(different) + "]"
 
 
+_LONGEST_NAME = 1024
+_MOST_TEXT = 512 * 1024
+"""Characters of causes in one answer. The real server has no such bound, and its answers can be thousands of times the request."""
+
+
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
-    joined = aggregated(str(e) for e in errors)
+    causes: list[dict[str, str]] = []
+    texts: list[str] = []
+    left = _MOST_TEXT
+    for error in errors[:MOST]:
+        if left <= 0:
+            break
+        body = error.body if len(error.body) <= left else f"{error.body[:left]}... (cut)"
+        causes.append({"reason": error.reason, "message": body, "field": error.field})
+        texts.append(f"{error.field}: {body}" if error.field else body)
+        left -= len(texts[-1])
+    if len(causes) < len(errors) or len(errors) >= MOST:
+        texts.append("there are more errors than these")
     qualified = f"{kind}.{group}" if group else kind
+    name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
     details = _named(name, group, kind)
-    details["causes"] = [{"reason": e.reason, "message": e.body, "field": e.field} for e in errors]
-    return ApiError(422, "Invalid", f'{qualified} "{name}" is invalid: {joined}', details)
+    details["causes"] = causes
+    return ApiError(422, "Invalid", f'{qualified} "{name}" is invalid: {aggregated(texts)}', details)
 
 
 def invalid_object(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiError:

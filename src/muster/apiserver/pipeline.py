@@ -25,7 +25,7 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.documents.metrics import Metrics
 from muster.apiserver.documents.negotiation import ACCEPTED, JSON, LISTED, check_produced, error_media
-from muster.apiserver.documents.presentation import NO_CACHE, warning_fields
+from muster.apiserver.documents.presentation import NO_CACHE, Later, warning_fields
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.longrunning import OpenRequest
 from muster.apiserver.registry.resource import Resource, Subresource
@@ -92,6 +92,8 @@ class Pipeline:
             ctx.warnings += warnings
             warnings = ctx.warnings
             answer = await self._authorized(ctx)
+            if isinstance(answer, Later):
+                answer = await ctx.aside(answer.make)
         except errors.ApiError as error:
             answer = status_response(error, warnings, error_media(request.headers.get("accept") or ""))
         except BaseException as problem:

@@ -216,6 +216,7 @@ class WriteOptions:
     force: bool | None = None
 
 
+_MOST_DRY_RUNS = 100
 _VALIDATIONS = ("Ignore", "Strict", "Warn")
 
 
@@ -223,7 +224,7 @@ def write_options(query: Query, kind: str, apply: bool = False) -> WriteOptions:
     """`kind` is the options type named in errors: CreateOptions, UpdateOptions, PatchOptions, DeleteOptions."""
     errors = []
     dry_run = query.getall("dryRun")
-    for value in dry_run:
+    for value in dry_run[:_MOST_DRY_RUNS]:
         if value != "All":
             errors.append(fielderrors.not_supported("dryRun", dry_run, ["All"]))
     manager = query.get("fieldManager")

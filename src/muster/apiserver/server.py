@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import ssl
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -30,6 +31,7 @@ from muster.apiserver.longrunning import Revocations
 from muster.apiserver.pipeline import Answer, Pipeline, status_response
 from muster.apiserver.request import split_cluster
 from muster.apiserver.wiring import build_pipeline, equip
+from muster.apiserver.worker import SWITCH_SECONDS, Worker
 from muster.http import HttpServer, Request, Response, server_context
 from muster.kube.certificates import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
 from muster.logs import get_logger
@@ -68,6 +70,7 @@ class ApiServer:
         self._adding: dict[str, asyncio.Task[Cluster]] = {}
         self._removing: set[str] = set()
         self.health = StoreHealth()
+        self.worker = Worker()
         self._layer: BootstrapLayer | None = None
         self._keys: ClusterKeys
         self.token_webhook = TokenWebhook(load_webhook_config(config.token_webhook)) if config.token_webhook else None
@@ -120,10 +123,12 @@ class ApiServer:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
+        sys.setswitchinterval(SWITCH_SECONDS)
 
     async def stop(self, grace: float = 5.0) -> None:
         await self._http.stop(grace)
         self._revocations.stop()
+        self.worker.close()
         await self.controllers.stop()
         if self.token_webhook is not None:
             await self.token_webhook.close()
@@ -144,7 +149,7 @@ class ApiServer:
 
     async def _add(self, name: str) -> Cluster:
         self.store.add_cluster(name, self._layer)
-        cluster = Cluster(name, f"/clusters/{name}", self.store, self.config.clock, self.health)
+        cluster = Cluster(name, f"/clusters/{name}", self.store, self.config.clock, self.health, self.worker)
         equip(self, cluster)
         keys = await cluster.access.vault.keys(self.config.clock())
         self._tls.load_verify_locations(cadata=(keys.client_ca_pem + keys.proxy_ca_pem).decode())

@@ -1,10 +1,14 @@
 """Validation errors that point at a field, and their texts, which are part of the API (clients and people match on them).
 
-A validator returns a list of `FieldError`; the server turns it into a 422 Status with one cause each.
+A validator returns a list of `FieldError`; the server turns it into a 422 Status with one cause each. A client may send more
+mistakes than anybody will read, so a validation that runs within `counted` ends with `TooManyErrors` once it has found `MOST`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,6 +37,8 @@ _PHRASE: Final = {
     TYPE_INVALID: "Invalid value",
     INTERNAL: "Internal error",
 }
+MOST: Final = 1_000
+"""Errors that one validation reports."""
 _WITHOUT_VALUE: Final = frozenset({REQUIRED, FORBIDDEN, TOO_LONG, INTERNAL})
 
 
@@ -113,29 +119,74 @@ class FieldError:
         return f"{self.field}: {self.body}" if self.field else self.body
 
 
+class TooManyErrors(Exception):
+    """A validation found so many errors that it was ended; `errors` are those found."""
+
+    def __init__(self, errors: list[FieldError]) -> None:
+        super().__init__(f"more than {MOST} errors")
+        self.errors = errors
+
+
+_counted: ContextVar[list[FieldError] | None] = ContextVar("counted", default=None)
+
+
+@contextmanager
+def counted() -> Iterator[None]:
+    """Errors made in here are counted. Raises TooManyErrors as soon as there are too many."""
+    token = _counted.set([])
+    try:
+        yield
+    finally:
+        _counted.reset(token)
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """For a check that makes errors it may drop again, and has a bound of its own."""
+    token = _counted.set(None)
+    try:
+        yield
+    finally:
+        _counted.reset(token)
+
+
+def field_error(reason: str, field: str, value: Any = None, detail: str = "") -> FieldError:
+    error = FieldError(reason, field, value, detail)
+    found = _counted.get()
+    if found is not None:
+        found.append(error)
+        if len(found) >= MOST:
+            raise TooManyErrors(found)
+    return error
+
+
 def required(field: str, detail: str = "") -> FieldError:
-    return FieldError(REQUIRED, field, None, detail)
+    return field_error(REQUIRED, field, None, detail)
 
 
 def invalid(field: str, value: Any, detail: str) -> FieldError:
-    return FieldError(INVALID, field, value, detail)
+    return field_error(INVALID, field, value, detail)
 
 
-def not_supported(field: str, value: Any, supported: list[str]) -> FieldError:
-    return FieldError(NOT_SUPPORTED, field, value, "supported values: " + ", ".join(quote(s) for s in supported))
+def choices_text(supported: Sequence[str]) -> str:
+    return "supported values: " + ", ".join(quote(s) for s in supported)
+
+
+def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
+    return field_error(NOT_SUPPORTED, field, value, choices_text(supported))
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    return FieldError(FORBIDDEN, field, None, detail)
+    return field_error(FORBIDDEN, field, None, detail)
 
 
 def duplicate(field: str, value: Any) -> FieldError:
-    return FieldError(DUPLICATE, field, value)
+    return field_error(DUPLICATE, field, value)
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    return FieldError(TOO_LONG, field, None, f"may not be more than {limit} {'byte' if limit == 1 else 'bytes'}")
+    return field_error(TOO_LONG, field, None, f"may not be more than {limit} {'byte' if limit == 1 else 'bytes'}")
 
 
 def too_many(field: str, count: int, limit: int) -> FieldError:
-    return FieldError(TOO_MANY, field, count, f"must have at most {limit} {'item' if limit == 1 else 'items'}")
+    return field_error(TOO_MANY, field, count, f"must have at most {limit} {'item' if limit == 1 else 'items'}")

@@ -7,12 +7,15 @@ Messages of patches and of server-side apply quote values the way the Go server 
 from __future__ import annotations
 
 import math
+import re
 from decimal import Decimal
 from typing import Any
 
 import orjson
 
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+_needs_escapes = re.compile("[<>&\u2028\u2029]").search
 
 
 def number(value: float) -> str:
@@ -74,7 +77,7 @@ def encode_json(value: Any) -> str:
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     if ".0" in text:
         text = orjson.dumps(_whole_numbers(value), option=orjson.OPT_SORT_KEYS).decode()
-    return text.translate(_HTML)
+    return text.translate(_HTML) if _needs_escapes(text) else text
 
 
 def _whole_numbers(value: Any) -> Any:

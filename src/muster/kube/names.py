@@ -51,6 +51,7 @@ _is_label_1123 = re.compile(_LABEL_1123, re.ASCII).fullmatch
 _is_subdomain = re.compile(_SUBDOMAIN, re.ASCII).fullmatch
 _is_label_1035 = re.compile(_LABEL_1035, re.ASCII).fullmatch
 _is_qualified = re.compile(_QUALIFIED, re.ASCII).fullmatch
+_is_prefixed = re.compile(f"{_SUBDOMAIN}/{_QUALIFIED}", re.ASCII).fullmatch
 _is_label_value = re.compile(_LABEL_VALUE, re.ASCII).fullmatch
 _is_config_key = re.compile(_CONFIG_KEY, re.ASCII).fullmatch
 
@@ -102,7 +103,7 @@ def _qualified_rule() -> str:
 
 def qualified_name(value: str) -> list[str]:
     """Label keys, annotation keys (after lowering), finalizers: an optional DNS prefix, a slash, a name."""
-    if len(value) <= 63 and _is_qualified(value):  # most keys: plain, and without a prefix
+    if len(value) <= 63 and (_is_qualified(value) or _is_prefixed(value)):  # most of them
         return []
     parts = value.split("/")
     if len(parts) > 2:

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
+
+from muster.kube.covering import RawRule as RawRule
+from muster.kube.covering import path_matches
+from muster.kube.covering import uncovered as uncovered
+from muster.kube.remembering import remembered
 
 API_GROUP: Final = "rbac.authorization.k8s.io"
 MASTERS: Final = "system:masters"
 """Whoever is in this group may do everything, whatever the rules say."""
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
-RawRule = Mapping[str, Any]
 Subject = tuple[str, str]
 """("User" | "Group", name); a service account is its user name."""
 
@@ -62,7 +65,7 @@ class Rule:
         if asked.verb not in self.verbs and "*" not in self.verbs:
             return False
         if not asked.resource:
-            return any(_path_matches(pattern, asked.path) for pattern in self.paths)
+            return any(path_matches(pattern, asked.path) for pattern in self.paths)
         if asked.group not in self.groups and "*" not in self.groups:
             return False
         if self.names and asked.name not in self.names:
@@ -74,24 +77,6 @@ class Rule:
             return asked.resource in resources
         return f"{asked.resource}/{subresource}" in resources or f"*/{subresource}" in resources
 
-    def covers(self, atom: RawRule) -> bool:
-        """Whether it grants all of an atom: a rule with one verb, group, resource and name."""
-        verb = atom["verbs"][0]
-        if verb not in self.verbs and "*" not in self.verbs:
-            return False
-        if "nonResourceURLs" in atom:
-            path = atom["nonResourceURLs"][0]
-            return any(_path_matches(pattern, path) for pattern in self.paths)
-        group, resource = atom["apiGroups"][0], atom["resources"][0]
-        if group not in self.groups and "*" not in self.groups:
-            return False
-        if self.names and not set(atom.get("resourceNames", ())) & self.names:
-            return False
-        if "*" in self.resources or resource in self.resources:
-            return True
-        _, slash, sub = resource.partition("/")
-        return bool(slash) and f"*/{sub}" in self.resources
-
 
 EVERYTHING: Final = (
     Rule({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
@@ -99,43 +84,19 @@ EVERYTHING: Final = (
 )
 
 
-def _path_matches(pattern: str, path: str) -> bool:
-    # All stars at the end are one, as for the API server.
-    return pattern == "*" or pattern == path or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
-
-
-@lru_cache(maxsize=4096)
+@remembered(4096, 65536)
 def _compiled(rules: bytes) -> tuple[Rule, ...]:
     return tuple(Rule(rule) for rule in orjson.loads(rules))
 
 
-def uncovered(owned: Iterable[Rule], wanted: RawRule) -> list[RawRule]:
-    """The atoms of `wanted` (one verb, group, resource, name each) that no owned rule grants."""
-    rules = tuple(owned)
-    return [atom for atom in _atoms(wanted) if not any(rule.covers(atom) for rule in rules)]
-
-
-def _atoms(rule: RawRule) -> Iterator[RawRule]:
-    for verb in rule.get("verbs") or ():
-        for path in rule.get("nonResourceURLs") or ():
-            yield {"nonResourceURLs": [path], "verbs": [verb]}
-        for group in rule.get("apiGroups") or ():
-            for resource in rule.get("resources") or ():
-                names = rule.get("resourceNames") or ()
-                if not names:
-                    yield {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
-                for name in names:
-                    yield {"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": [verb]}
-
-
 def shown(atoms: Iterable[RawRule]) -> list[str]:
     """Atoms as the API server prints them, those that differ only in the verb as one."""
-    found: dict[str, dict[str, list[str]]] = {}
+    found: dict[str, tuple[RawRule, dict[str, None]]] = {}
     for atom in atoms:
         target = {key: list(value) for key, value in atom.items() if key != "verbs"}
-        rule = found.setdefault(repr(sorted(target.items())), {**target, "verbs": []})
-        rule["verbs"] += [verb for verb in atom["verbs"] if verb not in rule["verbs"]]
-    return sorted({_compact(rule) for rule in found.values()})
+        _, verbs = found.setdefault(repr(sorted(target.items())), (target, {}))
+        verbs.update(dict.fromkeys(atom["verbs"]))
+    return sorted({_compact({**target, "verbs": list(verbs)}) for target, verbs in found.values()})
 
 
 _SHOWN = (

@@ -118,6 +118,7 @@ def created(resource: Resource, obj: Object, request: Request | None = None) -> 
     if resource.prepare is not None:
         resource.prepare(request, obj, None)
     problems = check_metadata(resource, obj) + (resource.validate(request, obj, None) if resource.validate else [])
+    problems = problems or (resource.claim(request, obj) if resource.claim else [])
     if problems:
         return None, _refusal(resource, obj, problems)
     return obj, {"object": comparable(_shown(resource, obj))}
@@ -133,6 +134,7 @@ def replaced(resource: Resource, old: Object, new: Object, request: Request | No
     if resource.prepare is not None:
         resource.prepare(request, new, old)
     problems = check_metadata_update(resource, new, old) + (resource.validate(request, new, old) if resource.validate else [])
+    problems = problems or (resource.claim(request, new) if resource.claim else [])
     return _refusal(resource, new, problems) if problems else {"object": comparable(_shown(resource, new))}
 
 

@@ -47,4 +47,4 @@ async def collect_params(subject: Subject, row: Resource, reference: Mapping[str
         entries = [e for e in cluster.store.list(cluster.name, row.storage, prefix) if selector.matches(labels(e))]
     if not entries and reference.get("parameterNotFoundAction") == "Deny":
         raise Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return [await from_stored(row, entry) for entry in entries]
+    return [await from_stored(subject.ctx, row, entry) for entry in entries]

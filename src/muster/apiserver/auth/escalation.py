@@ -12,7 +12,8 @@ from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, R
 from muster.apiserver.auth.identity import MASTERS
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import Object, Resource
-from muster.kube.rbac import RawRule, shown, uncovered
+from muster.kube.covering import MOST_MISSING, Coverage, RawRule
+from muster.kube.rbac import Rule, shown
 
 GROUP = "rbac.authorization.k8s.io"
 _ROLE_KINDS = frozenset({ROLES, CLUSTER_ROLES})
@@ -20,28 +21,28 @@ _BINDING_KINDS = frozenset({ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS})
 _COLLECTOR_FIELDS = frozenset({"ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion"})
 
 
-def check_grant(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
+async def check_grant(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
     if resource.group != GROUP or MASTERS in ctx.user.groups:
         return
     if resource.storage in _ROLE_KINDS:
-        _check_role(ctx, resource, new, old)
+        await _check_role(ctx, resource, new, old)
     elif resource.storage in _BINDING_KINDS:
-        _check_binding(ctx, resource, new, old)
+        await _check_binding(ctx, resource, new, old)
 
 
-def _check_role(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
+async def _check_role(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
     name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
     # As upstream: what is being created has no name yet, so a permission for one name does not cover it.
     escalate = Attributes("escalate", GROUP, "*", resource.plural, namespace=namespace, name=ctx.attributes.name)
     if ctx.cluster.access.authorize(ctx.user, escalate).allowed or _only_collectable(new, old):
         return
-    _require(ctx, resource, name, namespace, new.get("rules") or ())
+    await _require(ctx, resource, name, namespace, new.get("rules") or ())
     if _aggregates(new) or (old is not None and _aggregates(old)):
         everything: list[RawRule] = [
             {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
             {"nonResourceURLs": ["*"], "verbs": ["*"]},
         ]
-        if _missing(ctx, namespace, everything):
+        if await _missing(ctx, namespace, everything):
             text = "must have cluster-admin privileges to use the aggregationRule"
             raise errors.forbidden(GROUP, resource.plural, name, text)
 
@@ -59,7 +60,7 @@ def _only_collectable(new: Object, old: Object | None) -> bool:
     return metas[0] == metas[1] and all(new.get(k) == old.get(k) for k in new.keys() | old.keys() if k != "metadata")
 
 
-def _check_binding(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
+async def _check_binding(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
     if _only_collectable(new, old):
         return
     name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
@@ -71,19 +72,23 @@ def _check_binding(ctx: Context, resource: Resource, new: Object, old: Object | 
     rules = ctx.cluster.access.rbac.role_rules(ref.get("kind", ""), namespace, ref.get("name", ""))
     if rules is None:
         raise errors.not_found_named(GROUP, resource.plural, ref.get("name", ""))
-    _require(ctx, resource, name, namespace, rules)
+    await _require(ctx, resource, name, namespace, rules)
 
 
-def _missing(ctx: Context, namespace: str, rules: Iterable[RawRule]) -> list[RawRule]:
+async def _missing(ctx: Context, namespace: str, rules: Iterable[RawRule]) -> list[RawRule]:
     owned = ctx.cluster.access.rbac.rules_for(ctx.user, namespace)
-    return [missing for rule in rules for missing in uncovered(owned, rule)]
+    return await ctx.aside(_uncovered, owned, rules) if ctx.is_large() else _uncovered(owned, rules)
 
 
-def _require(ctx: Context, resource: Resource, name: str, namespace: str, rules: Iterable[RawRule]) -> None:
-    missing = _missing(ctx, namespace, rules)
+def _uncovered(owned: list[Rule], rules: Iterable[RawRule]) -> list[RawRule]:
+    return Coverage(owned).missing(rules)
+
+
+async def _require(ctx: Context, resource: Resource, name: str, namespace: str, rules: Iterable[RawRule]) -> None:
+    missing = await _missing(ctx, namespace, rules)
     if not missing:
         return
     groups = " ".join(f'"{group}"' for group in ctx.user.groups)
-    lacking = "\n".join(shown(missing))
+    lacking = "\n".join(shown(missing)) + ("\nand more" if len(missing) == MOST_MISSING else "")
     text = f'user "{ctx.user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n{lacking}'
     raise errors.forbidden(GROUP, resource.plural, name, text)

@@ -36,7 +36,10 @@ async def _asked(ctx: Context, resource: Resource) -> Object:
             raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
         meta["namespace"] = namespace
     obj["metadata"] = meta
-    book_create(ctx, resource, None, obj, options)
+    if ctx.is_large():
+        await ctx.aside(book_create, ctx, resource, None, obj, options)
+    else:
+        book_create(ctx, resource, None, obj, options)
     return obj
 
 

@@ -115,10 +115,12 @@ def _check_review_versions(versions: list[str], field: str) -> Iterator[FieldErr
     if not versions:
         yield required(field)
         return
+    seen: set[str] = set()
     for index, version in enumerate(versions):
-        if version in versions[:index]:
+        if version in seen:
             yield invalid(f"{field}[{index}]", version, "duplicate version")
             continue
+        seen.add(version)
         for problem in names.dns1035_label(version):
             yield invalid(f"{field}[{index}]", version, problem)
     if not any(version in _REVIEW_VERSIONS for version in versions):

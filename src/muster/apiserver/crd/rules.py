@@ -30,7 +30,7 @@ from muster.cel import (
     optional_declaration,
 )
 from muster.cel.environment import PER_CALL_LIMIT
-from muster.kube.fielderrors import DUPLICATE, FORBIDDEN, INVALID, OMITTED, REQUIRED, FieldError, invalid
+from muster.kube.fielderrors import DUPLICATE, FORBIDDEN, INVALID, OMITTED, REQUIRED, FieldError, field_error, invalid
 from muster.kube.schemas.fieldpaths import BadFieldPath, resolve
 from muster.kube.schemas.openapi import NOWHERE
 from muster.kube.schemas.ratchet import Correlation, MapList
@@ -257,7 +257,7 @@ class RuleTree:
         shown = OMITTED if self._type in ("object", "array") else value
         reason = _REASONS.get(rule.source.get("reason"), INVALID)
         message = _message(rule, variables, budget) or (rule.source.get("message") or "").strip() or f"failed rule: {rule.summary}"
-        return FieldError(reason, field, shown, "" if reason == DUPLICATE else message)
+        return field_error(reason, field, shown, "" if reason == DUPLICATE else message)
 
 
 def _subtree(raw: Any) -> RuleTree | None:

@@ -84,7 +84,22 @@ def _literal(text: bytes, at: int, literal: bytes) -> int:
     return at + len(literal)
 
 
+_INSIDE = rb'(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+'
+_GAP = rb"[ \t\r\n]*+"
+_SIMPLE = rb'(?:"' + _INSIDE + rb'"|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null|\{\}|\[\])' + _GAP
+_CHARACTERS = re.compile(_INSIDE)
+_SOUND_ITEMS = re.compile(rb"(?:" + _SIMPLE + rb"," + _GAP + rb")*+")
+_SOUND_MEMBERS = re.compile(rb'(?:"' + _INSIDE + rb'"' + _GAP + rb":" + _GAP + _SIMPLE + rb"," + _GAP + rb")*+")
+"""What is certainly right is passed over at once: the text may be long, and most of it is."""
+
+
+def _pass_over(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+    found = pattern.match(text, at)
+    return at if found is None else found.end()
+
+
 def _string(text: bytes, at: int) -> int:
+    at = _pass_over(_CHARACTERS, text, at)
     while at < len(text):
         byte = text[at]
         if byte == 0x22:
@@ -104,6 +119,7 @@ def _members(text: bytes, at: int, depth: int) -> int:
     if text[at : at + 1] == b"}":
         return at + 1
     while True:
+        at = _pass_over(_SOUND_MEMBERS, text, at)
         if text[at : at + 1] != b'"':
             raise _Broken(_unexpected(text, at, "looking for beginning of object key string"))
         at = _skip(text, _string(text, at + 1))
@@ -122,6 +138,7 @@ def _items(text: bytes, at: int, depth: int) -> int:
     if text[at : at + 1] == b"]":
         return at + 1
     while True:
+        at = _pass_over(_SOUND_ITEMS, text, at)
         at = _skip(text, _value(text, at, depth + 1))
         if text[at : at + 1] == b"]":
             return at + 1

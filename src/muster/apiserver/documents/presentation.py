@@ -8,7 +8,8 @@ entry for as long as the same compiled version is served.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -21,6 +22,7 @@ from muster.apiserver.errors import wrong_number
 from muster.apiserver.objects import raw_metadata, view
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.registry.table import ResourceTable
+from muster.apiserver.worker import LARGE
 from muster.http import Response
 from muster.kube.yaml import dump
 from muster.store.api import Entry
@@ -95,7 +97,25 @@ def list_body(resource: Resource, values: Sequence[bytes], meta: bytes) -> bytes
     )
 
 
+class Later(Response):
+    """An answer that takes some time to put into its form; the pipeline has it made beside the loop."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], Response]) -> None:
+        super().__init__(200, b"")
+        self.make = make
+
+
 def respond_list(
+    ctx: Context, resource: Resource, entries: Sequence[Entry], values: Sequence[bytes], meta: bytes, format: Format
+) -> Response:
+    shaped = format.transform or _is_reformatted(ctx, format)
+    make = partial(_list_response, ctx, resource, entries, values, meta, format)
+    return Later(make) if shaped and sum(map(len, values)) > LARGE else make()
+
+
+def _list_response(
     ctx: Context, resource: Resource, entries: Sequence[Entry], values: Sequence[bytes], meta: bytes, format: Format
 ) -> Response:
     if format.transform == "Table":
@@ -112,7 +132,7 @@ def respond_list(
         )
     else:
         body = list_body(resource, values, meta)
-    return respond(ctx, 200, body, format)
+    return _response(ctx, 200, body, format)
 
 
 def respond_entry(ctx: Context, resource: Resource, entry: Entry, value: bytes, code: int, format: Format) -> Response:
@@ -137,7 +157,17 @@ def respond_object(ctx: Context, resource: Resource | None, obj: Object, code: i
     return respond_entry(ctx, resource, entry, value, code, format)
 
 
+def _is_reformatted(ctx: Context, format: Format) -> bool:
+    return format.media == YAML or (bool(ctx.query.values) and ctx.query.flag("pretty"))
+
+
 def respond(ctx: Context, code: int, body: bytes, format: Format) -> Response:
+    if len(body) > LARGE and _is_reformatted(ctx, format):
+        return Later(partial(_response, ctx, code, body, format))
+    return _response(ctx, code, body, format)
+
+
+def _response(ctx: Context, code: int, body: bytes, format: Format) -> Response:
     media = JSON
     if format.media == YAML:
         body, media = dump(orjson.loads(body)).encode(), YAML

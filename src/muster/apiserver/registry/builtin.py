@@ -165,6 +165,7 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> Resource:
         scale=SCALES.get(key),
         prepare=_showing_status(hooks.prepare, definition),
         validate=warning(hooks.validate, WARNINGS.get(key)),
+        claim=hooks.claim,
         deprecation=DEPRECATED.get(key, ""),
         on_delete=hooks.on_delete,
         to_storage=conversion.to_storage if conversion else None,

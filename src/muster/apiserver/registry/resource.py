@@ -70,6 +70,9 @@ Prepare = Callable[[HookContext, Object, Object | None], None]
 MarkDeleted = Callable[[HookContext, Object], None]
 """Adjust an object that a delete request marks, e.g. to add a finalizer."""
 Validate = Callable[[HookContext, Object, Object | None], list[FieldError]]
+"""What is wrong with an object. Runs beside the loop where the object is large, and so depends on its arguments alone."""
+Claim = Callable[[HookContext, Object], list[FieldError]]
+"""What a valid object asks of the server and cannot have."""
 
 
 _REGISTRY_PATHS = {
@@ -167,6 +170,7 @@ class Resource:
     scale: Scale | None = None
     prepare: Prepare | None = None
     validate: Validate | None = None
+    claim: Claim | None = None
     on_delete: MarkDeleted | None = None
     """Set where deletion is a process of its own (namespaces, definitions): then it has no grace period and no generation."""
     to_storage: Callable[[Object], Object] | None = None

@@ -24,11 +24,19 @@ from muster.kube.yaml import YAMLError, load
 
 _BUILTIN_BODIES = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _CUSTOM_BODIES = "application/json, application/yaml"
+_MOST_STRANGERS = 1_000
+"""Unknown fields that an answer names."""
 _OPTIONS_SCHEMA = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
 async def decode_body(ctx: Context, resource: Resource, options: WriteOptions) -> Object:
     """The object of a create or update, in the resource's version."""
+    if ctx.is_large():
+        return await ctx.aside(_decoded, ctx, resource, options)
+    return _decoded(ctx, resource, options)
+
+
+def _decoded(ctx: Context, resource: Resource, options: WriteOptions) -> Object:
     obj, duplicates = _parse(ctx, resource, options.field_validation)
     _check_type(ctx, resource, obj)
     return _finish(ctx, resource, obj, options, duplicates)
@@ -56,7 +64,7 @@ def _finish(ctx: Context, resource: Resource, obj: Object, options: WriteOptions
         raise errors.cannot_decode(resource, str(error)) from None
     if (unknown or duplicates) and options.field_validation != "Ignore":
         typed = resource.custom is None and media_type(ctx.request.headers.get("content-type") or "") == JSON
-        problems = strict.strict_warnings(unknown, duplicates, ctx.request.body if typed else None)
+        problems = strict.strict_warnings(unknown[:_MOST_STRANGERS], duplicates, ctx.request.body if typed else None)
         if options.field_validation == "Strict":
             raise errors.cannot_decode(resource, f"strict decoding error: {', '.join(problems)}")
         for text in problems:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import orjson
 
+from muster.apiserver.context import Context
 from muster.apiserver.documents.presentation import present, present_all
 from muster.apiserver.objects import decode
 from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.worker import LARGE
 from muster.store.api import Entry
 
 
-async def from_stored(resource: Resource, entry: Entry) -> Object:
+async def from_stored(ctx: Context, resource: Resource, entry: Entry) -> Object:
     """A private copy of the object in the resource's version, defaults of a changed schema included."""
+    found = await ctx.aside(_read, resource, entry) if len(entry.value) > LARGE else _read(resource, entry)
+    if found is None:
+        found = orjson.loads((await present_all(resource, [entry]))[0])
+    return found
+
+
+def _read(resource: Resource, entry: Entry) -> Object | None:
+    """None where it takes a conversion webhook."""
     if resource.custom is None and resource.from_storage is None:
         return decode(entry)
-    value = present(resource, entry) or (await present_all(resource, [entry]))[0]
-    converted: Object = orjson.loads(value)
-    return converted
+    value = present(resource, entry)
+    return None if value is None else orjson.loads(value)
 
 
 async def to_stored(resource: Resource, obj: Object) -> Object:

@@ -86,7 +86,7 @@ def _options_in_query(query: Query) -> dict[str, Any]:
 
 async def delete(ctx: Context, resource: Resource, name: str) -> Response:
     format = negotiate(ctx.accept)
-    options = delete_options(ctx)
+    options = await ctx.aside(delete_options, ctx) if ctx.is_large() else delete_options(ctx)
     namespace = ctx.namespace_of(resource)
     outcome = await delete_object(ctx, resource, namespace, name, options)
     if isinstance(outcome, Entry):
@@ -114,7 +114,7 @@ async def delete_object(ctx: Context, resource: Resource, namespace: str, name: 
         try:
             if head is None:
                 raise errors.not_found(resource, name)
-            old = await from_stored(resource, head)
+            old = await from_stored(ctx, resource, head)
             _check_preconditions(resource, old, options)
         except errors.ApiError as problem:
             if newest or not await may_be_behind(ctx, problem):
@@ -124,7 +124,8 @@ async def delete_object(ctx: Context, resource: Resource, namespace: str, name: 
         operation = Operation("DELETE", None, old, options.dry_run, options.raw)
         await ctx.cluster.admission.mutate(ctx, resource, operation)
         await ctx.cluster.admission.validate(ctx, resource, operation)
-        marked = _marked(ctx, resource, old, options)
+        marking = (ctx, resource, old, options)
+        marked = await ctx.aside(_marked, *marking) if ctx.is_large(head) else _marked(*marking)
         try:
             if is_finished(resource, marked):
                 shown = marked if resource.storage == _GRACEFUL else old
@@ -143,7 +144,7 @@ async def _remove_visibly(ctx: Context, resource: Resource, last: Object, old: O
     """Delete for good what nobody holds back. A kind that ends gracefully shows its mark first, even if only for a moment."""
     if last is not old and last != old:
         head = await commit(ctx, resource, last, head.revision)
-        last = await from_stored(resource, head)
+        last = await from_stored(ctx, resource, head)
     await remove(ctx, resource, {**last, "metadata": dict(last["metadata"])}, head.revision)
     return last
 
@@ -215,7 +216,7 @@ def _grace(resource: Resource, old: Object, options: DeleteOptions) -> int:
 
 async def delete_collection(ctx: Context, resource: Resource) -> Response:
     format = negotiate(ctx.accept)
-    options = delete_options(ctx)
+    options = await ctx.aside(delete_options, ctx) if ctx.is_large() else delete_options(ctx)
     selection = list_options(ctx.query, watch=False)
     page = await read_page(ctx, resource, selection, build_filter(resource, selection))
     for entry in page.entries:

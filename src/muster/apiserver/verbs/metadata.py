@@ -204,9 +204,9 @@ def check_metadata_update(resource: Resource, new: Object, old: Object) -> list[
 def _of_change(meta: Object, old_meta: Object) -> list[FieldError]:
     problems: list[FieldError] = []
     if old_meta.get("deletionTimestamp"):
-        added = [f for f in meta.get("finalizers", ()) if f not in old_meta.get("finalizers", ())]
+        added = set(meta.get("finalizers", ())).difference(old_meta.get("finalizers", ()))
         if added:
-            shown = ", ".join(f'"{f}"' for f in added)
+            shown = ", ".join(f'"{f}"' for f in sorted(added))
             text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
             problems.append(forbidden("metadata.finalizers", text))
     return problems + _generic(meta)
@@ -253,9 +253,14 @@ _OWNER_TEXTS = {
 }
 
 
+def _in_order(owner: Object) -> Object:
+    return {key: owner[key] for key in _OWNER_FIELDS if key in owner}
+
+
 def _owner_problems(owners: list[Object]) -> list[FieldError]:
     problems: list[FieldError] = []
-    controller = None
+    controller: Object | None = None
+    shown: Rendered | None = None
     for owner in owners:
         for field, text in _OWNER_TEXTS.items():
             if not owner.get(field):
@@ -266,7 +271,8 @@ def _owner_problems(owners: list[Object]) -> list[FieldError]:
                     f'Only one reference can have Controller set to true. Found "true" in references for '
                     f"{controller.get('kind')}/{controller.get('name')} and {owner.get('kind')}/{owner.get('name')}"
                 )
-                shown = [{key: each[key] for key in _OWNER_FIELDS if key in each} for each in owners]
-                problems.append(invalid("metadata.ownerReferences", Rendered(orjson.dumps(shown).decode()), text))
-            controller = owner
+                shown = shown or Rendered(orjson.dumps([_in_order(each) for each in owners]).decode())
+                problems.append(invalid("metadata.ownerReferences", shown, text))
+            else:
+                controller = owner
     return problems

@@ -12,6 +12,7 @@ from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions
 from muster.kube.ownership.fieldset import FieldSet, from_paths
 from muster.kube.ownership.managedfields import Convert, track
+from muster.kube.remembering import remembered
 from muster.kube.schema import Schema
 
 Booking = Callable[[Context, Resource, Object | None, Object, WriteOptions], None]
@@ -27,7 +28,7 @@ def manager_name(ctx: Context, options: WriteOptions) -> str:
     return _manager_of(ctx.request.headers.get("user-agent") or "")
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _manager_of(agent: str) -> str:
     printable = "".join(char for char in agent.partition("/")[0] if char.isprintable())
     return printable.encode()[:_MANAGER_BYTES].decode(errors="ignore") or "unknown"

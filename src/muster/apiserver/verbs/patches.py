@@ -49,7 +49,8 @@ async def patch(ctx: Context, resource: Resource, name: str) -> Response:
     if media == APPLY_YAML:
         return await _apply(ctx, resource, name)
     options = write_options(ctx.query, "PatchOptions")
-    body = decoded_patch(media, ctx.request.body)
+    raw = ctx.request.body
+    body = await ctx.aside(decoded_patch, media, raw) if ctx.is_large() else decoded_patch(media, raw)
     change = _plain_change(ctx, resource, name, media, body, options)
     return await respond_written(ctx, resource, await update_object(ctx, resource, name, change, options))
 
@@ -144,7 +145,8 @@ def _strategic_error(error: StrategicPatchError) -> errors.ApiError:
 
 async def _apply(ctx: Context, resource: Resource, name: str) -> Response:
     options = write_options(ctx.query, "PatchOptions", apply=True)
-    applied = decode_yaml(ctx.request.body)
+    raw = ctx.request.body
+    applied = await ctx.aside(decode_yaml, raw) if ctx.is_large() else decode_yaml(raw)
     _check_applied(ctx, resource, name, applied)
     namespace = ctx.namespace_of(resource)
     for _ in range(8):
@@ -182,12 +184,13 @@ async def _apply_new(ctx: Context, resource: Resource, name: str, applied: Objec
     if applied["metadata"].get("uid"):
         text = f"uid mismatch: the provided object specified uid {applied['metadata']['uid']}, and no existing object was found"
         raise errors.conflict(resource, name, text)
-    obj = _run_apply(ctx, resource, None, applied, options)
-    written = await create_object(ctx, resource, finish_patched(ctx, resource, obj, options), options, _keep_booking)
+    made = (ctx, resource, None, applied, options)
+    obj = await ctx.aside(_applied_to, *made) if ctx.is_large() else _applied_to(*made)
+    written = await create_object(ctx, resource, obj, options, _keep_booking)
     return await respond_written(ctx, resource, written)
 
 
-def _applied_to(ctx: Context, resource: Resource, old: Object, applied: Object, options: WriteOptions) -> Object:
+def _applied_to(ctx: Context, resource: Resource, old: Object | None, applied: Object, options: WriteOptions) -> Object:
     return finish_patched(ctx, resource, _run_apply(ctx, resource, old, applied, options), options)
 
 

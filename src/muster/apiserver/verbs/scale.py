@@ -41,7 +41,7 @@ async def serve_scale(ctx: Context, resource: Resource, name: str) -> Response:
     head = ctx.cluster.entry(resource.storage, object_key(ctx.namespace_of(resource), name))
     if head is None:
         raise errors.not_found(resource, name)
-    parent = await from_stored(resource, head)
+    parent = await from_stored(ctx, resource, head)
     if ctx.verb != "get":
         parent = await _write(ctx, resource, scale, name)
     return respond_object(ctx, None, scale_of(scale, parent), 200, format)
@@ -57,7 +57,8 @@ async def _write(ctx: Context, resource: Resource, scale: Scale, name: str) -> O
         media = media_type(ctx.request.headers.get("content-type") or "")
         if media not in BUILTIN_PATCHES:
             raise errors.unsupported_patch()
-        body = decoded_patch(media, ctx.request.body)
+        raw = ctx.request.body
+        body = await ctx.aside(decoded_patch, media, raw) if ctx.is_large() else decoded_patch(media, raw)
 
     def change(old: Object) -> Object:
         if ctx.verb == "update":
@@ -74,7 +75,7 @@ async def _write(ctx: Context, resource: Resource, scale: Scale, name: str) -> O
 
     written = await update_object(ctx, resource, name, change, options, booking=_book_untimed)
     if written.entry is not None:
-        return await from_stored(resource, written.entry)
+        return await from_stored(ctx, resource, written.entry)
     assert written.obj is not None
     return written.obj
 

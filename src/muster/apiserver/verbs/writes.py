@@ -36,6 +36,7 @@ from muster.apiserver.verbs.metadata import (
 )
 from muster.apiserver.verbs.ownership import Booking, book_create, book_update
 from muster.http import Response
+from muster.kube.fielderrors import FieldError, TooManyErrors, counted
 from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.names import generate_name
 from muster.kube.ownership.managedfields import only_times_differ
@@ -85,7 +86,10 @@ async def create_object(
         raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
     generate = meta.get("generateName", "") if not meta.get("name") else ""
     wipe_system_fields(meta)
-    booking(ctx, resource, None, obj, options)
+    if ctx.is_large():
+        await ctx.aside(booking, ctx, resource, None, obj, options)
+    else:
+        booking(ctx, resource, None, obj, options)
     obj = await ctx.cluster.admission.mutate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
     for attempt in range(_NAME_TRIES):
         if generate:
@@ -105,10 +109,10 @@ async def _create_once(ctx: Context, resource: Resource, obj: Object, options: W
         obj.pop("status", None)
     if resource.prepare is not None:
         resource.prepare(ctx, obj, None)
-    await _validate(ctx, resource, obj, None)
+    await _validate(ctx, resource, obj, None, ctx.is_large())
     _require_create(ctx)
     await ctx.cluster.admission.validate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
-    check_grant(ctx, resource, obj, None)
+    await check_grant(ctx, resource, obj, None)
     if options.dry_run:
         if ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(meta.get("namespace", ""), meta["name"])):
             raise _taken(ctx, resource, meta["name"])
@@ -142,14 +146,33 @@ def _match_namespace(ctx: Context, resource: Resource, meta: Object) -> None:
         meta.pop("namespace", None)
 
 
-async def _validate(ctx: Context, resource: Resource, obj: Object, old: Object | None) -> None:
+async def _validate(ctx: Context, resource: Resource, obj: Object, old: Object | None, large: bool) -> None:
+    if large:
+        problems = await ctx.aside(_first_problems, ctx, resource, obj, old)
+    else:
+        problems = _problems(ctx, resource, obj, old)
+    if not problems and resource.claim is not None:
+        problems = resource.claim(ctx, obj)
+    if problems:
+        raise errors.invalid_object(resource, obj["metadata"].get("name", ""), problems)
+
+
+def _first_problems(ctx: Context, resource: Resource, obj: Object, old: Object | None) -> list[FieldError]:
+    """What is wrong with a large object, as far as an answer has room for it."""
+    try:
+        with counted():
+            return _problems(ctx, resource, obj, old)
+    except TooManyErrors as found:
+        return found.errors
+
+
+def _problems(ctx: Context, resource: Resource, obj: Object, old: Object | None) -> list[FieldError]:
     problems = check_metadata(resource, obj) if old is None else check_metadata_update(resource, obj, old)
     if resource.validate is not None:
         problems = problems + resource.validate(ctx, obj, old)
     if resource.custom is not None:
         problems = problems + resource.custom.validate(obj, old, ctx.subresource, None if problems else ctx.warn)
-    if problems:
-        raise errors.invalid_object(resource, obj["metadata"].get("name", ""), problems)
+    return problems
 
 
 async def commit(ctx: Context, resource: Resource, obj: Object, expect: int) -> Entry:
@@ -164,14 +187,17 @@ async def commit(ctx: Context, resource: Resource, obj: Object, expect: int) -> 
 async def _store(ctx: Context, resource: Resource, stored: Object, expect: int, delete: bool) -> Entry:
     cluster, meta = ctx.cluster, stored["metadata"]
     key = object_key(meta.get("namespace", ""), meta["name"])
+    head = None if expect == ABSENT else cluster.store.head(cluster.name, resource.storage, key)
+    if ctx.is_large(head):
+        encode = await ctx.aside(encoder, stored, resource.type_prefix)
+    else:
+        encode = encoder(stored, resource.type_prefix)
     if cluster.removed:  # while the request was under way; its name may belong to another one by now
         raise errors.no_such_cluster(cluster.name)
     if expect == ABSENT:
         check_place(ctx, resource, meta["name"])
     try:
-        entry = await cluster.store.commit(
-            cluster.name, resource.storage, key, encoder(stored, resource.type_prefix), expect, delete
-        )
+        entry = await cluster.store.commit(cluster.name, resource.storage, key, encode, expect, delete)
     except Unavailable as error:
         if cluster.health.problem is None:  # one line per outage, not per write
             log.error("the store refuses writes", cluster=cluster.name, problem=str(error))
@@ -246,8 +272,9 @@ async def update_object(
         try:
             if head is None:
                 raise errors.not_found(resource, name)
-            old = await from_stored(resource, head)
-            new = change(old if check_pin else await from_stored(resource, head))
+            old = await from_stored(ctx, resource, head)
+            base = old if check_pin else await from_stored(ctx, resource, head)
+            new = await ctx.aside(change, base) if ctx.is_large(head) else change(base)
             pinned = _check_preconditions(resource, name, new, old, check_pin)
         except errors.ApiError as problem:
             if newest or not await may_be_behind(ctx, problem):
@@ -285,7 +312,11 @@ def _check_preconditions(resource: Resource, name: str, new: Object, old: Object
 async def _update_once(
     ctx: Context, resource: Resource, head: Entry, old: Object, new: Object, options: WriteOptions, booking: Booking
 ) -> Written:
-    booking(ctx, resource, old, new, options)
+    large = ctx.is_large(head)
+    if large:
+        await ctx.aside(booking, ctx, resource, old, new, options)
+    else:
+        booking(ctx, resource, old, new, options)
     keep_on_update(resource, ctx.subresource, new, old)
     admitted = await ctx.cluster.admission.mutate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
     if admitted is not new:
@@ -294,10 +325,10 @@ async def _update_once(
     if resource.prepare is not None:
         resource.prepare(ctx, new, old)
     _count_generation(resource, new, old)
-    await _validate(ctx, resource, new, old)
+    await _validate(ctx, resource, new, old, large)
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     await ctx.cluster.admission.validate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
-    check_grant(ctx, resource, new, old)
+    await check_grant(ctx, resource, new, old)
     # A head that is still queued may yet fail: then this write must not have been answered with it.
     if (new == old or only_times_differ(old, new)) and head.revision <= ctx.cluster.store.revision:
         return Written(200, head)

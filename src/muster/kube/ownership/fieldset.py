@@ -9,13 +9,13 @@ never produce a node that holds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import orjson
 
 from muster.kube import gotext
+from muster.kube.remembering import remembered
 
 FieldSet: TypeAlias = dict[str, "FieldSet"]
 Path: TypeAlias = tuple[str, ...]
@@ -45,7 +45,7 @@ def key_element(key: dict[str, Any]) -> str:
     return "k:" + gotext.encode_json({name: _plain(value) for name, value in key.items()})
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def _order(element: str) -> tuple[Any, ...]:
     """Where an element sorts among its siblings: fields, then keys, then values, then positions."""
     kind, content = element[:2], element[2:]
@@ -72,7 +72,7 @@ def _rank(value: Any) -> tuple[Any, ...]:
     return (5,)
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def element_text(element: str) -> str:
     """How messages show an element: `.name`, `[name="x"]`, `[="x"]`, `[0]`."""
     kind, content = element[:2], element[2:]
@@ -96,7 +96,7 @@ def path_text(path: Path) -> str:
     return "".join(map(element_text, path))
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def _canonical_element(element: str) -> str | None:
     """The canonical spelling; None for kinds a later version may know."""
     kind, content = element[:2], element[2:]
@@ -191,6 +191,14 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
         elif mine is not node and (mine or node):
             made[element] = union(mine or {SELF: {}}, node or {SELF: {}})
     return made
+
+
+def union_of(sets: Sequence[FieldSet]) -> FieldSet:
+    """The union of many, taken in pairs: one after the other would copy what has gathered each time."""
+    while len(sets) > 1:
+        pairs = [union(sets[at], sets[at + 1]) for at in range(0, len(sets) - 1, 2)]
+        sets = [*pairs, *sets[len(pairs) * 2 :]]
+    return sets[0] if sets else {}
 
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:

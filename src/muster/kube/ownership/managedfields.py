@@ -25,6 +25,7 @@ from muster.kube.ownership.fieldset import (
     intersection,
     recursive_difference,
     union,
+    union_of,
 )
 from muster.kube.ownership.overlay import after_schema_change
 from muster.kube.ownership.typed import Comparison, TypedError, compare
@@ -283,6 +284,7 @@ def _capped(managers: Managers) -> Managers:
     managers = dict(managers)
     updaters.sort(key=lambda name: (managers[name].time or "", managers[name].identity))
     first: dict[str, OwnerKey] = {}
+    folded: dict[OwnerKey, list[FieldSet]] = {}
     for name in updaters:
         if excess <= 0:
             break
@@ -294,9 +296,11 @@ def _capped(managers: Managers) -> Managers:
         if bucket not in managers:
             managers[bucket] = replace(managers.pop(first[owner.api_version]), manager=_ANCIENT, subresource="", stored=None)
         del managers[name]
-        merged = union(owner.fields, managers[bucket].fields)
-        managers[bucket] = replace(managers[bucket], fields=merged, time=owner.time, stored=None)
+        folded.setdefault(bucket, [managers[bucket].fields]).append(owner.fields)
+        managers[bucket] = replace(managers[bucket], time=owner.time, stored=None)
         excess -= 1
+    for bucket, sets in folded.items():
+        managers[bucket] = managers[bucket].owning(union_of(sets))
     return managers
 
 

@@ -17,12 +17,17 @@ from muster.kube.ownership.fieldset import SELF, FieldSet, element_text, key_ele
 ABSENT: Final = object()
 
 
+_MOST_PROBLEMS: Final = 1_000
+
+
 class TypedError(ValueError):
     """The value does not fit its schema. `problems` are (path, message) pairs."""
 
     def __init__(self, problems: list[tuple[str, str]]) -> None:
         self.problems = problems
-        lines = [f"{path}: {message}" if path else message for path, message in problems]
+        lines = [f"{path}: {message}" if path else message for path, message in problems[:_MOST_PROBLEMS]]
+        if len(problems) > _MOST_PROBLEMS:
+            lines.append("there are more errors than these")
         super().__init__(lines[0] if len(lines) == 1 else "\n".join(["errors:", *(f"  {line}" for line in lines)]))
 
 
@@ -33,6 +38,8 @@ class _ItemError(ValueError):
 def item_element(atom: ListAtom, item: Any) -> str:
     """The path element of an item of a keyed list or a set."""
     if not atom.keys:
+        if type(item) is str:
+            return value_element(item)
         if isinstance(item, dict):
             raise _ItemError("associative list without keys has an element that's a map type")
         if isinstance(item, list):
@@ -97,6 +104,8 @@ def _check(atom: Atom, value: Any, path: str, allow_duplicates: bool, problems: 
             problems.append((path, f"expected map, got {_wrapped(value)}"))
             return
         for key, item in value.items():
+            if len(problems) > _MOST_PROBLEMS:
+                return
             child = kind.fields.get(key) or kind.element
             if child is None:
                 problems.append((f"{path}.{key}", "field not declared in schema"))
@@ -112,6 +121,8 @@ def _check(atom: Atom, value: Any, path: str, allow_duplicates: bool, problems: 
 def _check_items(atom: ListAtom, items: list[Any], path: str, allow_duplicates: bool, problems: _Problems) -> None:
     seen: set[str] = set()
     for index, item in enumerate(items):
+        if len(problems) > _MOST_PROBLEMS:
+            return
         if atom.atomic:
             where = f"{path}[{index}]"
         else:
@@ -242,7 +253,7 @@ def _everything(atom: Atom, value: Any) -> FieldSet:
             if element in made:
                 repeated.add(element)
             else:
-                made[element] = _everything(kind.element, item)
+                made[element] = {} if type(item) is str else _everything(kind.element, item)
         for element in repeated:
             made[element] = {}
         return made

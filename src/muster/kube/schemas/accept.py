@@ -13,10 +13,10 @@ from typing import Any, Final
 from muster.kube.schemas.constraints import (
     INT64_MAX,
     INT64_MIN,
+    Choices,
     Constraints,
     as_int64,
     breaks_multiple,
-    enumerated,
     has_repeats,
     is_whole,
 )
@@ -61,7 +61,7 @@ def _all(checks: list[Check]) -> Check:
 def _table(node: Constraints) -> Table:
     shared = _combined(node)
     if node.enum:
-        shared.append(_one_of_enum(node.enum))
+        shared.append(_one_of_enum(node.enum, node.choices))
     table: Table = {}
     if (not node.types or node.nullable) and not node.enum:
         table[type(None)] = _pass
@@ -92,11 +92,11 @@ def _is_int64(value: int) -> bool:
     return INT64_MIN <= value <= INT64_MAX
 
 
-def _one_of_enum(choices: tuple[Any, ...]) -> Check:
-    if all(choice.__class__ is str for choice in choices):
-        known = frozenset(choices)
+def _one_of_enum(enum: tuple[Any, ...], choices: Choices) -> Check:
+    if all(choice.__class__ is str for choice in enum):
+        known = frozenset(enum)
         return lambda value: value.__class__ is str and value in known
-    return lambda value: enumerated(value, choices)
+    return choices.__contains__
 
 
 def _combined(node: Constraints) -> list[Check]:

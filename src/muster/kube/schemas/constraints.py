@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import orjson
+
+from muster.kube import gotext
+from muster.kube.fielderrors import choices_text
 from muster.kube.schemas.formats import format_check
 from muster.kube.schemas.patterns import matcher
 
@@ -18,10 +22,32 @@ INT64_MAX: Final = 2**63 - 1
 _SAFE_INTEGER: Final = 2**53 - 1
 
 
+class Choices:
+    """An enumeration: what is in it, and how errors show it. An enumeration may be long, and so may the list of values that are
+    not in it."""
+
+    __slots__ = ("_known", "detail")
+
+    def __init__(self, enum: tuple[Any, ...]) -> None:
+        self._known = frozenset(identity(choice) for choice in enum if choice is not None)
+        self.detail = choices_text([choice if isinstance(choice, str) else gotext.encode_json(choice) for choice in enum])
+
+    def __contains__(self, value: Any) -> bool:
+        """Numbers are converted to the choice's type first, null never matches."""
+        if identity(value) in self._known:
+            return True
+        if value.__class__ is int:
+            return (float, float(value)) in self._known
+        if value.__class__ is float:
+            return value == value and abs(value) <= INT64_MAX and (int, int(value)) in self._known
+        return False
+
+
 class Constraints:
     """What a value at this place must fulfil."""
 
     __slots__ = (
+        "_choices",
         "additional",
         "all_of",
         "any_of",
@@ -55,6 +81,7 @@ class Constraints:
     )
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
+        self._choices: Choices | None = None
         if raw.get("x-kubernetes-int-or-string"):
             self.types: tuple[str, ...] = ("integer", "string")
         else:
@@ -91,6 +118,12 @@ class Constraints:
         self.list_type: str = raw.get("x-kubernetes-list-type") or ""
         self.list_map_keys: tuple[str, ...] = tuple(raw.get("x-kubernetes-list-map-keys") or ())
 
+    @property
+    def choices(self) -> Choices:
+        if self._choices is None:
+            self._choices = Choices(self.enum)
+        return self._choices
+
 
 def as_int64(limit: float) -> int:
     """A bound as integers are compared with it; one beyond 64 bits wraps to the lowest, as the server's conversion does."""
@@ -121,24 +154,15 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def enumerated(value: Any, choices: tuple[Any, ...]) -> bool:
-    """Whether a value is one of the choices; numbers are converted to the choice's type first, null never matches."""
-    for choice in choices:
-        if choice is None:
-            continue
-        if choice.__class__ is int and value.__class__ is float:
-            if value == value and abs(value) <= INT64_MAX and int(value) == choice:
-                return True
-        elif choice.__class__ is float and value.__class__ is int:
-            if float(value) == choice:
-                return True
-        elif same(value, choice):
-            return True
-    return False
+def identity(value: Any) -> Any:
+    """What two values have in common if and only if they are `same`."""
+    if value.__class__ in (dict, list):
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return value.__class__, value
 
 
 def has_repeats(values: list[Any]) -> bool:
-    return any(same(value, other) for position, value in enumerate(values) for other in values[:position])
+    return len(set(map(identity, values))) < len(values)
 
 
 def breaks_multiple(value: Any, factor: float) -> bool:

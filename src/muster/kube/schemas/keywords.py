@@ -190,13 +190,15 @@ def _check_map_list(raw: Raw, path: str) -> Iterator[FieldError]:
         yield invalid(f"{path}.items.type", items.get("type") or "", detail)
     else:
         properties = items.get("properties") or {}
-        for position, key in enumerate(keys):
+        seen: set[str] = set()
+        for key in keys:
             if key not in properties:
                 yield invalid(f"{path}.x-kubernetes-list-map-keys", keys, "entries must all be names of item properties")
             elif properties[key].get("type") in ("array", "object"):
                 yield invalid(f"{path}.items.properties[{key}].type", items["type"], _SCALAR_KEY)
-            if key in keys[:position]:
+            if key in seen:
                 yield invalid(f"{path}.x-kubernetes-list-map-keys", keys, "must not contain duplicate entries")
+            seen.add(key)
 
 
 def _check_item_identity(raw: Raw, path: str) -> Iterator[FieldError]:

@@ -6,16 +6,16 @@ value is reported, further ones are not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
-
-import orjson
 
 from muster.kube.fielderrors import FieldError, duplicate, invalid
 from muster.kube.schema import Schema
+from muster.kube.schemas.constraints import identity
 
 Finder = Callable[[Any, str, list[FieldError]], None]
 _COMPOUND: Final = (dict, list)
+_ABSENT: Final = object()
 
 
 def duplicates(obj: dict[str, Any], schema: Schema) -> list[FieldError]:
@@ -62,7 +62,7 @@ def _compile(schema: Schema, root: bool = False) -> Finder | None:
 
 
 def _unique_items(value: list[Any], path: str, keys: tuple[str, ...], errors: list[FieldError]) -> None:
-    for index in _repeated(value):
+    for index in _repeated(map(identity, value)):
         errors.append(duplicate(f"{path}[{index}]", value[index]))
 
 
@@ -71,29 +71,20 @@ def _unique_keys(value: list[Any], path: str, keys: tuple[str, ...], errors: lis
         if item is not None and item.__class__ is not dict:
             errors.append(invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map"))
             return
-    identities = [{key: item[key] for key in keys if key in item} if item else {} for item in value]
-    for index in _repeated(identities):
-        errors.append(duplicate(f"{path}[{index}]", identities[index]))
+    for index in _repeated(tuple(identity(item.get(key, _ABSENT)) for key in keys) if item else () for item in value):
+        item = value[index] or {}
+        errors.append(duplicate(f"{path}[{index}]", {key: item[key] for key in keys if key in item}))
 
 
-def _repeated(values: list[Any]) -> list[int]:
+def _repeated(identities: Iterable[Any]) -> list[int]:
     """Positions of second appearances."""
-    if len(values) < 2:
-        return []
     seen: dict[Any, int] = {}
     found: list[int] = []
-    for index, value in enumerate(values):
-        identity = _identity(value)
-        times = seen[identity] = seen.get(identity, 0) + 1
+    for index, known in enumerate(identities):
+        times = seen[known] = seen.get(known, 0) + 1
         if times == 2:
             found.append(index)
     return found
-
-
-def _identity(value: Any) -> Any:
-    if value.__class__ in _COMPOUND:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    return value.__class__, value
 
 
 _UNIQUE: Final[dict[str, Callable[[list[Any], str, tuple[str, ...], list[FieldError]], None]]] = {

@@ -8,27 +8,29 @@ change since the old object are dropped where they arise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, TypeVar
 
 from muster.kube import gotext
 from muster.kube.fielderrors import (
+    MOST,
+    NOT_SUPPORTED,
     TYPE_INVALID,
     FieldError,
     invalid,
-    not_supported,
     quote,
     required,
     too_long,
     too_many,
+    uncounted,
 )
+from muster.kube.schemas.accept import accept
 from muster.kube.schemas.constraints import (
     INT64_MAX,
     INT64_MIN,
     Constraints,
     as_int64,
     breaks_multiple,
-    enumerated,
     has_repeats,
     is_whole,
 )
@@ -65,7 +67,8 @@ class Walk:
         self._base = base
 
     def errors(self, node: Constraints, value: Any, correlation: Correlation | None = None) -> list[FieldError]:
-        return list(self._descend(node, value, "", correlation).errors.values())
+        with uncounted():
+            return list(self._descend(node, value, "", correlation).errors.values())
 
     def _field(self, path: str) -> str:
         return ".".join(part for part in (self._base, path.removeprefix(".")) if part) or NOWHERE
@@ -100,7 +103,7 @@ class Walk:
         elif kind == "array":
             self._check_array(node, value, path, correlation, findings)
             findings.matches += 2
-        if node.enum and not enumerated(value, node.enum):
+        if node.enum and value not in node.choices:
             self._not_in_enum(node, value, path, findings)
         findings.matches += 1
         if kind == "object":
@@ -136,9 +139,10 @@ class Walk:
         findings.errors.setdefault(message, FieldError(TYPE_INVALID, self._field(path), found, message))
 
     def _not_in_enum(self, node: Constraints, value: Any, path: str, findings: Findings) -> None:
-        choices = [choice if isinstance(choice, str) else gotext.encode_json(choice) for choice in node.enum]
-        message = f"{path} in body should be one of {choices}"
-        findings.errors.setdefault(message, not_supported(self._field(path), value, choices))
+        detail = node.choices.detail
+        # Equal texts are one error; the texts themselves would be too long for as many keys.
+        message = f"{path} in body should be one of {hash(detail)}"
+        findings.errors.setdefault(message, FieldError(NOT_SUPPORTED, self._field(path), value, detail))
 
     def _refuse(self, findings: Findings, path: str, value: Any, message: str) -> None:
         findings.errors.setdefault(message, invalid(self._field(path), value, message))
@@ -218,9 +222,11 @@ class Walk:
         self, node: Constraints, value: list[Any], path: str, correlation: Correlation | None, findings: Findings
     ) -> None:
         if node.items is not None:
-            for index, item in enumerate(value):
+            for index, item in _suspects(node.items, enumerate(value), len(value)):
                 child = None if correlation is None else correlation.index(index)
                 findings.merge(self._descend(node.items, item, f"{path}[{index}]", child))
+                if len(findings.errors) >= MOST:
+                    break
         if node.min_items is not None and len(value) < node.min_items:
             self._refuse(findings, path, len(value), f"{path} in body should have at least {node.min_items} items")
         if node.max_items is not None and len(value) > node.max_items:
@@ -237,9 +243,10 @@ class Walk:
         if node.max_properties is not None and len(value) > node.max_properties:
             message = f"{path} in body should have at most {node.max_properties} properties"
             findings.errors.setdefault(message, too_many(self._field(path), len(value), node.max_properties))
-        for name, field in value.items():
-            if name in node.properties:
-                continue
+        strangers = ((name, field) for name, field in value.items() if name not in node.properties)
+        for name, field in _suspects(node.additional, strangers, len(value)):
+            if len(findings.errors) >= MOST:
+                break
             if node.forbids_additional:
                 self._refuse(findings, path, name, f"{path}.{name} in body is a forbidden property")
             elif node.additional is not None:
@@ -261,6 +268,18 @@ class Walk:
         if correlation is None or (not path and name in _TYPE_META):
             return None
         return correlation.key(name)
+
+
+_LARGE: Final = 1_000
+"""Lists and maps beyond this are looked through for what is wrong first: the exact walk is slow, and most may be right."""
+_Key = TypeVar("_Key")
+
+
+def _suspects(node: Constraints | None, found: Iterable[tuple[_Key, Any]], size: int) -> Iterable[tuple[_Key, Any]]:
+    if node is None or size < _LARGE:
+        return found
+    accepted = accept(node)
+    return ((key, value) for key, value in found if not accepted(value))
 
 
 def json_type(value: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from muster.apiserver.registry.resource import MarkDeleted, Object, Prepare, Validate
+from muster.apiserver.registry.resource import Claim, MarkDeleted, Object, Prepare, Validate
 
 from . import (
     certificates,
@@ -31,6 +31,7 @@ class Hooks(NamedTuple):
     prepare: Prepare | None = None
     validate: Validate | None = None
     on_delete: MarkDeleted | None = None
+    claim: Claim | None = None
 
 
 class Conversion(NamedTuple):
@@ -64,7 +65,7 @@ HOOKS: Final[Mapping[tuple[str, str], Hooks]] = {
     ("", "resourcequotas"): Hooks(None, configuration.validate_resource_quota),
     ("", "secrets"): Hooks(None, configuration.validate_secret),
     ("", "serviceaccounts"): Hooks(configuration.prepare_service_account, None),
-    ("", "services"): _checked(services.validate_service, services.prepare_service),
+    ("", "services"): Hooks(services.prepare_service, on_spec(services.validate_service), claim=services.claim_addresses),
     ("apiextensions.k8s.io", "customresourcedefinitions"): Hooks(
         definitions.prepare_definition, definitions.validate_definition, definitions.delete_definition
     ),

@@ -14,7 +14,7 @@ from muster.apiserver.registry.resource import HookContext, Object
 from muster.kube import names
 from muster.kube.fielderrors import duplicate, forbidden, invalid, not_supported, quote, required
 
-from .checks import Errors, spec_of, status_of
+from .checks import Errors, repeated, spec_of, status_of
 
 USAGES: Final = sorted(
     (
@@ -136,7 +136,7 @@ def _validate_spec(spec: Object, old: Object | None) -> Errors:
     if not usages:
         errors.append(required("spec.usages"))
     errors += [not_supported(f"spec.usages[{i}]", usage, USAGES) for i, usage in enumerate(usages) if usage not in USAGES]
-    errors += [duplicate(f"spec.usages[{i}]", usage) for i, usage in enumerate(usages) if usage in usages[:i]]
+    errors += [duplicate(f"spec.usages[{i}]", usages[i]) for i in repeated(usages)]
     signer = spec.get("signerName", "")
     if signer == _LEGACY and old is None:
         errors.append(invalid("spec.signerName", signer, "the legacy signerName is not allowed via this API version"))
@@ -151,7 +151,7 @@ def _validate_spec(spec: Object, old: Object | None) -> Errors:
 def _validate_conditions(conditions: list[Object], old: Object | None) -> Errors:
     path = "status.conditions"
     errors: Errors = []
-    seen: list[str] = []
+    seen: set[str] = set()
     both_before = old is not None and all(_of_type(status_of(old), kind) for kind in _VERDICTS)
     for index, condition in enumerate(conditions):
         kind, state = condition.get("type", ""), condition.get("status", "")
@@ -167,7 +167,7 @@ def _validate_conditions(conditions: list[Object], old: Object | None) -> Errors
             errors.append(invalid(path, kind, "Approved and Denied conditions are mutually exclusive"))
         if kind in seen:
             errors.append(duplicate(f"{path}[{index}].type", kind))
-        seen.append(kind)
+        seen.add(kind)
     return errors
 
 

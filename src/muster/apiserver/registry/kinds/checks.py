@@ -5,12 +5,12 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from muster.apiserver.registry.resource import HookContext, Object
 from muster.kube import names
-from muster.kube.fielderrors import OMITTED, FieldError, invalid, not_supported, required
+from muster.kube.fielderrors import OMITTED, FieldError, field_error, invalid, not_supported, required
 from muster.kube.selectors import SelectorError, check_label_selector, from_label_selector_object
 
 Errors = list[FieldError]
@@ -152,11 +152,22 @@ def endpoint_ip(text: str, path: str, loopback: bool = False) -> Errors:
 def struct_error(reason: str, path: str, value: Mapping[str, Any], detail: str) -> FieldError:
     """An error whose value is shown with the field names and order of the server's own type."""
     shown = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return FieldError(reason, path, OMITTED, f"{shown}: {detail}" if detail else shown)
+    return field_error(reason, path, OMITTED, f"{shown}: {detail}" if detail else shown)
 
 
 def valid_ip(text: str, path: str) -> Errors:
     return [] if is_ip(text) else [invalid(path, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")]
+
+
+def repeated(values: Sequence[Hashable]) -> list[int]:
+    """Positions of values that were there before."""
+    seen: set[Hashable] = set()
+    found: list[int] = []
+    for index, value in enumerate(values):
+        if value in seen:
+            found.append(index)
+        seen.add(value)
+    return found
 
 
 def fully_qualified(value: str, path: str) -> Errors:

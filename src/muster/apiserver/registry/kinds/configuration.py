@@ -9,7 +9,7 @@ from typing import Final
 
 from muster.apiserver.registry.resource import HookContext, Object
 from muster.kube import names
-from muster.kube.fielderrors import FieldError, forbidden, invalid, required, too_long
+from muster.kube.fielderrors import duplicate, forbidden, invalid, required, too_long
 from muster.kube.quantity import parse_quantity
 
 from .checks import NOT_NEGATIVE, Errors, immutable, named_like, need, not_negative, one_of, qualified, spec_of
@@ -162,7 +162,7 @@ def validate_limit_range(ctx: HookContext, obj: Object, old: Object | None) -> E
         path = f"spec.limits[{index}]"
         kind = limit.get("type", "")
         if kind in seen:
-            errors.append(FieldError("FieldValueDuplicate", f"{path}.type", kind))
+            errors.append(duplicate(f"{path}.type", kind))
         seen.add(kind)
         errors += qualified(kind, f"{path}.type")
         if kind == "Pod":
@@ -289,6 +289,6 @@ def validate_node(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
         errors += one_of(taint.get("effect"), ["NoSchedule", "PreferNoSchedule", "NoExecute"], f"{path}.effect")
         identity = (taint.get("key", ""), taint.get("effect", ""))
         if identity in seen:
-            errors.append(FieldError("FieldValueDuplicate", f"metadata.taints[{index}]", taint))
+            errors.append(duplicate(f"metadata.taints[{index}]", taint))
         seen.add(identity)
     return errors

@@ -11,8 +11,6 @@ def prepare_definition(ctx: HookContext, new: Object, old: Object | None) -> Non
 
     if ctx.subresource != "status":
         definition.prepare(new, old)
-        for text in definition.definition_warnings(new, old):
-            ctx.warn(text)
 
 
 def validate_definition(ctx: HookContext, new: Object, old: Object | None) -> list[FieldError]:
@@ -20,6 +18,8 @@ def validate_definition(ctx: HookContext, new: Object, old: Object | None) -> li
 
     if ctx.subresource == "status":
         return definition.check_status(new)
+    for text in definition.definition_warnings(new, old):
+        ctx.warn(text)
     if old is not None and old["metadata"].get("deletionTimestamp") and new.get("spec") == old.get("spec"):
         return []  # a definition that was stored before a rule came must still be able to go
     return definition.check_definition(new, old)

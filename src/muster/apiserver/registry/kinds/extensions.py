@@ -9,7 +9,7 @@ from muster.apiserver.registry.resource import HookContext, Object
 from muster.kube import names
 from muster.kube.fielderrors import duplicate, forbidden, invalid, not_supported, required
 
-from .checks import Errors, Validator, fully_qualified, immutable, label_selector, named_like, one_of, spec_of
+from .checks import Errors, Validator, fully_qualified, immutable, label_selector, named_like, one_of, repeated, spec_of
 
 _OPERATIONS: Final = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]
 _SCOPES: Final = ["*", "Cluster", "Namespaced"]
@@ -92,8 +92,9 @@ def _review_versions(versions: list[str], path: str) -> Errors:
     if not versions:
         return [required(path, f"must specify one of {_REVIEW_VERSIONS}")]
     errors: Errors = []
+    again = set(repeated(versions))
     for index, version in enumerate(versions):
-        if version in versions[:index]:
+        if index in again:
             errors.append(invalid(f"{path}[{index}]", version, "duplicate version"))
             continue
         errors += named_like(names.dns1035_label, version, f"{path}[{index}]")
@@ -239,7 +240,7 @@ def validate_admission_binding(ctx: HookContext, obj: Object, old: Object | None
         for index, action in enumerate(actions)
         if action not in ("Audit", "Deny", "Warn")
     ]
-    errors += [duplicate(f"spec.validationActions[{i}]", action) for i, action in enumerate(actions) if action in actions[:i]]
+    errors += [duplicate(f"spec.validationActions[{i}]", actions[i]) for i in repeated(actions)]
     if "Deny" in actions and "Warn" in actions:
         text = (
             "must not contain both Deny and Warn (repeating the same validation failure information in the API response and "

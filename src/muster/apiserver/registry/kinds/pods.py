@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from muster.apiserver.registry.resource import HookContext, Object
 from muster.kube import names
-from muster.kube.fielderrors import NOT_FOUND, FieldError, duplicate, forbidden, invalid, not_supported, required
+from muster.kube.fielderrors import NOT_FOUND, duplicate, field_error, forbidden, invalid, not_supported, required
 from muster.kube.quantity import QuantityError, parse_quantity
 
 from . import podadmission
@@ -76,7 +76,7 @@ def _mounts(mounts: Iterable[Object], volumes: set[str], path: str) -> Errors:
         if not name:
             errors.append(required(f"{here}.name"))
         if name not in volumes:
-            errors.append(FieldError(NOT_FOUND, f"{here}.name", name))
+            errors.append(field_error(NOT_FOUND, f"{here}.name", name))
         if not target:
             errors.append(required(f"{here}.mountPath"))
         if target in seen:

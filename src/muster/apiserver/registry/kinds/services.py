@@ -110,8 +110,11 @@ def _is_headless(spec: Object) -> bool:
     return bool(spec.get("clusterIPs")) and spec["clusterIPs"][0] == "None"
 
 
-def _wishes(ctx: HookContext, spec: Object, owner: str) -> Errors:
+def claim_addresses(ctx: HookContext, obj: Object) -> Errors:
     """Addresses and ports that were asked for by value and cannot be had."""
+    if ctx.subresource == "status":
+        return []
+    spec, owner = spec_of(obj), f"{obj['metadata'].get('namespace', '')}/{obj['metadata'].get('name', '')}"
     errors: Errors = []
     wanted = spec.get("clusterIP", "")
     if wanted and wanted != "None" and is_ip(wanted) and spec.get("type") != "ExternalName":
@@ -154,8 +157,6 @@ def validate_service(ctx: HookContext, obj: Object, old: Object | None) -> Error
                 path = "spec.LoadBalancerSourceRanges" if field == "loadBalancerSourceRanges" else f"spec.{field}"
                 errors.append(forbidden(path, "may only be used when `type` is 'LoadBalancer'"))
     errors += _traffic(spec, kind)
-    if not errors:
-        errors += _wishes(ctx, spec, f"{obj['metadata'].get('namespace', '')}/{obj['metadata'].get('name', '')}")
     return errors
 
 
