@@ -1,4 +1,5 @@
-"""`python -m tests.fuzz --count 100000`: start an embedded server, fuzz it, report; ends with 1 if anything was wrong."""
+"""`python -m tests.fuzz --count 100000`: start an embedded server, fuzz it, report; ends with 1 if anything was wrong.
+`python -m tests.fuzz cost` measures what growing requests cost instead."""
 
 from __future__ import annotations
 
@@ -9,16 +10,21 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.fuzz.cost import session as cost
 from tests.fuzz.session import FuzzSession
 from tests.support.planes import EmbeddedPlane
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="?", choices=["requests", "cost"], default="requests")
+    parser.add_argument("--match", default="", help="only growing requests with this in their names")
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--directory", type=Path, help="keep state and logs here")
     arguments = parser.parse_args()
+    if arguments.what == "cost":
+        return cost.report(cost.run(arguments.match))
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="muster-fuzz-"))
     plane = EmbeddedPlane(directory)
     plane.start()
