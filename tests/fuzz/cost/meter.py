@@ -75,6 +75,8 @@ def bystander(plane: ControlPlane, pid: int, waits: Waits | None = None) -> Iter
 
     def listen(lines: IO[str]) -> None:
         for line in lines:
+            if not line.endswith("\n"):  # It was ended in the middle of it.
+                break
             clock, processor = line.split()
             waits.clock.append(float(clock))
             waits.processor.append(float(processor))
