@@ -120,7 +120,7 @@ class SmallDisk:
         command: list[str | Path] = [peers.ROOT / ".venv/bin/muster", "apiserver", "--data-dir", self.data, "--port", str(port)]
         command += ["--token-auth-file", tokens]
         if how == "tmpfs":
-            script = 'mount -t tmpfs -o size=8m tmpfs "$0" && exec "$@"'
+            script = 'mount -t tmpfs -o size=8m,mode=0700 tmpfs "$0" && exec "$@"'
             command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, self.data, *command]
         self.log = directory / "log"
         self.server = Server("muster apiserver", command, self.log)

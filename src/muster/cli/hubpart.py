@@ -64,7 +64,7 @@ def process_options(command: Command) -> Command:
         ),
         click.option(
             "--webhook-client-ca-file",
-            type=click.Path(dir_okay=False),
+            type=FilePath(dir_okay=False),
             help="CA of the certificate that the API server shows when it calls webhooks.  [default: what the server announces]",
         ),
         click.option(

@@ -142,9 +142,6 @@ class ServerConnection(Receiver):
         if isinstance(item, Rejection):
             self._send(item.request, self.server.rejection_response(item), keep=False)
             return
-        if self._narrow and self.info.owner is not None:
-            self._narrow = False
-            self._transport.set_write_buffer_limits()
         try:
             if item.body or item.body_stream is not None or self._hold is not None:
                 self._hold_arrived(item)
@@ -186,6 +183,9 @@ class ServerConnection(Receiver):
             self._send(request, self.server.error_response(request, error), keep=True)
 
     def _answer(self, request: Any, answer: Answer | None) -> None:
+        if self._narrow and self.info.owner is not None:
+            self._narrow = False
+            self._transport.set_write_buffer_limits(MOST_UNSENT)
         if type(answer) is Response:
             self._send(request, answer, keep=True)
         elif isinstance(answer, StreamResponse):

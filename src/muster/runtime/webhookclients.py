@@ -16,6 +16,7 @@ from typing import Final
 import orjson
 from cryptography import x509
 
+from muster.confinement import read
 from muster.kube.certificates import common_name
 from muster.logs import get_logger
 from muster.runtime.errors import Forbidden, NotFound
@@ -49,7 +50,7 @@ class WebhookClients:
 
 def clients_in_file(path: Path, names: tuple[str, ...]) -> WebhookClients:
     """Raises OSError."""
-    return WebhookClients(path.read_bytes(), frozenset(names))
+    return WebhookClients(read(path), frozenset(names))
 
 
 async def announced_clients(client: KubeClient) -> WebhookClients | None:

@@ -31,14 +31,14 @@ FORBIDDEN = {
     *("environ", "getenv", "expanduser", "expandvars", "getcwd", "chdir", "gethostname"),
     *("open", "read_bytes", "read_text", "write_bytes", "write_text", "TemporaryDirectory", "mkdtemp", "NamedTemporaryFile"),
     *("create_connection", "open_connection", "sock_connect", "create_server", "start_server", "open_unix_connection"),
+    *("open_private", "replace_private", "make_directories", "listening_sockets"),
     *("create_subprocess_exec", "create_subprocess_shell", "Popen", "execv", "posix_spawn", "add_signal_handler"),
 }
 KNOWN = {
     "runtime/credentials.py": {"create_subprocess_exec": "after a pod was sent to what its node offers"},
     "runtime/kubeconfig.py": {"expanduser": "in a process of its own only"},
     "registration/agent/memory/hub_secret.py": {
-        "open": "in a directory that `mirror` has asked about",
-        "read_bytes": "the same",
+        **dict.fromkeys(("read_bytes", "replace_private"), "in a directory that `mirror` has asked about"),
     },
     "operator/bundle.py": {
         **dict.fromkeys(("read_text", "write_text"), "the command that writes deploy/"),
@@ -48,7 +48,7 @@ KNOWN = {
     "http/dialing.py": {"sock_connect": "asks before"},
     "http/pool.py": {"create_connection": "asks before", "open": "a method of that name, which asks"},
     "http/tunnel.py": {"open": "the same, for the proxy"},
-    "http/server.py": {"create_server": "asks before"},
+    "http/server.py": {"listening_sockets": "asks before"},
     "http/tls.py": {
         "read_text": "files that servers of this process are given",
         **dict.fromkeys(("write_text", "TemporaryDirectory"), "a pair that OpenSSL reads from files only"),

@@ -84,18 +84,21 @@ def _literal(text: bytes, at: int, literal: bytes) -> int:
     return at + len(literal)
 
 
-_INSIDE = rb'(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+'
-_GAP = rb"[ \t\r\n]*+"
-_SIMPLE = rb'(?:"' + _INSIDE + rb'"|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null|\{\}|\[\])' + _GAP
+_PLAIN = rb'[^"\\\x00-\x1f]*'
+_INSIDE = _PLAIN + rb'(?:\\["\\/bfnrtu]' + _PLAIN + rb"){0,1000}"
+_GAP = rb"[ \t\r\n]*"
+_SIMPLE = rb'(?:"' + _INSIDE + rb'"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|\{\}|\[\])' + _GAP
 _CHARACTERS = re.compile(_INSIDE)
-_SOUND_ITEMS = re.compile(rb"(?:" + _SIMPLE + rb"," + _GAP + rb")*+")
-_SOUND_MEMBERS = re.compile(rb'(?:"' + _INSIDE + rb'"' + _GAP + rb":" + _GAP + _SIMPLE + rb"," + _GAP + rb")*+")
-"""What is certainly right is passed over at once: the text may be long, and most of it is."""
+_SOUND_ITEMS = re.compile(rb"(?:" + _SIMPLE + rb"," + _GAP + rb"){0,1000}")
+_SOUND_MEMBERS = re.compile(rb'(?:"' + _INSIDE + rb'"' + _GAP + rb":" + _GAP + _SIMPLE + rb"," + _GAP + rb"){0,1000}")
+"""What is certainly right is passed over at once: the text may be long, and most of it is. Repeats are bounded, because each costs
+memory; possessive ones would not, but Python up to 3.11.4 matches them wrongly."""
 
 
 def _pass_over(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    found = pattern.match(text, at)
-    return at if found is None else found.end()
+    while (found := pattern.match(text, at)) is not None and found.end() > at:
+        at = found.end()
+    return at
 
 
 def _string(text: bytes, at: int) -> int:
