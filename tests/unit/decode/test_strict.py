@@ -76,6 +76,20 @@ def test_a_compact_body_without_duplicates_needs_no_second_look(body: bytes) -> 
     assert not strict.may_have_duplicates(body, json.loads(body))
 
 
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b'{"a":1e400}', "cannot unmarshal number 1e400 into Go value of type float64"),
+        (b'{"a":' + b"7" * 5000 + b"}", f"cannot unmarshal number {'7' * 1000} into Go value of type float64"),
+        (b'{"a":"\xff"}', "str is not valid UTF-8"),
+        (b'{"a":"\\u00zz"}', "invalid escaped sequence"),
+    ],
+)
+def test_what_is_json_and_yet_no_object_is_refused(body: bytes, problem: str) -> None:
+    with pytest.raises(DecodeError, match=problem):
+        strict.parse(body)
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=5),

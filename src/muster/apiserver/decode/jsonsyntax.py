@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from contextlib import suppress
 from typing import Final
 
 from .depth import EXCEEDED, MAX_DEPTH
@@ -13,6 +14,7 @@ _SPACE = re.compile(rb"[ \t\r\n]*")
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _LITERALS: Final = (b"true", b"false", b"null")
 _END: Final = "unexpected end of JSON input"
+_MOST_DIGITS: Final = 1000
 
 
 class _Broken(Exception):
@@ -29,7 +31,7 @@ def syntax_problem(text: bytes) -> str:
 
 
 def number_beyond_float64(text: bytes) -> str:
-    """The first number of a JSON text that no float64 holds; empty when there is none."""
+    """The first number of a JSON text that no float64 holds, as far as a message has room for it; empty when there is none."""
     found: list[str] = []
 
     def parsed(number: str) -> float:
@@ -38,8 +40,10 @@ def number_beyond_float64(text: bytes) -> str:
             found.append(number)
         return value
 
-    json.loads(text, parse_float=parsed)
-    return found[0] if found else ""
+    # Text may be no UTF-8, integers may have more digits than Python would make a number of, and escapes may be none.
+    with suppress(ValueError):
+        json.loads(text.decode(errors="replace"), parse_float=parsed, parse_int=parsed)
+    return found[0][:_MOST_DIGITS] if found else ""
 
 
 def _unexpected(text: bytes, at: int, where: str) -> str:
