@@ -21,7 +21,7 @@ _MOST_WARNINGS = 4096
 class Context:
     """Handed from stage to stage; implements what registry hooks may ask (`HookContext`)."""
 
-    __slots__ = ("_warned", "attributes", "cluster", "query", "request", "tail", "user", "warnings")
+    __slots__ = ("_large", "_warned", "attributes", "cluster", "query", "request", "tail", "user", "warnings")
 
     def __init__(
         self, cluster: Cluster, request: Request, user: User, attributes: Attributes, query: Query, tail: str = ""
@@ -33,7 +33,8 @@ class Context:
         self.query = query
         self.tail = tail
         self.warnings: list[str] = []
-        self._warned: set[str] = set()
+        self._warned: set[str] | None = None
+        self._large = False
 
     @property
     def verb(self) -> str:
@@ -68,8 +69,10 @@ class Context:
         return self.attributes.namespace if resource.namespaced else ""
 
     def is_large(self, entry: Entry | None = None) -> bool:
-        """Whether the request, or the stored object it is about, is too large to be handled on the loop."""
-        return len(self.request.body) + (0 if entry is None else len(entry.value)) > LARGE
+        """Whether the request, or a stored object that it was found to be about, is too large to be handled on the loop."""
+        if not self._large and len(self.request.body) + (0 if entry is None else len(entry.value)) > LARGE:
+            self._large = True
+        return self._large
 
     async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """What a pure function makes of its arguments, computed beside the loop."""
@@ -82,6 +85,8 @@ class Context:
         return self.cluster.read(resource, key)
 
     def warn(self, text: str) -> None:
+        if self._warned is None:
+            self._warned = set()
         if text not in self._warned and len(self.warnings) < _MOST_WARNINGS:
             self._warned.add(text)
             self.warnings.append(text)

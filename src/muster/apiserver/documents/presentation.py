@@ -97,6 +97,11 @@ def list_body(resource: Resource, values: Sequence[bytes], meta: bytes) -> bytes
     )
 
 
+_MOST_ROWS = 5_000
+_MOST_CUSTOM_ROWS = 1_000
+"""Rows of a Table that are made on the loop."""
+
+
 class Later(Response):
     """An answer that takes some time to put into its form; the pipeline has it made beside the loop."""
 
@@ -110,9 +115,15 @@ class Later(Response):
 def respond_list(
     ctx: Context, resource: Resource, entries: Sequence[Entry], values: Sequence[bytes], meta: bytes, format: Format
 ) -> Response:
-    shaped = format.transform or _is_reformatted(ctx, format)
     make = partial(_list_response, ctx, resource, entries, values, meta, format)
-    return Later(make) if shaped and sum(map(len, values)) > LARGE else make()
+    return Later(make) if _takes_long(ctx, resource, values, format) else make()
+
+
+def _takes_long(ctx: Context, resource: Resource, values: Sequence[bytes], format: Format) -> bool:
+    """Whether a list takes more than some 20 ms to put into its form; rows of a Table cost little where their cells are known."""
+    if format.transform == "Table" and not _is_reformatted(ctx, format):
+        return len(values) > (_MOST_ROWS if resource.custom is None else _MOST_CUSTOM_ROWS)
+    return (bool(format.transform) or _is_reformatted(ctx, format)) and sum(map(len, values)) > LARGE
 
 
 def _list_response(

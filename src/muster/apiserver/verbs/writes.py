@@ -187,8 +187,7 @@ async def commit(ctx: Context, resource: Resource, obj: Object, expect: int) -> 
 async def _store(ctx: Context, resource: Resource, stored: Object, expect: int, delete: bool) -> Entry:
     cluster, meta = ctx.cluster, stored["metadata"]
     key = object_key(meta.get("namespace", ""), meta["name"])
-    head = None if expect == ABSENT else cluster.store.head(cluster.name, resource.storage, key)
-    if ctx.is_large(head):
+    if ctx.is_large():
         encode = await ctx.aside(encoder, stored, resource.type_prefix)
     else:
         encode = encoder(stored, resource.type_prefix)
