@@ -12,6 +12,7 @@ import errno
 import os
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from muster.logs import get_logger
@@ -59,7 +60,9 @@ def check_private_directory(path: Path) -> int:
             problem = f"others may write to it (mode {mode:o})"
             raise UnsafePath(path, f"{problem}: look at what is in it, then chmod 700 it, or choose another directory")
         for entry in os.scandir(descriptor):
-            _require_own(path / entry.name, entry.stat(follow_symlinks=False))
+            # Our own temporary files come and go meanwhile.
+            with suppress(FileNotFoundError):
+                _require_own(path / entry.name, entry.stat(follow_symlinks=False))
     finally:
         os.close(descriptor)
     _check_parents(path)
