@@ -148,3 +148,11 @@ def test_checking_a_schema_never_fails(schema: dict[str, Any]) -> None:
     raw = {"type": "object", "properties": {"spec": schema}}
     for error in [*check_structural(raw, "schema"), *check_keywords(raw, "schema")]:
         assert error.field.startswith("schema")
+
+
+def test_items_of_a_map_without_any_of_its_keys_are_one_and_the_same() -> None:
+    items = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
+    node = root({"type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a"]})
+    for first, second in (({}, {"b": "x"}), ({"b": "x"}, {}), ({}, {})):
+        (error,) = duplicates({"spec": [first, {"a": ""}, second]}, node)
+        assert str(error) == "spec[2]: Duplicate value: {}"

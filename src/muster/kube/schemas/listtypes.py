@@ -71,8 +71,10 @@ def _unique_keys(value: list[Any], path: str, keys: tuple[str, ...], errors: lis
         if item is not None and item.__class__ is not dict:
             errors.append(invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map"))
             return
-    for index in _repeated(tuple(identity(item.get(key, _ABSENT)) for key in keys) if item else () for item in value):
-        item = value[index] or {}
+    # One without any of the keys is like another, be it empty or null.
+    items = [item or {} for item in value]
+    for index in _repeated(tuple(identity(item.get(key, _ABSENT)) for key in keys) for item in items):
+        item = items[index]
         errors.append(duplicate(f"{path}[{index}]", {key: item[key] for key in keys if key in item}))
 
 
