@@ -245,6 +245,11 @@ def too_large(text: str = "limit is 3145728") -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {text}")
 
 
+def too_large_to_store() -> ApiError:
+    """In etcd's words, which clients look for."""
+    return ApiError(500, "", "etcdserver: request is too large")
+
+
 def body_refused(status: int, message: str) -> ApiError:
     """A body that the HTTP layer did not read, or not to its end."""
     if status == 413:

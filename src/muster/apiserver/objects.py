@@ -110,7 +110,11 @@ def object_key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-def encoder(obj: Object, prefix: bytes) -> Callable[[int], bytes]:
+class TooLargeToStore(ValueError):
+    """The object is larger than etcd would take it."""
+
+
+def encoder(obj: Object, prefix: bytes, limit: int | None = None) -> Callable[[int], bytes]:
     """Gives an object's stored bytes once its revision is known. `prefix` is the resource's `type_prefix`."""
     meta = obj["metadata"]
     meta.pop("resourceVersion", None)
@@ -118,6 +122,8 @@ def encoder(obj: Object, prefix: bytes) -> Callable[[int], bytes]:
     rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
     tail = b'",' + meta_bytes[1:] + (b"," + gojson.dumps(rest)[1:] if rest else b"}")
     head = prefix + b'"metadata":{"resourceVersion":"'
+    if limit is not None and len(head) + len(tail) > limit:
+        raise TooLargeToStore
     return lambda revision: head + b"%d" % revision + tail
 
 

@@ -1,8 +1,20 @@
 """The wording of refusals: not found, forbidden, too large."""
 
+from typing import Any
+
 from tests.differential.dsl import case, configmap, delete, get, merge, post, put, setup
 
 CRONTABS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/none.example.io"
+
+
+def _event(name: str, size: int) -> dict[str, object]:
+    """A kind whose fields have no limits of their own."""
+    return {"metadata": {"name": name}, "involvedObject": {"namespace": "${ns}"}, "related": {"fieldPath": "x" * size}}
+
+
+def _failure(body: Any) -> Any:
+    return body.get("message", "") if body["kind"] == "Status" else None
+
 
 CASES = [
     case(
@@ -46,6 +58,14 @@ CASES = [
         get("/apis/nope.example.io/v1/namespaces/x/things", user=""),
     ),
     case("a body beyond the limit", post("configmaps", configmap("a", {"k": "x" * (3 * 1024 * 1024 + 10)}))),
+    case(
+        "an object beyond what etcd stores",
+        post("events", _event("a", 1_600_000)),
+        post("events", _event("a", 1_600_000), query={"dryRun": "All"}, pick=_failure),
+        post("events", _event("a", 800_000), pick=_failure),
+        merge("events/a", {"reportingInstance": "y" * 900_000}),
+        merge("events/a", {"reason": "Small"}, pick=_failure),
+    ),
     case("an object beyond its own limit", post("configmaps", configmap("a", {"k": "x" * (1024 * 1024 + 10)}))),
     case(
         "a body that nests deep",

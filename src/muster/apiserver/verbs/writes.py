@@ -21,7 +21,7 @@ from muster.apiserver.auth.escalation import check_grant
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import negotiate
 from muster.apiserver.documents.presentation import present, present_all, respond_entry, respond_object
-from muster.apiserver.objects import encoder, metadata, object_key, view
+from muster.apiserver.objects import TooLargeToStore, encoder, metadata, object_key, view
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions, number_problem, write_options
 from muster.apiserver.verbs.bodies import decode_body
@@ -45,6 +45,8 @@ from muster.store.api import ABSENT, Conflict, Entry, Unavailable
 
 log = get_logger(__name__)
 _NAME_TRIES = 8
+_MAX_STORED = 1536 * 1024
+"""What etcd takes in one request. Built-in kinds are smaller there, as protobuf; here everything is measured as JSON."""
 _UPDATE_TRIES = 32
 """More than upstream's five: here a lost race costs microseconds and no second round trip."""
 
@@ -187,10 +189,14 @@ async def commit(ctx: Context, resource: Resource, obj: Object, expect: int) -> 
 async def _store(ctx: Context, resource: Resource, stored: Object, expect: int, delete: bool) -> Entry:
     cluster, meta = ctx.cluster, stored["metadata"]
     key = object_key(meta.get("namespace", ""), meta["name"])
-    if ctx.is_large():
-        encode = await ctx.aside(encoder, stored, resource.type_prefix)
-    else:
-        encode = encoder(stored, resource.type_prefix)
+    limit = None if delete else _MAX_STORED
+    try:
+        if ctx.is_large():
+            encode = await ctx.aside(encoder, stored, resource.type_prefix, limit)
+        else:
+            encode = encoder(stored, resource.type_prefix, limit)
+    except TooLargeToStore:
+        raise errors.too_large_to_store() from None
     if cluster.removed:  # while the request was under way; its name may belong to another one by now
         raise errors.no_such_cluster(cluster.name)
     if expect == ABSENT:
