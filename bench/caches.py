@@ -25,10 +25,10 @@ from tests.support.planes import KubePlane
 from bench.follower import WORKS
 from bench.report import ROOT, Row
 from muster.api.crds import ALL, definitions
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import NotFound
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.resource import DEFINITIONS, NAMESPACES
+from muster.runtime.client.builtin import CRDS, NAMESPACES
+from muster.runtime.client.errors import NotFound
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 
 TITLE = "Caches"
 TEXT = """
@@ -126,7 +126,7 @@ async def _fill(kubeconfig: Path, count: int) -> None:
     try:
         kinds = [kind for kind in ALL if kind.name.startswith("manifestworks.")]
         for document in definitions(kinds):
-            await client.create(DEFINITIONS, document)
+            await client.create(CRDS, document)
         for number in range(min(count, CLUSTERS)):
             await client.create(NAMESPACES, {"metadata": {"name": f"cluster{number}"}})
         numbers = iter(range(count))

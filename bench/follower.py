@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from muster.api.work.v1 import ManifestWork
-from muster.runtime.client import HttpClient
-from muster.runtime.informer import Informer
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.resource import Resource
+from muster.machinery.objects import GVR
+from muster.runtime.cache.informer import Informer
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 
-WORKS = Resource("work.open-cluster-management.io/v1", "manifestworks", "ManifestWork")
+WORKS = GVR("work.open-cluster-management.io/v1", "manifestworks", "ManifestWork")
 
 
 async def follow(kubeconfig: Path, kind: str, count: int, settle: float) -> None:

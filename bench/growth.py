@@ -26,15 +26,15 @@ from pathlib import Path
 
 import orjson
 
-from muster import logs
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.api.meta import is_true
 from muster.fleet import hub
 from muster.fleet.managed import ManagedClusters
 from muster.fleet.usage import usage
+from muster.machinery import logs
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client import HttpClient
-from muster.runtime.kubeconfig import load_kubeconfig
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 from muster.store.resident import ResidentStore
 
 EVERY = 60.0

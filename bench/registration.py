@@ -30,9 +30,9 @@ from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.api.meta import is_true
 from muster.fleet.availability import Availability
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client import HttpClient
-from muster.runtime.informer import Informer
-from muster.runtime.kubeconfig import load_kubeconfig
+from muster.runtime.cache.informer import Informer
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 
 TITLE = "Registration"
 TEXT = """

@@ -24,8 +24,7 @@ from bench.audit import by_party
 from bench.report import Row
 from bench.workers import Ours, Upstream, Worker, party
 from bench.workload import LATE, PLACES, binding, config_map, loaded, work
-from muster.registration.kinds import ROLE_BINDINGS
-from muster.runtime.resource import CONFIG_MAPS
+from muster.runtime.client.builtin import CONFIG_MAPS, ROLE_BINDINGS
 from muster.work.kinds import MANIFEST_WORKS
 
 TITLE = "Works"

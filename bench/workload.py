@@ -12,19 +12,19 @@ import msgspec
 from tests.support.processes import tail
 
 from bench.workers import CLUSTER, Worker
-from muster.registration.kinds import ROLE_BINDINGS
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import NotFound
-from muster.runtime.informer import Informer
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object, Resource
+from muster.machinery.objects import GVR, Object
+from muster.runtime.cache.informer import Informer
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, ROLE_BINDINGS
+from muster.runtime.client.errors import NotFound
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 from muster.work.kinds import MANIFEST_WORKS
 
 PLACES = tuple(f"team{number}" for number in range(10))
 LATE = "late"
 """The executor may do nothing there at first."""
 EXECUTOR = {"namespace": "default", "name": "deployer"}
-ROLES = Resource("rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole", namespaced=False)
+ROLES = GVR("rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole", namespaced=False)
 _RULE = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "update", "patch", "get", "delete"]}
 _FILLING = "x" * 200
 _MAKERS = 16

@@ -23,9 +23,9 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.cli import node as node_command
 from muster.cli import programs as muster_programs
 from muster.fleet.node import NodeRuntime, PodEnvironment
-from muster.logs import get_logger
-from muster.runtime.client import HttpClient
-from muster.runtime.resource import CONFIG_MAPS
+from muster.machinery.logs import get_logger
+from muster.runtime.client.builtin import CONFIG_MAPS
+from muster.runtime.client.http import HttpClient
 
 log = get_logger("tests.node_host")
 

@@ -1,7 +1,7 @@
 """A data directory that somebody else has prepared is not used, whatever the command; what a link in one leads to is left alone.
 
-Those that need another user's files are made where the tests run as root; for everybody else tests/unit/test_private_files.py has
-them.
+Those that need another user's files are made where the tests run as root; for everybody else
+tests/unit/machinery/test_private_files.py has them.
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from muster.fleet.kinds import DEPLOYMENTS, NODES, PODS
+from muster.machinery.objects import Object
 from muster.operator.bundle import KLUSTERLET_OPERATOR
 from muster.operator.names import OPERATOR_NAMESPACE
-from muster.runtime.client import HttpClient
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.resource import Object
+from muster.runtime.client.builtin import DEPLOYMENTS, NODES, PODS
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 from tests.support.kubectl import kubectl
 from tests.support.operating import Observed
 from tests.support.planes import ControlPlane, KubePlane, lent

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from muster.runtime.cache import Snapshot
-from muster.runtime.client import HttpClient
-from muster.runtime.controller import Controller
-from muster.runtime.errors import KubeError, NotFound
-from muster.runtime.informer import Informer
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.leader import LeaderElector
-from muster.runtime.resource import CONFIG_MAPS, LEASES, NAMESPACES, Key, Object
+from muster.machinery.objects import Object, ObjectKey
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.builtin import CONFIG_MAPS, LEASES, NAMESPACES
+from muster.runtime.client.errors import KubeError, NotFound
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
+from muster.runtime.controller.controller import Controller
+from muster.runtime.controller.leader_election import LeaderElector
 from tests.support.planes import USERS, ControlPlane
 
 
@@ -87,7 +88,7 @@ async def test_a_cache_survives_a_restart_of_its_server_and_catches_up(
     informer: Informer[Snapshot] = Informer(client, CONFIG_MAPS, namespace, random=lambda: 0.9)
     reconciled: list[str] = []
 
-    async def reconcile(key: Key) -> None:
+    async def reconcile(key: ObjectKey) -> None:
         found = informer.cache.get(key)
         reconciled.append(found.data["data"]["k"] if found and "data" in found.data else "")
 
@@ -99,7 +100,7 @@ async def test_a_cache_survives_a_restart_of_its_server_and_catches_up(
         await asyncio.to_thread(plane.restart)
         await client.patch(CONFIG_MAPS, "before", {"data": {"k": "2"}}, namespace)
         await client.create(CONFIG_MAPS, config_map("after", namespace))
-        await eventually(lambda: reconciled[-1] == "2" and Key(namespace, "after") in informer.cache)
+        await eventually(lambda: reconciled[-1] == "2" and ObjectKey(namespace, "after") in informer.cache)
     assert reconciled == ["1", "2"]
 
 

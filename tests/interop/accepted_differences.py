@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 from tests.interop.twins import Deviation
 from tests.support.random_works import Life, strategy_of
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from muster.runtime.rbac import ROLE_BINDINGS, ROLES
-from muster.runtime.resource import CONFIG_MAPS, Object
+from muster.machinery.objects import Object
+from muster.runtime.auth.rbac import ROLE_BINDINGS, ROLES
+from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.work.agent.executor import ExecutorOptions
 from tests.interop.ocm import Fleet
 from tests.interop.test_work import Sides

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 from tests.interop.accepted_differences import ACCEPTED, Moment
 from tests.interop.ocm import Fleet
 from tests.interop.twins import Twin, deviations

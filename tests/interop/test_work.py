@@ -15,14 +15,15 @@ from typing import Any
 
 import pytest
 
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, SECRETS, Object, Resource
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, SECRETS
 from tests.interop.ocm import Fleet, manifests
 from tests.support.planes import Cluster, ControlPlane
 from tests.support.working import Workplace, condition, config_map, identifier
 
-DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
-PODS = Resource("v1", "pods", "Pod")
-SERVICE_ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+DEPLOYMENTS = GVR("apps/v1", "deployments", "Deployment")
+PODS = GVR("v1", "pods", "Pod")
+SERVICE_ACCOUNTS = GVR("v1", "serviceaccounts", "ServiceAccount")
 NAMESPACE = "apps-of-the-test"
 """Stands for the namespace of either agent's objects."""
 Works = dict[str, dict[str, Any]]
@@ -331,8 +332,8 @@ async def test_our_agent_lives_with_upstreams_definitions(plane: ControlPlane) -
     for which in ("hub", "agent"):
         for document in manifests(which):
             if document["kind"] == "CustomResourceDefinition" and document["spec"]["group"] == "work.open-cluster-management.io":
-                found = await place.admin.get(DEFINITIONS, document["metadata"]["name"])
-                await place.admin.update(DEFINITIONS, {**found, "spec": document["spec"]})
+                found = await place.admin.get(CRDS, document["metadata"]["name"])
+                await place.admin.update(CRDS, {**found, "spec": document["spec"]})
     try:
         async with place.agent():
             for name, spec in scenarios(place.namespace).items():

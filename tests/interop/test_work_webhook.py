@@ -17,8 +17,8 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.runtime.errors import StatusError
-from muster.runtime.resource import CONFIG_MAPS, VALIDATING_WEBHOOKS
+from muster.runtime.client.builtin import CONFIG_MAPS, VALIDATING_WEBHOOKS
+from muster.runtime.client.errors import StatusError
 from muster.work.hub.install import WORK_VALIDATOR
 from tests.interop.ocm import AGENT_NAMESPACE, Fleet, install, work
 from tests.support import peers

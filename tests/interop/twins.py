@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.registration.kinds import CLUSTER_ROLES
-from muster.runtime.errors import Invalid, NotFound
-from muster.runtime.rbac import ROLE_BINDINGS, ROLES
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS, Object, Resource
+from muster.machinery.objects import GVR, Object
+from muster.runtime.auth.rbac import ROLE_BINDINGS, ROLES
+from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, CRDS, NAMESPACES, SECRETS
+from muster.runtime.client.errors import Invalid, NotFound
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from muster.work.names import CONFIG_HASH
 from tests.support.random_works import SPACE, Life, Version, placed
@@ -27,21 +27,21 @@ from tests.support.working import Workplace
 KINDS: Final = {
     resource.kind: resource
     for resource in (
-        *(CONFIG_MAPS, SECRETS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, DEFINITIONS),
-        Resource("v1", "services", "Service"),
-        Resource("v1", "pods", "Pod"),
-        Resource("v1", "serviceaccounts", "ServiceAccount"),
-        Resource("v1", "resourcequotas", "ResourceQuota"),
-        Resource("apps/v1", "deployments", "Deployment"),
-        Resource("apps/v1", "statefulsets", "StatefulSet"),
-        Resource("apps/v1", "daemonsets", "DaemonSet"),
-        Resource("batch/v1", "jobs", "Job"),
-        Resource("batch/v1", "cronjobs", "CronJob"),
-        Resource("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy"),
-        Resource("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget"),
-        Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding"),
-        Resource("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
-        Resource("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
+        *(CONFIG_MAPS, SECRETS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, CRDS),
+        GVR("v1", "services", "Service"),
+        GVR("v1", "pods", "Pod"),
+        GVR("v1", "serviceaccounts", "ServiceAccount"),
+        GVR("v1", "resourcequotas", "ResourceQuota"),
+        GVR("apps/v1", "deployments", "Deployment"),
+        GVR("apps/v1", "statefulsets", "StatefulSet"),
+        GVR("apps/v1", "daemonsets", "DaemonSet"),
+        GVR("batch/v1", "jobs", "Job"),
+        GVR("batch/v1", "cronjobs", "CronJob"),
+        GVR("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy"),
+        GVR("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+        GVR("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding"),
+        GVR("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+        GVR("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
     )
 }
 _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -117,18 +117,18 @@ class Twin:
                 found[owner]["objects"][key] = _object(item)
         return found
 
-    async def _own_kinds(self) -> list[Resource]:
+    async def _own_kinds(self) -> list[GVR]:
         """Those that works have defined."""
         found = []
-        for definition in (await self.place.admin.list(DEFINITIONS)).items:
+        for definition in (await self.place.admin.list(CRDS)).items:
             spec = definition["spec"]
             said = (definition.get("status") or {}).get("conditions") or ()
             established = any((one["type"], one["status"]) == ("Established", "True") for one in said)
             if established and spec["group"] == f"{self.place.namespace}.example.com":
-                found.append(Resource(f"{spec['group']}/v1", spec["names"]["plural"], spec["names"]["kind"]))
+                found.append(GVR(f"{spec['group']}/v1", spec["names"]["plural"], spec["names"]["kind"]))
         return found
 
-    async def _listed(self, resource: Resource, namespace: str = "") -> list[Object]:
+    async def _listed(self, resource: GVR, namespace: str = "") -> list[Object]:
         try:
             listed = await self.place.admin.list(resource, namespace)
         except NotFound:
@@ -154,11 +154,11 @@ def placed_version(version: Version, space: str) -> Version:
     return Version(placed(version.spec, space), version.labels, tuple(placed(version.meddling, space)))
 
 
-def _resource(manifest: Object) -> Resource:
+def _resource(manifest: Object) -> GVR:
     if manifest["kind"] in KINDS:
         return KINDS[manifest["kind"]]
     plural = manifest["kind"].lower().removeprefix("tree") + "trees"
-    return Resource(manifest["apiVersion"], plural, manifest["kind"])
+    return GVR(manifest["apiVersion"], plural, manifest["kind"])
 
 
 def _object(item: Object) -> Object:

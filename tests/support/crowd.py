@@ -62,12 +62,12 @@ def _is_available(cluster: dict[str, object]) -> bool:
 
 
 async def run(spoke: Path, bootstrap: Path, names: list[str]) -> None:
+    from muster.machinery.clock import SYSTEM
+    from muster.machinery.metrics import Metrics
     from muster.registration.agent.agent import Agent
     from muster.registration.agent.options import AgentOptions
-    from muster.runtime.client import HttpClient
-    from muster.runtime.clock import SYSTEM
-    from muster.runtime.kubeconfig import load_kubeconfig
-    from muster.runtime.metrics import Metrics
+    from muster.runtime.client.http import HttpClient
+    from muster.runtime.client.kubeconfig import load_kubeconfig
 
     client = HttpClient(load_kubeconfig(spoke))
     async with asyncio.TaskGroup() as tasks:

@@ -21,13 +21,15 @@ import orjson
 from muster.api.work.v1 import ExecutorServiceAccount, ManifestWork
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer
+from muster.fleet.in_process import InProcessClient
 from muster.kube.rbac import API_GROUP, Place
-from muster.runtime.clock import SYSTEM, Backoff
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import KubeError, NotFound, StatusError
-from muster.runtime.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, KINDS, ROLE_BINDINGS, ROLES
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object, Resource
-from muster.runtime.verbs import JSON, Query
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM
+from muster.machinery.objects import GVR, Object
+from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, KINDS, ROLE_BINDINGS, ROLES
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
+from muster.runtime.client.errors import KubeError, NotFound, StatusError
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorOptions
 from muster.work.agent.leaving import Remover
@@ -118,7 +120,7 @@ class _Play:
         self.space, self.wide = f"space{number}", f"wide{number}"
         self.account = ExecutorServiceAccount(namespace=self.space, name="executor")
         self.twin = arena.admin.as_user(f"system:serviceaccount:{self.space}:twin")
-        self.made: set[tuple[Resource, str]] = set()
+        self.made: set[tuple[GVR, str]] = set()
         """Without namespace: what is to be taken away again."""
         self.written = 0
         self.crimes: list[str] = []
@@ -157,7 +159,7 @@ class _Play:
             await self._put({"metadata": metadata, "rules": rules}, roles)
             await self._put({"metadata": metadata, "roleRef": reference, "subjects": [subject]}, bindings)
 
-    async def _put(self, document: Object, resource: Resource | None = None) -> None:
+    async def _put(self, document: Object, resource: GVR | None = None) -> None:
         """As far as the server takes it."""
         resource = resource or BY_KIND[document["kind"]]
         try:
@@ -166,7 +168,7 @@ class _Play:
             return
         self._keep(resource, document["metadata"]["name"])
 
-    def _keep(self, resource: Resource, name: str) -> None:
+    def _keep(self, resource: GVR, name: str) -> None:
         if not resource.namespaced:
             self.made.add((resource, name))
 
@@ -224,7 +226,7 @@ class _Play:
         metadata.pop("managedFields", None)
         return Sight(Presence.PRESENT, metadata["uid"], metadata["resourceVersion"], orjson.dumps(live))
 
-    async def _live(self, resource: Resource, namespace: str, name: str) -> Object | None:
+    async def _live(self, resource: GVR, namespace: str, name: str) -> Object | None:
         try:
             return await self.admin.get(resource, name, namespace)
         except NotFound:
@@ -252,7 +254,7 @@ class _Play:
                 f"{method} {path} {body.decode()} over {live} becomes {after}, which the executor may not: {problem}"
             )
 
-    async def _refused_to_twin(self, resource: Resource, live: Object | None, after: Object) -> str:
+    async def _refused_to_twin(self, resource: GVR, live: Object | None, after: Object) -> str:
         metadata = {
             key: value for key, value in after["metadata"].items() if key not in ("managedFields", "uid", "creationTimestamp")
         }
@@ -272,7 +274,7 @@ class _Play:
             return str(error)
         return ""
 
-    async def _interfere(self, resource: Resource, namespace: str, name: str, change: Change) -> None:
+    async def _interfere(self, resource: GVR, namespace: str, name: str, change: Change) -> None:
         live = await self._live(resource, namespace, name)
         try:
             if change.content is None:
@@ -289,7 +291,7 @@ class _Play:
             return
         await self._heard(resource, namespace, name)
 
-    async def _heard(self, resource: Resource, namespace: str, name: str) -> None:
+    async def _heard(self, resource: GVR, namespace: str, name: str) -> None:
         """Until the agent's watch has brought the change: that it takes its moment is not what is looked for here."""
         live = await self._live(resource, namespace, name)
         version = live["metadata"]["resourceVersion"] if live is not None else ""
@@ -301,7 +303,7 @@ class _Play:
                 await asyncio.sleep(0.002)
 
 
-def _target(path: str, body: bytes) -> tuple[Resource, str, str]:
+def _target(path: str, body: bytes) -> tuple[GVR, str, str]:
     parts = path.removeprefix(f"/apis/{API_GROUP}/v1/").split("/")
     namespace = ""
     if parts[0] == "namespaces":

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from muster.runtime.errors import NotFound
-from muster.runtime.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.runtime.resource import NAMESPACES, Object, Resource
+from muster.machinery.objects import GVR, Object
+from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.client.errors import NotFound
 from tests.support.working import Running, Workplace, condition
 
 GROUP = "rbac.authorization.k8s.io"
@@ -52,7 +53,7 @@ class Keeper:
         self.admin = place.admin
         self.home = f"sa-{place.name}"
         """The namespace of the executors' accounts; neither it nor they need exist."""
-        self._wide: list[tuple[Resource, str]] = []
+        self._wide: list[tuple[GVR, str]] = []
 
     async def close(self) -> None:
         for resource, name in self._wide:
@@ -107,7 +108,7 @@ class Keeper:
         where = self.place.namespace if namespace is None else namespace
         await self.admin.delete(ROLE_BINDINGS if where else CLUSTER_ROLE_BINDINGS, name if where else self.wide(name), where)
 
-    async def _apply(self, resource: Resource, name: str, namespace: str, content: Object) -> None:
+    async def _apply(self, resource: GVR, name: str, namespace: str, content: Object) -> None:
         metadata = {"name": name, "namespace": namespace}
         if not namespace:
             metadata = {"name": self.wide(name)}

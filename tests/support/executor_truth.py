@@ -10,11 +10,12 @@ from typing import Any
 
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.kube.rbac import API_GROUP
-from muster.runtime.delegation import AccessReviewer, Action, Identity
-from muster.runtime.errors import Forbidden
-from muster.runtime.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.runtime.resource import CONFIG_MAPS, Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.objects import GVR, Object
+from muster.runtime.auth.delegation import AccessReviewer, Action, Identity
+from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CONFIG_MAPS
+from muster.runtime.client.errors import Forbidden
 from muster.work.agent.executor import ExecutorOptions
 from muster.work.agent.seam import Manifest
 from tests.support.gates import LoneGate
@@ -22,11 +23,11 @@ from tests.support.manifests import manifest
 from tests.support.rbac_truth import ACCOUNTS, NAMES, World, account
 
 VERBS = ("create", "update", "patch", "get", "delete")
-DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
+DEPLOYMENTS = GVR("apps/v1", "deployments", "Deployment")
 GROUP = API_GROUP
 
 
-def understood(ordinal: int, resource: Resource, namespace: str, name: str, **content: Any) -> Manifest:
+def understood(ordinal: int, resource: GVR, namespace: str, name: str, **content: Any) -> Manifest:
     metadata = {"name": name, **({"namespace": namespace} if resource.namespaced else {})}
     return replace(
         manifest({"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **content}), ordinal=ordinal
@@ -97,9 +98,9 @@ async def compare_escalation(client: KubeClient, random: Random, namespace: str,
     gate = LoneGate(client, ExecutorOptions(strict=False))
     running = asyncio.create_task(gate.run())
     wide = [f"{namespace}-{number}" for number in range(len(RULES) + len(PATHS))]
-    made: list[tuple[Resource, str]] = []
+    made: list[tuple[GVR, str]] = []
 
-    async def create(resource: Resource, document: Object) -> None:
+    async def create(resource: GVR, document: Object) -> None:
         await client.create(resource, document)
         if not resource.namespaced:
             made.append((resource, document["metadata"]["name"]))

@@ -16,7 +16,7 @@ class FakeTimer:
 
 
 class FakeClock:
-    """Satisfies `muster.runtime.clock.Clock`. `advance` fires what falls due, in order, and lets tasks run in between."""
+    """Satisfies `muster.machinery.clock.Clock`. `advance` fires what falls due, in order, and lets tasks run in between."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start = start

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from muster.api.work.v1 import ExecutorServiceAccount
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorGate, ExecutorOptions
 from muster.work.agent.seam import UNKNOWN, Drafts, Manifest, Misfit, Owner, Refusal

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from muster.api.work.v1 import UpdateStrategy
-from muster.runtime.resource import Object, Resource
+from muster.machinery.objects import GVR, Object
 from muster.work.agent.seam import ABSENT, Manifest, ObjectRef, Presence, Sight
 
 PLURALS = {
@@ -24,9 +24,9 @@ CLUSTER_SCOPED = {
 }
 
 
-def resource_of(document: Object) -> Resource:
+def resource_of(document: Object) -> GVR:
     kind = document["kind"]
-    return Resource(document["apiVersion"], PLURALS.get(kind, kind.lower() + "s"), kind, namespaced=kind not in CLUSTER_SCOPED)
+    return GVR(document["apiVersion"], PLURALS.get(kind, kind.lower() + "s"), kind, namespaced=kind not in CLUSTER_SCOPED)
 
 
 def manifest(document: Object, *, owned: bool = True, **strategy: Any) -> Manifest:

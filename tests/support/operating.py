@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from muster.machinery.clock import SYSTEM
+from muster.machinery.objects import GVR, Object
 from muster.operator.bundle import Operator, bundle
-from muster.operator.names import DEPLOYMENTS
-from muster.registration.installing import await_definitions
-from muster.runtime.clock import SYSTEM
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import DEFINITIONS, Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CRDS, DEPLOYMENTS
+from muster.runtime.client.errors import NotFound
+from muster.runtime.install.objects import await_definitions
 
 SECONDS = 20.0
 
@@ -30,10 +30,10 @@ class Observed:
         documents = bundle(operator)
         for resource, document in documents:
             await self.admin.apply(resource, document, manager="test")
-        names = [document["metadata"]["name"] for resource, document in documents if resource is DEFINITIONS]
+        names = [document["metadata"]["name"] for resource, document in documents if resource is CRDS]
         await await_definitions(self.admin, names, SYSTEM)
 
-    async def find(self, resource: Resource, name: str, namespace: str = "") -> Object | None:
+    async def find(self, resource: GVR, name: str, namespace: str = "") -> Object | None:
         try:
             return await self.admin.get(resource, name, namespace)
         except NotFound:
@@ -50,12 +50,12 @@ class Observed:
         except TimeoutError:
             raise AssertionError(f"never so: {what}") from None
 
-    async def until_found(self, resource: Resource, name: str, namespace: str = "", seconds: float = SECONDS) -> Object:
+    async def until_found(self, resource: GVR, name: str, namespace: str = "", seconds: float = SECONDS) -> Object:
         what = f"there is {resource} {namespace}/{name}"
         found: Object = await self.until(lambda: self.find(resource, name, namespace), what, seconds)
         return found
 
-    async def until_gone(self, resource: Resource, name: str, namespace: str = "", seconds: float = SECONDS) -> None:
+    async def until_gone(self, resource: GVR, name: str, namespace: str = "", seconds: float = SECONDS) -> None:
         async def gone() -> bool:
             return await self.find(resource, name, namespace) is None
 
@@ -83,13 +83,13 @@ class Observed:
             return
         await self.admin.patch(DEPLOYMENTS, metadata["name"], {"status": status}, metadata["namespace"], subresource="status")
 
-    async def condition(self, resource: Resource, name: str, kind: str) -> Object:
+    async def condition(self, resource: GVR, name: str, kind: str) -> Object:
         found = await self.find(resource, name)
         conditions = ((found or {}).get("status") or {}).get("conditions") or ()
         return next((one for one in conditions if one["type"] == kind), {})
 
     async def until_condition(
-        self, resource: Resource, name: str, kind: str, status: str, reason: str = "", seconds: float = SECONDS
+        self, resource: GVR, name: str, kind: str, status: str, reason: str = "", seconds: float = SECONDS
     ) -> Object:
         async def so() -> Object | None:
             found = await self.condition(resource, name, kind)

@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from muster.runtime.delegation import AccessReviewer, Action, Identity
-from muster.runtime.errors import AlreadyExists, NotFound
-from muster.runtime.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, RbacAuthorizer
-from muster.runtime.resource import NAMESPACES, Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.objects import GVR, Object
+from muster.runtime.auth.delegation import AccessReviewer, Action, Identity
+from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, RbacAuthorizer
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.client.errors import AlreadyExists, NotFound
 
 VERBS = ("get", "create", "delete", "execute-as", "*")
 GROUPS = ("", "apps", "example.com", "*")
@@ -40,7 +41,7 @@ class World:
         self.random = random
         self.prefix = prefix
         self.namespaces = (f"{prefix}-one", f"{prefix}-two")
-        self.made: dict[tuple[Resource, str, str], Object] = {}
+        self.made: dict[tuple[GVR, str, str], Object] = {}
 
     async def prepare(self) -> None:
         for namespace in self.namespaces:
@@ -113,11 +114,11 @@ class World:
     def _rules(self) -> list[Object]:
         return [self._rule() for _ in range(self.random.randint(0, 4))]
 
-    def _role(self) -> tuple[Object, Resource]:
+    def _role(self) -> tuple[Object, GVR]:
         namespace = self.random.choice(self.namespaces)
         return {"metadata": {"name": self.random.choice(ROLE_NAMES[:2]), "namespace": namespace}, "rules": self._rules()}, ROLES
 
-    def _cluster_role(self) -> tuple[Object, Resource]:
+    def _cluster_role(self) -> tuple[Object, GVR]:
         rules = self._rules()
         if self.random.random() < 0.3:
             rules.append({"verbs": ["get"], "nonResourceURLs": self._some(PATHS)})
@@ -145,14 +146,14 @@ class World:
         name = self._wide(self.random.choice((*ROLE_NAMES, "r1", "r2", "sum")))
         return {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
 
-    def _binding(self) -> tuple[Object, Resource]:
+    def _binding(self) -> tuple[Object, GVR]:
         namespace = self.random.choice(self.namespaces)
         own = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": self.random.choice(ROLE_NAMES)}
         ref = own if self.random.random() < 0.5 else self._wide_ref()
         metadata = {"name": self.random.choice(BINDING_NAMES), "namespace": namespace}
         return {"metadata": metadata, "roleRef": ref, "subjects": self._subjects()}, ROLE_BINDINGS
 
-    def _cluster_binding(self) -> tuple[Object, Resource]:
+    def _cluster_binding(self) -> tuple[Object, GVR]:
         metadata = {"name": self._wide(self.random.choice(BINDING_NAMES))}
         return {"metadata": metadata, "roleRef": self._wide_ref(), "subjects": self._subjects()}, CLUSTER_ROLE_BINDINGS
 

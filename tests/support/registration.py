@@ -14,8 +14,8 @@ from pathlib import Path
 
 from muster.registration.agent.install import install as install_agent
 from muster.registration.agent.options import AgentOptions
-from muster.runtime.client import HttpClient
-from muster.runtime.kubeconfig import load_kubeconfig
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 from tests.support import peers
 from tests.support.administrator import HUB_NAMESPACE, Administrator, read_secret, service_account_token
 from tests.support.client import Client

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from cryptography import x509
 
+from muster.machinery.clock import SystemClock
+from muster.machinery.metrics import Metrics
 from muster.registration.agent.agent import Agent
 from muster.registration.agent.options import AgentOptions
-from muster.runtime.client import HttpClient
-from muster.runtime.clock import SystemClock
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.metrics import Metrics
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 
 HOUR = 3600
 ONE_HOUR = {"client-cert-expiration-seconds": [str(HOUR)]}

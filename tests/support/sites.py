@@ -17,9 +17,9 @@ import pytest
 
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.cli.programs import programs
-from muster.runtime.client import HttpClient
-from muster.runtime.kubeconfig import ClientConfig, load_kubeconfig
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import ClientConfig, load_kubeconfig
 from tests.support.planes import KubeOptions, KubePlane
 from tests.support.stage import open_stage
 

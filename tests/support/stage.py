@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.fleet.in_process import InProcessClient
 from muster.fleet.node import NodeRuntime, Programs, RemoteNode
 from muster.fleet.node.clusternode import ClusterNode
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.direct import InProcessClient
-from muster.runtime.podnamespace import RUN
-from muster.runtime.resource import NAMESPACES, Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import GVR
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.install.pod_namespaces import RUN
 
-PODS = Resource("v1", "pods", "Pod")
-DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
-REPLICA_SETS = Resource("apps/v1", "replicasets", "ReplicaSet")
-SERVICES = Resource("v1", "services", "Service")
-SLICES = Resource("discovery.k8s.io/v1", "endpointslices", "EndpointSlice")
-EVENTS = Resource("v1", "events", "Event")
+PODS = GVR("v1", "pods", "Pod")
+DEPLOYMENTS = GVR("apps/v1", "deployments", "Deployment")
+REPLICA_SETS = GVR("apps/v1", "replicasets", "ReplicaSet")
+SERVICES = GVR("v1", "services", "Service")
+SLICES = GVR("discovery.k8s.io/v1", "endpointslices", "EndpointSlice")
+EVENTS = GVR("v1", "events", "Event")
 IMAGE = "registry.example/stolostron/muster:v1"
 
 

@@ -17,14 +17,14 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from muster.api.crds import HUB, definitions
-from muster.registration.installing import apply_all, await_definitions
-from muster.registration.kinds import CLUSTER_ROLES
-from muster.runtime.client import HttpClient
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import AlreadyExists, Conflict, NotFound
-from muster.runtime.kubeconfig import Identity, load_kubeconfig
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, Object, Resource
-from muster.runtime.verbs import JSON, KubeClient, Query
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, CRDS, NAMESPACES
+from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import Identity, load_kubeconfig
+from muster.runtime.install.objects import apply_all, await_definitions
 from muster.work.agent.agent import WorkAgent
 from muster.work.agent.install import AGGREGATE, PREFIX, install
 from muster.work.agent.options import WorkAgentOptions
@@ -35,7 +35,7 @@ from tests.support.planes import Cluster
 T = TypeVar("T")
 _numbers = itertools.count(1)
 _prepared: set[str] = set()
-SERVICE_ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+SERVICE_ACCOUNTS = GVR("v1", "serviceaccounts", "ServiceAccount")
 
 
 class Counting(HttpClient):
@@ -113,7 +113,7 @@ class Workplace:
 
     async def prepare(self) -> None:
         if self.cluster.url not in _prepared:
-            await apply_all(self.admin, [(DEFINITIONS, document) for document in definitions(HUB)], "tests")
+            await apply_all(self.admin, [(CRDS, document) for document in definitions(HUB)], "tests")
             await await_definitions(self.admin, [kind.name for kind in HUB], SYSTEM)
             _prepared.add(self.cluster.url)
         await install(self.admin, self.agent_namespace)
@@ -199,7 +199,7 @@ class Workplace:
     async def work(self, name: str) -> Object | None:
         return await self.find(MANIFEST_WORKS, name, self.name)
 
-    async def find(self, resource: Resource, name: str, namespace: str = "") -> Object | None:
+    async def find(self, resource: GVR, name: str, namespace: str = "") -> Object | None:
         try:
             return await self.admin.get(resource, name, namespace)
         except NotFound:

@@ -20,17 +20,12 @@ from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, CLOCK_SYNCED, JOINED, Man
 from muster.api.operator.v1 import ClusterManager, Klusterlet
 from muster.api.work.v1 import ManifestWork
 from muster.kube.duration import human_duration, parse_time
+from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.klusterlet.plan import agent_namespace_of
-from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
+from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
 from muster.registration.drivers.csr.requests import issued_certificate, validity_of, verdict_of
 from muster.registration.hub import install as registration
-from muster.registration.kinds import (
-    CLUSTER_ROLE_BINDINGS,
-    CLUSTER_ROLES,
-    MANAGED_CLUSTERS,
-    ROLE_BINDINGS,
-    SIGNING_REQUESTS,
-)
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import (
     BOOTSTRAP_SECRET,
     CLUSTER_LABEL,
@@ -41,11 +36,18 @@ from muster.registration.names import (
     cluster_role,
     registration_binding,
 )
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import Forbidden, KubeError, NotFound
-from muster.runtime.resource import LEASES, SECRETS
-from muster.runtime.verbs import KubeClient
-from muster.runtime.webhookconfig import Hook
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    DEPLOYMENTS,
+    LEASES,
+    ROLE_BINDINGS,
+    SECRETS,
+    SIGNING_REQUESTS,
+)
+from muster.runtime.client.errors import Forbidden, KubeError, NotFound
+from muster.runtime.webhook.configuration import Hook
 from muster.work.hub import install as work
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import APPLIED

@@ -19,9 +19,10 @@ import orjson
 
 from muster.api import Document
 from muster.kube.patching.mergepatch import apply_merge_patch
-from muster.runtime.errors import Conflict, NotFound
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object
-from muster.runtime.verbs import APPLY, JSON, KubeClient, Query
+from muster.machinery.objects import Object
+from muster.runtime.client.base import APPLY, JSON, KubeClient, Query
+from muster.runtime.client.builtin import CRDS, NAMESPACES
+from muster.runtime.client.errors import Conflict, NotFound
 
 REVIEWS: Final = frozenset(
     (
@@ -167,7 +168,7 @@ class JournalingClient(KubeClient):
         return answer
 
     def _made_here(self, target: Target, place: str) -> bool:
-        needed = [place, NAMESPACES.path(name=target.namespace), DEFINITIONS.path(name=f"{target.plural}.{target.group}")]
+        needed = [place, NAMESPACES.path(name=target.namespace), CRDS.path(name=f"{target.plural}.{target.group}")]
         return any(self._made.get(path) is not None for path in needed)
 
     def _imagine(self, place: str, write: Write) -> Object:

@@ -9,10 +9,11 @@ from typing import Final
 from muster.administration.members.klusterlets import agent_key, hub_connection_of, klusterlet_problem
 from muster.administration.waiting import hub_problem
 from muster.api.operator.v1 import ClusterManager, Klusterlet, RelatedResource
-from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import DEFINITIONS, Object
-from muster.runtime.verbs import KubeClient
+from muster.machinery.objects import Object
+from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CRDS, DEPLOYMENTS
+from muster.runtime.client.errors import NotFound
 
 PARTS: Final[Mapping[str, str]] = {
     "registration": "Registration",
@@ -85,10 +86,10 @@ async def _running(client: KubeClient, name: str, namespace: str) -> tuple[Runni
 
 
 async def _definitions(client: KubeClient, related: tuple[RelatedResource, ...]) -> dict[str, str]:
-    wanted = sorted(one.name for one in related if one.resource == DEFINITIONS.plural)
+    wanted = sorted(one.name for one in related if one.resource == CRDS.plural)
     if not wanted:
         return {}
-    found = {one["metadata"]["name"]: one for one in (await client.list(DEFINITIONS)).items}
+    found = {one["metadata"]["name"]: one for one in (await client.list(CRDS)).items}
     return {name: _versions(found[name]) if name in found else "absent" for name in wanted}
 
 

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from muster.administration.errors import TookTooLong
-from muster.runtime.clock import SYSTEM, Clock, sleep
-from muster.runtime.errors import NoCredential, ServerFailure, TooManyRequests, Unreachable
+from muster.machinery.clock import SYSTEM, Clock, sleep
+from muster.runtime.client.errors import NoCredential, ServerFailure, TooManyRequests, Unreachable
 
 EVERY: Final = 0.25
 Look = Callable[[], Awaitable[str]]

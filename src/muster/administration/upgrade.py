@@ -13,13 +13,14 @@ from muster.administration.progress import SILENT, Progress
 from muster.administration.waiting import await_components, await_hub, await_operator
 from muster.api.meta import ResourceRequirements
 from muster.api.operator.v1 import ResourceRequirement
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import Object
 from muster.operator.applying import Applier, checked
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, Operator, bundle
-from muster.operator.names import DEPLOYMENTS, OPERATOR_NAMESPACE
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import Object
-from muster.runtime.verbs import KubeClient
+from muster.operator.names import OPERATOR_NAMESPACE
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import DEPLOYMENTS
+from muster.runtime.client.errors import NotFound
 
 
 async def upgrade(

@@ -12,16 +12,17 @@ from muster.administration.progress import SILENT, Progress, wait
 from muster.api import condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, JOINED, ManagedCluster
 from muster.api.operator.v1 import ClusterManager
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, Operator
 from muster.operator.cluster_manager.components import REGISTRATION_DEGRADED
 from muster.operator.cluster_manager.status import PROGRESSING
-from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, DEPLOYMENTS, KLUSTERLETS, OPERATOR_NAMESPACE, chosen_image
+from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLETS, OPERATOR_NAMESPACE, chosen_image
 from muster.operator.reporting import APPLIED
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import Object
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import DEPLOYMENTS
+from muster.runtime.client.errors import NotFound
 
 
 def deployment_problem(deployment: Object) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from muster.apiserver.server import ApiServer
 from muster.kube.yaml import dump
-from muster.privatefiles import replace_private
+from muster.machinery.privatefiles import replace_private
 
 
 async def write_kubeconfig(server: ApiServer, path: Path) -> None:

@@ -19,8 +19,8 @@ from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.verbs.metadata import new_uid
 from muster.http import Request, Response, StreamResponse, Takeover
-from muster.logs import get_logger
-from muster.privatefiles import open_private
+from muster.machinery.logs import get_logger
+from muster.machinery.privatefiles import open_private
 
 log = get_logger(__name__)
 _FLUSH_SECONDS = 0.25

@@ -23,7 +23,7 @@ from muster.apiserver.auth.identity import User
 from muster.apiserver.auth.serviceaccounts import TOKEN_MARK, USER_PREFIX, is_alive
 from muster.apiserver.errors import ApiError
 from muster.http import RawConnection, Request, StreamResponse, StreamWriter, Takeover
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 from muster.store.api import Event, Subscription
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from muster.apiserver.request import Query, parse_target
 from muster.apiserver.verbs import deletion, patches, reads, watches, writes
 from muster.http import BodyRefused, Request, Response, StreamResponse, Takeover
 from muster.kube.yaml import dump
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -34,7 +34,7 @@ from muster.apiserver.wiring import build_pipeline, equip
 from muster.apiserver.worker import SWITCH_SECONDS, Worker
 from muster.http import HttpServer, Request, Response, server_context
 from muster.kube.certificates import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 from muster.store import Store, open_store
 
 log = get_logger(__name__)

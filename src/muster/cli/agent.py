@@ -26,14 +26,14 @@ from muster.cli.process import (
     run_until_stopped,
 )
 from muster.cli.values import Duration, FilePath, Gates, Names, Pairs
-from muster.confinement import read
+from muster.machinery.confinement import read
 from muster.registration.names import AGENT_GATES, AGENT_UNSUPPORTED_GATES
 
 if TYPE_CHECKING:
     from muster.cli.work_beside import Beside
     from muster.registration.agent.options import AgentOptions
     from muster.registration.drivers.seam import DriverOptions
-    from muster.runtime.kubeconfig import ClientConfig
+    from muster.runtime.client.kubeconfig import ClientConfig
 
 LEASE = "registration-agent-lock"
 EXPIRATION = "client-cert-expiration-seconds"
@@ -110,7 +110,7 @@ EXPIRATION = "client-cert-expiration-seconds"
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def command(**options: Any) -> None:
     """Register this cluster with a hub, keep that alive, and tell the hub how the cluster is."""
-    from muster import logs
+    from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
     run_agent(settings(options))
@@ -216,11 +216,11 @@ def _driver_options(given: dict[str, Any]) -> DriverOptions:
 def _try_driver(name: str, options: DriverOptions) -> None:
     import random
 
+    from muster.machinery.clock import SYSTEM
+    from muster.machinery.metrics import Metrics
     from muster.registration import drivers
     from muster.registration.drivers.seam import SpokeContext
     from muster.registration.names import AgentIdentity
-    from muster.runtime.clock import SYSTEM
-    from muster.runtime.metrics import Metrics
 
     drivers.find(name).spoke(SpokeContext(AgentIdentity("cluster", "agent"), SYSTEM, random.random, Metrics(), options))
 
@@ -262,7 +262,7 @@ def run_agent(settings: Settings) -> None:
 
 def _explain(error: Exception) -> click.ClickException | None:
     from muster.registration.drivers.seam import DriverError
-    from muster.registration.installing import InstallError
+    from muster.runtime.install.objects import InstallError
 
     if isinstance(error, DriverError | InstallError):
         return click.ClickException(str(error))
@@ -275,9 +275,9 @@ async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
 
 
 async def _serve(settings: Settings, here: Surroundings) -> None:
+    from muster.machinery.metrics import Metrics
     from muster.registration.agent.agent import Agent
-    from muster.runtime.health import HealthServer
-    from muster.runtime.metrics import Metrics
+    from muster.runtime.process.health import HealthServer
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
@@ -302,7 +302,7 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
             await leading.run()
         else:
             from muster.cli.work_beside import run_beside
-            from muster.runtime.parts import first
+            from muster.runtime.process.parts import first
 
             # It waits for what the registration agent writes, which is who leads.
             await first(leading.run(), run_beside(settings.work, here))

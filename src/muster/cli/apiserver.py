@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from muster import logs
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.auth.statictokens import TokenFileError, load_token_file
 from muster.apiserver.auth.tokenwebhook import WebhookConfigError
@@ -17,7 +16,8 @@ from muster.apiserver.server import DEFAULT_CLUSTER, ApiServer, ServerConfig
 from muster.cli.console import echo
 from muster.cli.loop import run_loop
 from muster.kube.names import dns1123_label
-from muster.privatefiles import UnsafePath, make_private_directory
+from muster.machinery import logs
+from muster.machinery.privatefiles import UnsafePath, make_private_directory
 from muster.store import StoreError
 
 

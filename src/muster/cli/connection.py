@@ -20,12 +20,12 @@ from muster.cli.loop import run_loop
 from muster.cli.process import find_cluster
 from muster.cli.progress import ConsoleProgress
 from muster.cli.values import Duration
-from muster.privatefiles import replace_private
+from muster.machinery.privatefiles import replace_private
 
 if TYPE_CHECKING:
     from muster.administration.dryrun import Journal, JournalingClient
     from muster.operator.applying import ApplyFailed
-    from muster.runtime.kubeconfig import ClientConfig
+    from muster.runtime.client.kubeconfig import ClientConfig
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,7 +55,7 @@ def _note(context: click.Context, parameter: click.Parameter, value: object) -> 
 
 def _verbosity(context: click.Context, parameter: click.Parameter, value: int | None) -> None:
     if value is not None:
-        from muster import logs
+        from muster.machinery import logs
 
         logs.set_level(logs.DEBUG if value >= 4 else logs.INFO)
 
@@ -141,9 +141,9 @@ async def _in_session(work: Callable[[Session], Awaitable[T]], config: ClientCon
     from muster.administration.dryrun import Journal, JournalingClient
     from muster.administration.errors import AdministrationError
     from muster.operator.applying import ApplyFailed
-    from muster.registration.installing import InstallError
-    from muster.runtime.client import HttpClient
-    from muster.runtime.errors import KubeError
+    from muster.runtime.client.errors import KubeError
+    from muster.runtime.client.http import HttpClient
+    from muster.runtime.install.objects import InstallError
 
     journal = Journal()
     client = JournalingClient(HttpClient(config, agent="clusteradm"), journal, dry_run=options.dry_run)
@@ -172,7 +172,7 @@ def report_dry_run(journal: Journal, machine: bool) -> None:
 
 def explain(error: Exception) -> str:
     """An error of the server's, and what to do about it."""
-    from muster.runtime.errors import Forbidden, NoCredential, Unauthorized, Unreachable
+    from muster.runtime.client.errors import Forbidden, NoCredential, Unauthorized, Unreachable
 
     remedies: dict[type[Exception], str] = {
         NoCredential: "mend the user of this context, or choose another --context",

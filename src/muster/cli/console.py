@@ -1,6 +1,7 @@
 """The one way to a terminal: `echo`. What a command prints may hold the words of a cluster, so all of it is made printable here.
 
-Errors that click shows and traces of errors that nobody caught go the same way (`guard`), and so do logs, see `muster.logs`.
+Errors that click shows and traces of errors that nobody caught go the same way (`guard`), and so do logs, see
+`muster.machinery.logs`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 import click
 
-from muster.printable import printable
+from muster.machinery.printable import printable
 
 _BREAK: Final = re.compile(r"\n(?:  )?")
 

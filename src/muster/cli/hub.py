@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from muster.registration.drivers.seam import DriverOptions
     from muster.registration.hub.options import HubOptions
     from muster.registration.hub.serving import Webhooks
-    from muster.runtime.verbs import KubeClient
+    from muster.runtime.client.base import KubeClient
 
 
 @click.command("hub", short_help="Run the hub's registration controllers.")
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @process_options
 def command(**options: Any) -> None:
     """Run the hub's side of registration: accept clusters, watch over them, clean up after them."""
-    from muster import logs
+    from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
     run_hub(settings(options))
@@ -130,8 +130,8 @@ def run_hub(settings: Settings) -> None:
 def _explain(error: Exception) -> click.ClickException | None:
     from muster.registration.drivers import BrokenDriver, UnknownDriver
     from muster.registration.drivers.seam import DriverError
-    from muster.registration.installing import InstallError
-    from muster.runtime.parts import PartFailed
+    from muster.runtime.install.objects import InstallError
+    from muster.runtime.process.parts import PartFailed
 
     match error:
         case UnknownDriver() | BrokenDriver():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from muster.confinement import read, shown
+from muster.machinery.confinement import read, shown
 
 LOOK_SECONDS = 5.0
 

@@ -19,9 +19,9 @@ from muster.cli.process import ANY_ADDRESS, LOOPBACK, FoundCluster, Surroundings
 from muster.cli.values import FilePath
 
 if TYPE_CHECKING:
-    from muster.runtime.metrics import Metrics
-    from muster.runtime.verbs import KubeClient
-    from muster.runtime.webhookserving import ServingOptions, WebhookServing
+    from muster.machinery.metrics import Metrics
+    from muster.runtime.client.base import KubeClient
+    from muster.runtime.webhook.serving import ServingOptions, WebhookServing
 
 W = TypeVar("W", bound="WebhookServing")
 Command = Callable[..., Any]
@@ -109,7 +109,7 @@ class Frame:
 
 def frame(given: dict[str, Any], here: Surroundings) -> Frame:
     """Raises what click raises for flags that are wrong."""
-    from muster.runtime.webhookserving import ServingOptions
+    from muster.runtime.webhook.serving import ServingOptions
 
     _check(given)
     in_cluster = in_pod(given["kubeconfig"], given["context"], here)
@@ -186,8 +186,8 @@ class HubPart(Generic[W]):
 async def serve_part(frame: Frame, part: HubPart[W], here: Surroundings) -> None:
     import asyncio
 
-    from muster.runtime.health import HealthServer
-    from muster.runtime.metrics import Metrics
+    from muster.machinery.metrics import Metrics
+    from muster.runtime.process.health import HealthServer
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:

@@ -10,10 +10,10 @@ import uuid
 from typing import TYPE_CHECKING, Protocol
 
 from muster.cli.process import Surroundings
-from muster.confinement import host_name
+from muster.machinery.confinement import host_name
 
 if TYPE_CHECKING:
-    from muster.runtime.verbs import KubeClient
+    from muster.runtime.client.base import KubeClient
 
 LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 60, 40, 10
 
@@ -43,7 +43,7 @@ class Leading:
         return self._begun
 
     async def run(self) -> None:
-        from muster.runtime.leader import LeaderElector
+        from muster.runtime.controller.leader_election import LeaderElector
 
         if not self._lease:
             await self._lead()

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from muster.cli.console import echo
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 
 log = get_logger("muster.cli")
 

@@ -45,7 +45,7 @@ def command(kubeconfig: str | None, context: str, verbose: bool, **options: Any)
     Pods run in namespaces with the label open-cluster-management.io/pods-may-run=true. Services whose addresses are in 127.0.0.0/8
     lead to its pods.
     """
-    from muster import logs
+    from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if verbose else logs.INFO)
     run_until_stopped(serve(find_cluster(kubeconfig, context), **options))
@@ -54,7 +54,7 @@ def command(kubeconfig: str | None, context: str, verbose: bool, **options: Any)
 async def serve(cluster: FoundCluster, name: str, directory: Path, workloads: bool, client_ca: Path | None) -> None:
     from muster.cli.programs import programs
     from muster.fleet.node import RemoteNode
-    from muster.privatefiles import make_private_directory
+    from muster.machinery.privatefiles import make_private_directory
 
     def ready(node: ClusterNode) -> None:
         echo(f"ready: {node.name} runs pods of {client.server}")

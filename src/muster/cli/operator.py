@@ -57,7 +57,7 @@ KINDS: Final = {
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def command(**options: Any) -> None:
     """Run the operator that makes clusters hubs (cluster-manager) or managed clusters (klusterlet)."""
-    from muster import logs
+    from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
     run_until_stopped(serve(settings(options)))
@@ -100,9 +100,9 @@ async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
 async def _serve(settings: Settings, here: Surroundings) -> None:
     import asyncio
 
+    from muster.machinery.metrics import Metrics
     from muster.operator.launch import Launch, own_image
-    from muster.runtime.health import HealthServer
-    from muster.runtime.metrics import Metrics
+    from muster.runtime.process.health import HealthServer
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:

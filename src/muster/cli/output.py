@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from muster.cli.console import echo
-from muster.printable import is_printable, one_line, printable_json
+from muster.machinery.printable import is_printable, one_line, printable_json
 
 if TYPE_CHECKING:
     from muster.api import Document

@@ -22,12 +22,12 @@ import click
 
 from muster.cli.console import echo
 from muster.cli.loop import run_loop
-from muster.confinement import environ, shown
+from muster.machinery.confinement import environ, shown
 
 if TYPE_CHECKING:
-    from muster.runtime.kubeconfig import ClientConfig
-    from muster.runtime.metrics import Metrics
-    from muster.runtime.verbs import KubeClient
+    from muster.machinery.metrics import Metrics
+    from muster.runtime.client.base import KubeClient
+    from muster.runtime.client.kubeconfig import ClientConfig
 
 ANY_ADDRESS = "0.0.0.0"
 LOOPBACK = "127.0.0.1"
@@ -45,7 +45,7 @@ class FoundCluster:
 
     def connect(self, agent: str, metrics: Metrics | None = None, at_once: int = 0) -> KubeClient:
         """`at_once`: plain requests under way; 0 is no limit."""
-        from muster.runtime.client import HttpClient
+        from muster.runtime.client.http import HttpClient
 
         if self.direct is not None:
             return self.direct()
@@ -92,7 +92,7 @@ def in_pod(kubeconfig: str | None, context: str, here: Surroundings = PROCESS) -
 
 def find_cluster(kubeconfig: str | None, context: str, here: Surroundings = PROCESS) -> FoundCluster:
     """Of the flags, else of $KUBECONFIG, else of the pod this runs in, else of the user's own kubeconfig."""
-    from muster.runtime.kubeconfig import KubeconfigError, in_cluster_config, load_kubeconfig
+    from muster.runtime.client.kubeconfig import KubeconfigError, in_cluster_config, load_kubeconfig
 
     try:
         if in_pod(kubeconfig, context, here):
@@ -128,8 +128,8 @@ def file_problem(error: OSError) -> click.ClickException | None:
 
 def cluster_problem(error: Exception, cluster: str, ports: str) -> click.ClickException | None:
     """Words for what can go wrong in any part: leadership, its `cluster`, the `ports` (flags) it listens on."""
-    from muster.runtime.errors import KubeError
-    from muster.runtime.leader import LeadershipLost
+    from muster.runtime.client.errors import KubeError
+    from muster.runtime.controller.leader_election import LeadershipLost
 
     match error:
         case LeadershipLost():

@@ -10,7 +10,7 @@ import shutil
 import sys
 
 from muster.cli.console import echo, echo_part, echo_warning
-from muster.printable import printable
+from muster.machinery.printable import printable
 
 _CLEAR = "\r\x1b[2K"
 

@@ -14,7 +14,7 @@ import click
 from muster.cli.console import echo
 from muster.cli.process import run_until_stopped
 from muster.cli.values import Duration
-from muster.privatefiles import make_private_directory
+from muster.machinery.privatefiles import make_private_directory
 
 if TYPE_CHECKING:
     from muster.fleet.simulation import Outcome, Plan

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.confinement import current
+from muster.machinery.confinement import current
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -29,7 +29,7 @@ from muster.cli.process import (
     run_until_stopped,
 )
 from muster.cli.values import Duration, FilePath, Gates
-from muster.confinement import read
+from muster.machinery.confinement import read
 from muster.work.names import AGENT_GATES, ALL_REVIEWS, ALL_VERBS, PER_MANIFEST, RAW_FEEDBACK
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ AT_ONCE = 32
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def command(**options: Any) -> None:
     """Apply the works that the hub has for this cluster, keep them applied, and tell the hub how they are."""
-    from muster import logs
+    from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
     run_until_stopped(serve(settings(options)))
@@ -204,7 +204,7 @@ def _positive(seconds: float) -> float:
 
 
 def _explain(error: Exception) -> click.ClickException | None:
-    from muster.registration.installing import InstallError
+    from muster.runtime.install.objects import InstallError
 
     if isinstance(error, InstallError):
         return click.ClickException(str(error))
@@ -217,9 +217,9 @@ async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
 
 
 async def _serve(settings: Settings, here: Surroundings) -> None:
-    from muster.runtime.health import HealthServer
-    from muster.runtime.metrics import Metrics
-    from muster.runtime.parts import first
+    from muster.machinery.metrics import Metrics
+    from muster.runtime.process.health import HealthServer
+    from muster.runtime.process.parts import first
     from muster.work.agent.agent import WorkAgent
     from muster.work.names import AGENT
 

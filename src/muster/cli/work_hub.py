@@ -29,7 +29,7 @@ from muster.work.hub.options import (
 )
 
 if TYPE_CHECKING:
-    from muster.runtime.verbs import KubeClient
+    from muster.runtime.client.base import KubeClient
     from muster.work.hub.serving import Webhooks
 
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 @process_options
 def command(**options: Any) -> None:
     """Run the hub's side of works: who may write them, works for many clusters, the end of finished ones."""
-    from muster import logs
+    from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
     run_until_stopped(serve(settings(options)))
@@ -88,8 +88,8 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
 
 
 def _explain(error: Exception) -> click.ClickException | None:
-    from muster.registration.installing import InstallError
-    from muster.runtime.parts import PartFailed
+    from muster.runtime.install.objects import InstallError
+    from muster.runtime.process.parts import PartFailed
 
     if isinstance(error, InstallError | PartFailed):
         return click.ClickException(str(error))
@@ -102,7 +102,7 @@ async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
 
 
 def _part(options: WorkHubOptions) -> HubPart[Webhooks]:
-    from muster.registration.installing import ensure_namespace
+    from muster.runtime.install.objects import ensure_namespace
     from muster.work.hub.install import LOCK, install
     from muster.work.hub.manager import WorkHub
     from muster.work.hub.serving import Webhooks

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from muster.runtime.events import EventRecorder
-from muster.runtime.resource import Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.base import KubeClient
+from muster.runtime.controller.events import EventRecorder
 
 
 class View(Protocol):
     """The present state of a cluster. A key is `namespace/name`, or the name of what is in no namespace. Nobody may change what
     is handed out: there is one copy for all."""
 
-    def read(self, resource: Resource, key: str) -> Object | None: ...
+    def read(self, resource: GVR, key: str) -> Object | None: ...
 
-    def scan(self, resource: Resource, namespace: str = "") -> Iterable[Object]: ...
+    def scan(self, resource: GVR, namespace: str = "") -> Iterable[Object]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    resource: Resource
+    resource: GVR
     key: str
     deleted: bool
     versions: Callable[[], list[Object]]
@@ -57,7 +57,7 @@ class Controller(Protocol):
     def name(self) -> str: ...
 
     @property
-    def resources(self) -> Sequence[Resource]:
+    def resources(self) -> Sequence[GVR]:
         """What it looks at; every object of the first has a key of its own."""
 
     def keys(self, attached: Attached, change: Change) -> Iterable[str]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from muster.privatefiles import replace_private
-from muster.registration.installing import SERVICE_ACCOUNTS
+from muster.machinery.privatefiles import replace_private
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
-from muster.runtime.kubeconfig import ClientConfig, Identity, dump_kubeconfig
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SERVICE_ACCOUNTS
+from muster.runtime.client.kubeconfig import ClientConfig, Identity, dump_kubeconfig
 
 BOOTSTRAP_USER: Final = f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{BOOTSTRAP_ACCOUNT}"
 LIFETIME: Final = 24 * 3600

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.objects import shared
 from muster.fleet.attached import Attached, Change, Controller
-from muster.runtime.resource import Object, Resource
+from muster.machinery.objects import GVR, Object
 from muster.store.api import Event
 
 
-def stored(resource: Resource) -> str:
+def stored(resource: GVR) -> str:
     """What the store calls it."""
     return f"{resource.group}/{resource.plural}"
 
@@ -24,10 +24,10 @@ class StoreView:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def read(self, resource: Resource, key: str) -> Object | None:
+    def read(self, resource: GVR, key: str) -> Object | None:
         return self._cluster.read(stored(resource), key)
 
-    def scan(self, resource: Resource, namespace: str = "") -> Iterable[Object]:
+    def scan(self, resource: GVR, namespace: str = "") -> Iterable[Object]:
         return self._cluster.scan(stored(resource), namespace)
 
 

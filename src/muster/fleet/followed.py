@@ -14,13 +14,13 @@ from urllib.parse import unquote
 import orjson
 
 from muster.fleet.attached import Attached, Change, Controller
-from muster.runtime.cache import Snapshot
-from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.controller import Controller as Queued
-from muster.runtime.informer import Informers
-from muster.runtime.latest import Latest
-from muster.runtime.resource import Key, Object, Resource
-from muster.runtime.verbs import JSON, KubeClient, Query
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.objects import GVR, Object, ObjectKey
+from muster.runtime.cache.informer import Informers
+from muster.runtime.cache.mutation_cache import MutationCache
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.controller.controller import Controller as Queued
 
 LONGEST_DELAY = 60.0
 _WRITES = ("POST", "PUT", "PATCH")
@@ -30,13 +30,13 @@ class Followed:
     """The view. `run` follows until cancelled; before `synced` nothing is to be concluded from what is missing."""
 
     def __init__(
-        self, client: KubeClient, resources: Iterable[Resource], *, clock: Clock = SYSTEM, random: Random = chance.random
+        self, client: KubeClient, resources: Iterable[GVR], *, clock: Clock = SYSTEM, random: Random = chance.random
     ) -> None:
         self._informers = Informers(client, clock=clock, random=random)
-        self._latest: dict[Resource, Latest[Snapshot]] = {}
+        self._latest: dict[GVR, MutationCache[Snapshot]] = {}
         for resource in resources:
             informer = self._informers.of(resource)
-            latest = self._latest[resource] = Latest(informer, clock=clock)
+            latest = self._latest[resource] = MutationCache(informer, clock=clock)
             informer.on_change(partial(_vanish, latest))
 
     async def run(self) -> None:
@@ -45,12 +45,12 @@ class Followed:
     async def synced(self) -> None:
         await self._informers.synced()
 
-    def read(self, resource: Resource, key: str) -> Object | None:
+    def read(self, resource: GVR, key: str) -> Object | None:
         namespace, _, name = key.rpartition("/")
-        found = self._latest[resource].snapshot(Key(namespace, name))
+        found = self._latest[resource].snapshot(ObjectKey(namespace, name))
         return None if found is None else found.data
 
-    def scan(self, resource: Resource, namespace: str = "") -> Iterable[Object]:
+    def scan(self, resource: GVR, namespace: str = "") -> Iterable[Object]:
         return [snapshot.data for snapshot in self._latest[resource].snapshots(namespace)]
 
     def noting(self, client: KubeClient) -> KubeClient:
@@ -70,13 +70,13 @@ class Followed:
         return made
 
 
-def _vanish(latest: Latest[Snapshot], old: Snapshot | None, new: Snapshot | None) -> None:
+def _vanish(latest: MutationCache[Snapshot], old: Snapshot | None, new: Snapshot | None) -> None:
     if old is not None and (new is None or new.uid != old.uid):
         latest.vanished(old.key, old.uid)
 
 
 def _enqueue(
-    queued: Queued[str], controller: Controller, attached: Attached, resource: Resource, old: Snapshot | None, new: Snapshot | None
+    queued: Queued[str], controller: Controller, attached: Attached, resource: GVR, old: Snapshot | None, new: Snapshot | None
 ) -> None:
     sides: Sequence[Snapshot] = [side for side in (new, old) if side is not None]
     change = Change(resource, str(sides[0].key), new is None, lambda: [side.data for side in sides])
@@ -87,7 +87,7 @@ def _enqueue(
 class _Noting(KubeClient):
     """Passes everything on, and notes what the server answered to a write of something that is followed."""
 
-    def __init__(self, client: KubeClient, latest: Mapping[Resource, Latest[Snapshot]]) -> None:
+    def __init__(self, client: KubeClient, latest: Mapping[GVR, MutationCache[Snapshot]]) -> None:
         self._client = client
         self._latest = latest
         self._kinds = {(resource.api_version, resource.kind): one for resource, one in latest.items()}
@@ -114,7 +114,7 @@ class _Noting(KubeClient):
 
     def _deleted(self, path: str, answer: Object) -> None:
         *place, _, name = path.split("/")
-        key = Key(unquote(place[-1]) if place[-2:-1] == ["namespaces"] else "", unquote(name))
+        key = ObjectKey(unquote(place[-1]) if place[-2:-1] == ["namespaces"] else "", unquote(name))
         fitting = (of for of in self._latest if of.namespaced == bool(key.namespace))
         resource = next((of for of in fitting if of.path(key.namespace, key.name) == path), None)
         uid = (answer.get("metadata") or {}).get("uid") or (answer.get("details") or {}).get("uid")

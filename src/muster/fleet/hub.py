@@ -14,17 +14,17 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from muster import logs
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.bootstrap import BOOTSTRAP_USER, bootstrap_identity, write_kubeconfig
+from muster.fleet.in_process import InProcessClient
 from muster.http.filelimit import raise_file_limit
+from muster.machinery import logs
 from muster.registration.hub.install import install, install_namespaces
 from muster.registration.hub.manager import REPORTER, Hub
 from muster.registration.hub.options import HubOptions
 from muster.registration.hub.serving import Webhooks
-from muster.runtime.direct import InProcessClient
-from muster.runtime.kubeconfig import Identity
-from muster.runtime.webhookserving import ServingOptions
+from muster.runtime.client.kubeconfig import Identity
+from muster.runtime.webhook.serving import ServingOptions
 
 CLUSTER = "hub"
 ADMIN = "admin.kubeconfig"

@@ -17,14 +17,14 @@ from typing import Final
 
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.logs import get_logger
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.clock import SYSTEM, Clock, Timer, sleep
+from muster.machinery.logs import get_logger
 from muster.registration.agent.install import ACCOUNT, install
 from muster.registration.agent.options import AgentOptions
-from muster.registration.kinds import NODES
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.clock import SYSTEM, Clock, Timer, sleep
-from muster.runtime.direct import InProcessClient
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import NODES
 
 log = get_logger("muster.fleet.managed")
 

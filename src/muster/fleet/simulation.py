@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from muster import logs
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.api.meta import is_true
 from muster.fleet import hub as hub_process
@@ -26,10 +25,11 @@ from muster.fleet.availability import Availability
 from muster.fleet.managed import ManagedClusters
 from muster.fleet.usage import Sample, counted, rates, usage
 from muster.http.filelimit import raise_file_limit
+from muster.machinery import logs
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client import HttpClient
-from muster.runtime.informer import Informer
-from muster.runtime.kubeconfig import load_kubeconfig
+from muster.runtime.cache.informer import Informer
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 
 SAMPLE_EVERY: Final = 5.0
 HUB_STARTS_WITHIN: Final = 60.0

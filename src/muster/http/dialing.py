@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from itertools import chain, zip_longest
 from typing import Any, Final, TypeVar
 
-from muster.confinement import check_dial
+from muster.machinery.confinement import check_dial
 
 DELAY: Final = 0.25
 """RFC 8305's "Connection Attempt Delay"."""

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from muster.confinement import check_dial
 from muster.http.dialing import dial, is_address
 from muster.http.upstream import (
     AnswerHead,
@@ -24,6 +23,7 @@ from muster.http.upstream import (
     UpstreamUntrusted,
     place,
 )
+from muster.machinery.confinement import check_dial
 
 READ_BUFFER = 256 * 1024
 

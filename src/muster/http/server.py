@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from typing import Any
 
-from muster.confinement import listening, may_listen
 from muster.http import bodies
 from muster.http.arrival import Arrival
 from muster.http.backlogs import Backlogs
@@ -29,6 +28,7 @@ from muster.http.protocol import ServerConnection
 from muster.http.reader import Rejection
 from muster.http.stream import StreamWriter
 from muster.http.tls import PeerCertificates, SwappableContext, shrink_tls_buffers
+from muster.machinery.confinement import listening, may_listen
 
 READ_BUFFER = 256 * 1024
 HANDSHAKE_TIMEOUT = 10.0

@@ -17,14 +17,15 @@ from typing import Final
 
 from muster.api import Document
 from muster.api.operator.v1 import GROUP
-from muster.confinement import read
 from muster.kube.duration import format_time, parse_time
-from muster.registration.installing import SERVICE_ACCOUNTS, named
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import NotFound
-from muster.runtime.kubeconfig import ClientConfig, dump_kubeconfig
-from muster.runtime.resource import SECRETS, Object
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.confinement import read
+from muster.machinery.objects import Object
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SECRETS, SERVICE_ACCOUNTS
+from muster.runtime.client.errors import NotFound
+from muster.runtime.client.kubeconfig import ClientConfig, dump_kubeconfig
+from muster.runtime.install.objects import named
 
 LIFETIME: Final = timedelta(days=7)
 RENEWAL: Final = f"{GROUP}/renew-after"

@@ -23,14 +23,14 @@ import orjson
 from muster.api import Document
 from muster.api.operator.v1 import GROUP, GenerationStatus, RelatedResource
 from muster.kube.duration import format_time
-from muster.runtime.clock import SYSTEM, Clock, sleep
-from muster.runtime.errors import Conflict, KubeError, NotFound
-from muster.runtime.resource import Key, Object, Resource, key_of
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import SYSTEM, Clock, sleep
+from muster.machinery.objects import GVR, Object, ObjectKey, key_of
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import Conflict, KubeError, NotFound
 
-Wanted = tuple[Resource, Document]
+Wanted = tuple[GVR, Document]
 """A document and where it belongs; `apiVersion` and `kind` need not be in it."""
-Lookup = Callable[[Resource, Key], Object | None]
+Lookup = Callable[[GVR, ObjectKey], Object | None]
 """What a cache knows of an object."""
 
 TOUCHED: Final = f"{GROUP}/removal-touched"
@@ -42,8 +42,8 @@ _VOLATILE: Final = frozenset(("resourceVersion", "managedFields", "generation"))
 class Outcome:
     """`result` is the object after it was applied; exactly one of `result` and `error` is there."""
 
-    resource: Resource
-    key: Key
+    resource: GVR
+    key: ObjectKey
     result: Object | None = None
     error: KubeError | None = None
 
@@ -71,13 +71,13 @@ class Applier:
         self._client = client
         self._manager = manager
         self._lookup = lookup
-        self._settled: dict[tuple[Resource, Key], tuple[bytes, bytes]] = {}
+        self._settled: dict[tuple[GVR, ObjectKey], tuple[bytes, bytes]] = {}
         """What was wanted, and what it became, by digest."""
 
     async def apply(self, documents: Iterable[Wanted]) -> list[Outcome]:
         return [await self._apply(resource, document) for resource, document in documents]
 
-    async def _apply(self, resource: Resource, document: Document) -> Outcome:
+    async def _apply(self, resource: GVR, document: Document) -> Outcome:
         key = key_of(document)
         current = self._lookup(resource, key) if self._lookup is not None else None
         wanted = _digest(document)
@@ -122,12 +122,12 @@ def _labelled(document: Document, labels: Mapping[str, str]) -> Document:
 class Place:
     """Which object."""
 
-    resource: Resource
+    resource: GVR
     name: str
     namespace: str = ""
 
     def __str__(self) -> str:
-        return f"{self.resource.kind} {Key(self.namespace, self.name)}"
+        return f"{self.resource.kind} {ObjectKey(self.namespace, self.name)}"
 
 
 def places(documents: Iterable[Wanted]) -> list[Place]:
@@ -205,7 +205,7 @@ async def remove_and_wait(
         await sleep(clock, _PAUSE)
 
 
-def generations(objects: Iterable[tuple[Resource, Object]]) -> tuple[GenerationStatus, ...]:
+def generations(objects: Iterable[tuple[GVR, Object]]) -> tuple[GenerationStatus, ...]:
     """For a status: what was applied of the kinds that count generations, and at which one."""
     return tuple(
         GenerationStatus(

@@ -24,7 +24,6 @@ from muster.operator.launch import CONTAINER
 from muster.operator.names import (
     CLUSTER_MANAGER,
     CLUSTER_MANAGERS,
-    DEPLOYMENTS,
     IMAGE_NAME,
     KLUSTERLET,
     KLUSTERLETS,
@@ -34,9 +33,9 @@ from muster.operator.names import (
 )
 from muster.operator.rules import CLUSTER_MANAGER_RULES, KLUSTERLET_RULES
 from muster.registration.hub.install import bootstrap_permissions
-from muster.registration.installing import account_permissions, named
-from muster.runtime.podnamespace import RUN
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS
+from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
+from muster.runtime.install.objects import account_permissions, named
+from muster.runtime.install.pod_namespaces import RUN
 
 RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
 
@@ -72,7 +71,7 @@ def bundle(operator: Operator, options: BundleOptions | None = None) -> list[Wan
     """In the order in which it can be applied; the reverse is good for removal."""
     options = options or BundleOptions()
     own = [kind for kind in OPERATOR if kind.resource.plural == operator.plural]
-    documents: list[Wanted] = [(DEFINITIONS, document) for document in definitions(own)]
+    documents: list[Wanted] = [(CRDS, document) for document in definitions(own)]
     if options.create_namespace:
         documents.append((NAMESPACES, {"metadata": {**named(options.namespace), "labels": {**RESTRICTED, **RUN}}}))
     if options.pull_credential:

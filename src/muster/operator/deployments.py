@@ -15,8 +15,8 @@ from muster.api import Document
 from muster.api.meta import NodePlacement
 from muster.api.operator.v1 import ResourceRequirement
 from muster.api.resource import known_fields
+from muster.machinery.objects import Object
 from muster.operator.names import PULL_SECRET
-from muster.runtime.resource import Object
 
 CONTROL_PLANE_LABEL: Final = "node-role.kubernetes.io/control-plane"
 USER: Final = 65532

@@ -12,12 +12,13 @@ import asyncio
 import random as chance
 from collections.abc import Callable, Sequence
 
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.operator.applying import Applier
-from muster.runtime.cache import Snapshot
-from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.informer import Informer, Informers
-from muster.runtime.resource import SECRETS, Key, Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.informer import Informer, Informers
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SECRETS
 
 Wake = Callable[[str], None]
 
@@ -28,7 +29,7 @@ class Ground:
         client: KubeClient,
         label: str,
         manager: str,
-        kinds: Sequence[Resource],
+        kinds: Sequence[GVR],
         wake: Wake,
         *,
         secrets: Sequence[str] = (),
@@ -47,7 +48,7 @@ class Ground:
             _follow(informer, secret_owner or (lambda found: found.labels.get(label, "")), wake)
         self.applier = Applier(client, manager, self.find)
 
-    def find(self, resource: Resource, key: Key) -> Object | None:
+    def find(self, resource: GVR, key: ObjectKey) -> Object | None:
         """What the caches know of an object of ours."""
         informer = self._kinds.get(resource)
         if informer is None or not informer.has_synced:
@@ -55,7 +56,7 @@ class Ground:
         found = informer.cache.get(key)
         return None if found is None else found.data
 
-    def all(self, resource: Resource) -> list[Snapshot]:
+    def all(self, resource: GVR) -> list[Snapshot]:
         return list(self._kinds[resource].cache)
 
     @property

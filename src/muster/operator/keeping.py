@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+from muster.machinery.objects import GVR, Object, ObjectKey, key_of
 from muster.operator.applying import ApplyFailed, Place, Wanted, checked
 from muster.operator.ground import Ground
 from muster.operator.reporting import StepFailed
-from muster.registration.installing import InstallError
-from muster.runtime.errors import KubeError, NotFound
-from muster.runtime.resource import Key, Object, Resource, key_of
+from muster.runtime.client.errors import KubeError, NotFound
+from muster.runtime.install.objects import InstallError
 
 
 @contextmanager
@@ -35,7 +35,7 @@ async def apply_owned(ground: Ground, documents: Sequence[Wanted]) -> list[Objec
     return results
 
 
-async def prune(ground: Ground, kinds: Sequence[Resource], label: str, owner: str, wanted: Collection[Place]) -> None:
+async def prune(ground: Ground, kinds: Sequence[GVR], label: str, owner: str, wanted: Collection[Place]) -> None:
     """Delete what carries the owner's label and is wanted no longer; nothing while the caches are incomplete."""
     if not ground.synced:
         return
@@ -46,7 +46,7 @@ async def prune(ground: Ground, kinds: Sequence[Resource], label: str, owner: st
                 await _delete(ground, resource, found.key, found.uid)
 
 
-async def _delete(ground: Ground, resource: Resource, key: Key, uid: str) -> None:
+async def _delete(ground: Ground, resource: GVR, key: ObjectKey, uid: str) -> None:
     try:
         await ground.client.delete(resource, key.name, key.namespace, uid=uid)
     except NotFound:

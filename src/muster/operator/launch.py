@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from muster.operator.names import OPERATOR_NAMESPACE, image
-from muster.runtime.errors import KubeError
-from muster.runtime.resource import Resource
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import PODS
+from muster.runtime.client.errors import KubeError
 
 CONTAINER: Final = "registration-operator"
-PODS: Final = Resource("v1", "pods", "Pod")
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,10 @@ from importlib.metadata import version
 from typing import Final
 
 from muster.api.operator.v1 import GROUP, ClusterManager, Klusterlet
-from muster.registration.kinds import served
-from muster.runtime.resource import Resource
+from muster.runtime.client.typed import served
 
 CLUSTER_MANAGERS: Final = served(ClusterManager)
 KLUSTERLETS: Final = served(Klusterlet)
-DEPLOYMENTS: Final = Resource("apps/v1", "deployments", "Deployment")
-SERVICES: Final = Resource("v1", "services", "Service")
 
 OPERATOR_NAMESPACE: Final = "open-cluster-management"
 ADDON_NAMESPACE: Final = "open-cluster-management-agent-addon"

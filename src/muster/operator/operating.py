@@ -16,16 +16,16 @@ from typing import Final, Generic, Protocol, TypeVar
 import msgspec
 
 from muster.api import Resource as ApiObject
+from muster.machinery.clock import Clock, Random
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import GVR, ObjectKey
 from muster.operator.deployments import CONTROL_PLANE_LABEL, replicas_for
 from muster.operator.ground import Ground, Grounds
-from muster.registration.kinds import NODES
-from muster.registration.writes import patch_read
-from muster.runtime.cache import Snapshot
-from muster.runtime.clock import Clock, Random
-from muster.runtime.controller import Controller
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import Key, Resource
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import NODES
+from muster.runtime.controller.controller import Controller
+from muster.runtime.controller.writes import patch_read
 
 LONGEST_NAP: Final = 86_400.0
 
@@ -38,14 +38,14 @@ class Subject(Generic[R]):
     """The kind that an operator looks after, and what belongs to it."""
 
     name: str
-    resource: Resource
+    resource: GVR
     type: type[R]
     finalizer: str
     label: str
     """Bears the name of the object that something was made for."""
     manager: str
     """Of the fields that are written."""
-    kinds: Sequence[Resource]
+    kinds: Sequence[GVR]
     secrets: Sequence[str]
 
 
@@ -100,7 +100,7 @@ class Operating(abc.ABC, Generic[R, P]):
         self._controller.enqueue(name)
 
     async def reconcile(self, name: str) -> float | None:
-        found = self._objects.cache.get(Key("", name))
+        found = self._objects.cache.get(ObjectKey("", name))
         if found is None:
             await self._grounds.leave(name)
             return None

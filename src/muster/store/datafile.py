@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from muster.privatefiles import UnsafePath, make_private_directory, open_private
+from muster.machinery.privatefiles import UnsafePath, make_private_directory, open_private
 from muster.store.api import Entry, StoreError
 from muster.store.buckets import BASE_REVISION, BURY, DELETE, DROP, PUT
 from muster.store.resident import Change, LogRow, ObjectRow

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.printable import is_printable
+from muster.machinery.printable import is_printable
 from tests.e2e.clusteradm.conftest import World, open_world
 from tests.e2e.clusteradm.test_every_command import manifest
 from tests.support.administrator import MANAGED_CLUSTERS

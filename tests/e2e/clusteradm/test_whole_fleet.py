@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from muster.cli.clusteradm import main
+from muster.machinery.objects import GVR
 from muster.operator.names import KLUSTERLETS
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, ROLE_BINDINGS
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, Resource
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, CRDS, NAMESPACES, ROLE_BINDINGS
 from muster.work.kinds import APPLIED_WORKS
 from tests.support.operating import Observed
 from tests.support.sites import Site as Ground
@@ -24,7 +25,7 @@ from tests.support.stage import PODS
 
 pytestmark = pytest.mark.timeout(400)
 SECONDS = 90
-LASTING = (NAMESPACES, DEFINITIONS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+LASTING = (NAMESPACES, CRDS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Site:
         assert done.exit_code == 0, f"{words}: {done.output}"
         return done.stdout
 
-    async def names(self, resource: Resource) -> set[str]:
+    async def names(self, resource: GVR) -> set[str]:
         return {one["metadata"]["name"] for one in (await self.ground.admin.list(resource)).items}
 
 
@@ -127,7 +128,7 @@ async def test_an_administrator_of_both_sides_leaves_nothing_on_the_hub(fleet: F
     assert "left:" not in said
     assert await hub.seen.find(MANAGED_CLUSTERS, "cluster1") is None
     assert await cluster.seen.find(CONFIG_MAPS, "hello", "default") is None
-    assert await cluster.seen.find(DEFINITIONS, f"{APPLIED_WORKS.plural}.{APPLIED_WORKS.group}") is None
+    assert await cluster.seen.find(CRDS, f"{APPLIED_WORKS.plural}.{APPLIED_WORKS.group}") is None
 
 
 @embedded_only
@@ -143,5 +144,5 @@ async def test_a_hosted_cluster_is_managed_from_elsewhere_and_leaves_nothing_on_
     assert await far.seen.find(CONFIG_MAPS, "hello", "default")
     await hub("delete", "work", "hello", "--clusters", "cluster1", "--wait")
     await cluster("unjoin", "--cluster-name", "cluster1")
-    assert await cluster.seen.find(DEFINITIONS, f"{KLUSTERLETS.plural}.{KLUSTERLETS.group}") is None
+    assert await cluster.seen.find(CRDS, f"{KLUSTERLETS.plural}.{KLUSTERLETS.group}") is None
     assert {site.kubeconfig: await site.names(NAMESPACES) for site in (cluster, far)} == before

@@ -15,9 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from muster.cli.clusteradm import main
-from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS
+from muster.machinery.objects import GVR, Object
+from muster.operator.names import CLUSTER_MANAGERS
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object, Resource
+from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES
 from tests.support.sites import Site, embedded_only, open_site
 from tests.support.stage import PODS
 
@@ -35,7 +36,7 @@ class Hub:
         assert done.exit_code == 0, f"{words}: {done.output}"
         return done.stdout
 
-    async def names(self, resource: Resource) -> set[str]:
+    async def names(self, resource: GVR) -> set[str]:
         return {one["metadata"]["name"] for one in (await self.site.admin.list(resource)).items}
 
     async def running(self) -> Any:
@@ -55,7 +56,7 @@ async def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 @embedded_only
 async def test_from_nothing_to_a_hub_and_back(hub: Hub) -> None:
-    before = {resource: await hub.names(resource) for resource in (NAMESPACES, DEFINITIONS)}
+    before = {resource: await hub.names(resource) for resource in (NAMESPACES, CRDS)}
     await hub("init", "--wait")
     found = await hub.running()
     assert found["problem"] == ""

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from muster.operator.bundle import Operator
-from muster.operator.names import DEPLOYMENTS, OPERATOR_NAMESPACE
-from muster.registration.installing import SERVICE_ACCOUNTS
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import KubeError
-from muster.runtime.kubeconfig import ClientConfig, Identity, dump_kubeconfig, load_kubeconfig
-from muster.runtime.verbs import KubeClient
+from muster.operator.names import OPERATOR_NAMESPACE
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import DEPLOYMENTS, SERVICE_ACCOUNTS
+from muster.runtime.client.errors import KubeError
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import ClientConfig, Identity, dump_kubeconfig, load_kubeconfig
 from tests.support.operating import Observed, running
 from tests.support.planes import Cluster, ControlPlane, lent
 from tests.support.registration import MUSTER

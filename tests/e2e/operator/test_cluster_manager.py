@@ -18,11 +18,11 @@ from muster.api.crds import HUB
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
 from muster.operator.cluster_manager.components import HOOKS, WEBHOOK_SECRETS
 from muster.operator.cluster_manager.controller import ClusterManagerOperator, OperatorOptions
-from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS
+from muster.operator.names import CLUSTER_MANAGERS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import COLLECTION_CLEANUP, HUB_NAMESPACE, RESOURCE_CLEANUP
-from muster.runtime.errors import KubeError, NotFound
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
+from muster.runtime.client.errors import KubeError, NotFound
 from tests.e2e.operator.conftest import PATIENT, World
 from tests.e2e.operator.sequences import PROCESS_SEEDS, SEEDS, Mortal, MortalProcess, Operator, play
 
@@ -63,7 +63,7 @@ class Hub:
     async def remains(self) -> list[str]:
         """What has OCM's name, but for what is around the operator."""
         found = []
-        for resource in (DEFINITIONS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, *{hook.resource for hook in HOOKS}):
+        for resource in (CRDS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, *{hook.resource for hook in HOOKS}):
             for obj in (await self.world.admin.list(resource)).items:
                 name = obj["metadata"]["name"]
                 if "open-cluster-management" in name and ".operator.open-cluster-management" not in name:
@@ -98,7 +98,7 @@ async def test_a_hub_is_made_and_taken_away(hub: Hub) -> None:
     await hub.create()
     await hub.at_rest()
     for kind in HUB:
-        definition = await world.admin.get(DEFINITIONS, kind.name)
+        definition = await world.admin.get(CRDS, kind.name)
         assert ("webhook" in (definition["spec"].get("conversion") or {})) == kind.converted
     status = (await world.admin.get(CLUSTER_MANAGERS, CM))["status"]
     assert {one["name"] for one in status["generations"]} == {CONTROLLER, WEBHOOK, WORK_WEBHOOK}
@@ -142,8 +142,8 @@ async def test_the_namespace_and_the_definition_may_go_first(hub: Hub) -> None:
     await hub.at_rest()
     await world.admin.delete(NAMESPACES, HUB_NAMESPACE)
     definition = "clustermanagers.operator.open-cluster-management.io"
-    await world.admin.delete(DEFINITIONS, definition)
-    await world.until_gone(DEFINITIONS, definition, seconds=PATIENT)
+    await world.admin.delete(CRDS, definition)
+    await world.until_gone(CRDS, definition, seconds=PATIENT)
     assert await hub.remains() == []
 
 
@@ -213,7 +213,7 @@ class Troubles:
                 (CLUSTER_ROLES, f"open-cluster-management:{CM}-registration:controller", ""),
                 (hook.resource, hook.name, ""),
                 (NAMESPACES, HUB_NAMESPACE, ""),
-                (DEFINITIONS, kind.name, ""),
+                (CRDS, kind.name, ""),
             ]
         )
         await self._try(self.admin.delete(resource, name, namespace))
@@ -259,7 +259,7 @@ async def test_whatever_happens_it_ends_as_it_should_with_nothing_left_behind(hu
             await troubles.mend(chance)
             await hub.at_rest()
             for kind in HUB:
-                await hub.world.until_found(DEFINITIONS, kind.name)
+                await hub.world.until_found(CRDS, kind.name)
         if chance.random() < 0.5:
             await troubles.fall_ill(chance)
         await troubles.delete(chance)

@@ -13,14 +13,14 @@ import pytest
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
 from muster.operator.cluster_manager.components import HOOKS
 from muster.operator.cluster_manager.controller import ClusterManagerOperator, OperatorOptions
-from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, EXTERNAL_HUB_SECRET
+from muster.operator.names import CLUSTER_MANAGERS, EXTERNAL_HUB_SECRET
 from muster.registration.hub.install import ACCOUNT
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import Forbidden
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS
+from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
+from muster.runtime.client.errors import Forbidden
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 from tests.e2e.operator.conftest import PATIENT, World, administrator
 from tests.support.operating import Observed, running
 from tests.support.planes import ControlPlane
@@ -61,7 +61,7 @@ async def test_a_hub_is_made_elsewhere_reached_by_its_components_and_taken_away(
         await world.until_gone(CLUSTER_MANAGERS, CM, seconds=PATIENT)
     assert await world.find(NAMESPACES, CM) is None
     assert await far.find(NAMESPACES, HUB_NAMESPACE) is None
-    left = [one["metadata"]["name"] for one in (await far.admin.list(DEFINITIONS)).items]
+    left = [one["metadata"]["name"] for one in (await far.admin.list(CRDS)).items]
     assert not [name for name in left if name.endswith("cluster.open-cluster-management.io")]
 
 

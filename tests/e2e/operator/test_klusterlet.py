@@ -16,16 +16,26 @@ from typing import Any
 import pytest
 
 from muster.api.crds import SPOKE
+from muster.machinery.objects import GVR
 from muster.operator.bundle import KLUSTERLET_OPERATOR
 from muster.operator.klusterlet.controller import KlusterletOperator, OperatorOptions
-from muster.operator.names import ADDON_NAMESPACE, DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLETS
-from muster.registration.installing import ROLES, SERVICE_ACCOUNTS, ensure_namespace
-from muster.registration.kinds import CLUSTER_CLAIMS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
+from muster.operator.names import ADDON_NAMESPACE, EXTERNAL_MANAGED_SECRET, KLUSTERLETS
+from muster.registration.kinds import CLUSTER_CLAIMS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import Forbidden, KubeError, NotFound
-from muster.runtime.kubeconfig import ClientConfig, Identity, dump_kubeconfig, load_kubeconfig
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS, Resource
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CRDS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
+from muster.runtime.client.errors import Forbidden, KubeError, NotFound
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import ClientConfig, Identity, dump_kubeconfig, load_kubeconfig
+from muster.runtime.install.objects import ensure_namespace
 from tests.e2e.operator.conftest import PATIENT, World, administrator
 from tests.e2e.operator.sequences import PROCESS_SEEDS, SEEDS, Mortal, MortalProcess, Operator, play
 from tests.support.operating import Observed
@@ -109,7 +119,7 @@ async def far(ground: ControlPlane) -> AsyncIterator[Observed]:
 async def remains(world: Observed) -> list[str]:
     """What has OCM's name, but for what is around the operator."""
     found = []
-    for resource in (DEFINITIONS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, NAMESPACES):
+    for resource in (CRDS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, NAMESPACES):
         for obj in (await world.admin.list(resource)).items:
             name = obj["metadata"]["name"]
             operators = name == "open-cluster-management" or name.endswith(".operator.open-cluster-management.io")
@@ -122,7 +132,7 @@ async def test_agents_are_put_on_a_cluster_and_taken_away(spoke: Spoke) -> None:
     await spoke.create(clusterName="c1")
     await spoke.at_rest()
     for kind in SPOKE:
-        assert await spoke.world.find(DEFINITIONS, kind.name)
+        assert await spoke.world.find(CRDS, kind.name)
     await spoke.delete()
     await spoke.gone()
     assert await remains(spoke.world) == []
@@ -133,8 +143,8 @@ async def test_the_namespace_and_the_definition_may_go_first(spoke: Spoke) -> No
     await spoke.at_rest()
     await spoke.world.admin.delete(NAMESPACES, AGENT_NAMESPACE)
     definition = "klusterlets.operator.open-cluster-management.io"
-    await spoke.world.admin.delete(DEFINITIONS, definition)
-    await spoke.world.until_gone(DEFINITIONS, definition, seconds=PATIENT)
+    await spoke.world.admin.delete(CRDS, definition)
+    await spoke.world.until_gone(CRDS, definition, seconds=PATIENT)
     assert await remains(spoke.world) == []
     await spoke.operator.kill()
     await spoke.operator.start()
@@ -236,7 +246,7 @@ async def test_a_managed_cluster_that_is_away_is_left_when_patience_is_over(
         for name in (AGENT_NAMESPACE, ADDON_NAMESPACE):
             await far.admin.delete(NAMESPACES, name)
         for kind in SPOKE:
-            await far.admin.delete(DEFINITIONS, kind.name)
+            await far.admin.delete(CRDS, kind.name)
         for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS):
             await far.admin.delete(resource, f"open-cluster-management:{H}-registration:agent")
 
@@ -297,7 +307,7 @@ class Troubles:
         await self._try(self.spoke.secret(BOOTSTRAP_SECRET, {"kubeconfig": b"?"}, AGENT_NAMESPACE))
 
     async def break_something(self, chance: random.Random) -> None:
-        things: list[tuple[Resource, str, str]] = [
+        things: list[tuple[GVR, str, str]] = [
             (DEPLOYMENTS, AGENT, AGENT_NAMESPACE),
             (SERVICE_ACCOUNTS, f"{K}-registration-sa", AGENT_NAMESPACE),
             (ROLES, f"open-cluster-management:management:{K}-registration:agent", AGENT_NAMESPACE),
@@ -305,7 +315,7 @@ class Troubles:
             (CLUSTER_ROLE_BINDINGS, f"open-cluster-management:{K}-registration:agent", ""),
             (NAMESPACES, AGENT_NAMESPACE, ""),
             (NAMESPACES, ADDON_NAMESPACE, ""),
-            (DEFINITIONS, chance.choice(SPOKE).name, ""),
+            (CRDS, chance.choice(SPOKE).name, ""),
         ]
         resource, name, namespace = chance.choice(things)
         await self._try(self.admin.delete(resource, name, namespace))
@@ -366,7 +376,7 @@ async def test_whatever_happens_it_ends_as_it_should_with_nothing_left_behind(sp
             await troubles.mend(chance)
             await spoke.at_rest()
             for kind in SPOKE:
-                await spoke.world.until_found(DEFINITIONS, kind.name, seconds=PATIENT)
+                await spoke.world.until_found(CRDS, kind.name, seconds=PATIENT)
         if chance.random() < 0.5:
             await troubles.fall_ill(chance)
         for name in chance.sample([K, "rival"], 2):

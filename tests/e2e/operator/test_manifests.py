@@ -11,21 +11,21 @@ import pytest
 
 from muster.api.operator.v1 import ClusterManager
 from muster.kube import yaml
+from muster.machinery.clock import SYSTEM
+from muster.machinery.objects import GVR, Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR, SAMPLES, Operator, bundle, whole
 from muster.operator.cluster_manager import manifests
 from muster.operator.cluster_manager.components import SERVERS
 from muster.operator.cluster_manager.plan import Plan
-from muster.operator.names import DEPLOYMENTS
-from muster.registration.installing import await_definitions, ensure_namespace
-from muster.runtime.certs import make_pair
-from muster.runtime.clock import SYSTEM
-from muster.runtime.errors import Forbidden
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object, Resource
+from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES
+from muster.runtime.client.errors import Forbidden
+from muster.runtime.install.objects import await_definitions, ensure_namespace
+from muster.runtime.webhook.certificates import make_pair
 from tests.e2e.operator.conftest import World
 from tests.support import peers
 from tests.support.kubectl import kubectl
 
-PODS = Resource("v1", "pods", "Pod")
+PODS = GVR("v1", "pods", "Pod")
 DEPLOY = peers.ROOT / "deploy"
 RESTRICTED = "restricted-pods"
 BOTH = pytest.mark.parametrize("operator", [CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR], ids=lambda one: one.name)
@@ -56,7 +56,7 @@ async def namespace(world: World) -> AsyncIterator[str]:
     await world.until_gone(NAMESPACES, RESTRICTED, seconds=60)
 
 
-async def validate(world: World, documents: list[tuple[Resource, Object]], restricted: str) -> None:
+async def validate(world: World, documents: list[tuple[GVR, Object]], restricted: str) -> None:
     """By the server, without keeping anything; only namespaces have to be there."""
     for name in {document["metadata"].get("namespace") for _, document in documents} - {None}:
         await ensure_namespace(world.admin, name)
@@ -73,10 +73,10 @@ def pod_of(deployment: Object, namespace: str) -> Object:
 
 @BOTH
 async def test_what_is_around_an_operator_is_valid(world: World, namespace: str, operator: Operator) -> None:
-    await world.until_found(Resource("v1", "serviceaccounts", "ServiceAccount"), "default", namespace)
+    await world.until_found(GVR("v1", "serviceaccounts", "ServiceAccount"), "default", namespace)
     await validate(world, bundle(operator), namespace)
-    definition = next(document for resource, document in bundle(operator) if resource is DEFINITIONS)
-    await world.admin.apply(DEFINITIONS, definition, manager="test")
+    definition = next(document for resource, document in bundle(operator) if resource is CRDS)
+    await world.admin.apply(CRDS, definition, manager="test")
     await await_definitions(world.admin, [definition["metadata"]["name"]], SYSTEM)
     resource, sample = SAMPLES[operator.name]
     await world.admin.create(resource, whole((resource, sample)), dry_run=True)
@@ -84,7 +84,7 @@ async def test_what_is_around_an_operator_is_valid(world: World, namespace: str,
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 async def test_what_a_hub_consists_of_is_valid(world: World, namespace: str, spec: dict[str, Any]) -> None:
-    await world.until_found(Resource("v1", "serviceaccounts", "ServiceAccount"), "default", namespace)
+    await world.until_found(GVR("v1", "serviceaccounts", "ServiceAccount"), "default", namespace)
     plan = Plan(ClusterManager.decode({"metadata": {"name": "hub-here"}, "spec": spec}), "muster:test", replicas=3)
     documents = [manifests.component_namespace(plan), *manifests.hub_permissions(plan), *manifests.components(plan)]
     for _, webhooks in SERVERS:
@@ -101,7 +101,7 @@ async def test_what_a_hub_consists_of_is_valid(world: World, namespace: str, spe
 @pytest.mark.kube
 async def test_a_pod_that_asks_for_more_is_refused(world: World, namespace: str) -> None:
     """That the checks above can fail: the real server enforces the standard, ours knows no pod security."""
-    await world.until_found(Resource("v1", "serviceaccounts", "ServiceAccount"), "default", namespace)
+    await world.until_found(GVR("v1", "serviceaccounts", "ServiceAccount"), "default", namespace)
     (deployment,) = (document for resource, document in bundle(CLUSTER_MANAGER_OPERATOR) if resource is DEPLOYMENTS)
     pod = pod_of(deployment, namespace)
     pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
+from muster.machinery.objects import GVR, Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, whole
 from muster.operator.cluster_manager.components import HOOKS
-from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
-from muster.registration.installing import binding
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS
+from muster.operator.names import CLUSTER_MANAGERS, OPERATOR_NAMESPACE
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, RESOURCE_CLEANUP
-from muster.runtime.errors import BadRequest, Forbidden
-from muster.runtime.resource import NAMESPACES, Object, Resource
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DEPLOYMENTS, NAMESPACES
+from muster.runtime.client.errors import BadRequest, Forbidden
+from muster.runtime.install.objects import binding
 from muster.work.hub.bindings.accounts import ACCOUNTS, BINDINGS
 from muster.work.hub.install import BINDING_HOOK
 from muster.work.hub.options import ADDON_NAMESPACE
@@ -41,7 +42,7 @@ class WholeHub(Observed):
         await self.admin.create(CLUSTER_MANAGERS, document)
         await self.at_rest()
 
-    async def made(self, resource: Resource, document: Object) -> None:
+    async def made(self, resource: GVR, document: Object) -> None:
         await self.admin.create(resource, whole((resource, document)))
 
     async def at_rest(self) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, Object, Resource
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from tests.support.working import Workplace, condition, config_map, identifier
 
-DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
-SECRETS = Resource("v1", "secrets", "Secret")
+DEPLOYMENTS = GVR("apps/v1", "deployments", "Deployment")
+SECRETS = GVR("v1", "secrets", "Secret")
 
 
 def strategy(kind: str, **options: Any) -> Object:
@@ -213,25 +214,25 @@ async def test_an_unknown_kind_holds_up_neither_the_others_nor_the_removal_of_wh
         record = await place.record(agent, "odd")
         assert record is not None
 
-        await place.admin.create(DEFINITIONS, definition("stranges", "Strange", group))
+        await place.admin.create(CRDS, definition("stranges", "Strange", group))
         await place.wait_applied("odd", 10)
         await place.delete("odd")
         await place.wait_gone("odd")
-        await place.admin.delete(DEFINITIONS, f"stranges.{group}")
+        await place.admin.delete(CRDS, f"stranges.{group}")
 
 
 async def test_a_definition_and_an_object_of_it_may_come_in_one_work(place: Workplace) -> None:
     group = f"{place.name}.example.com"
     await place.grant("new", everything_of(group))
     new = {"apiVersion": f"{group}/v1", "kind": "New", "metadata": {"name": "n", "namespace": place.namespace}, "spec": {"a": 1}}
-    news = Resource(f"{group}/v1", "news", "New")
+    news = GVR(f"{group}/v1", "news", "New")
     async with place.agent():
         await place.create("both", new, definition("news", "New", group))
         await place.wait_applied("both", 10)
         assert await place.find(news, "n", place.namespace)
         await place.delete("both")
         await place.wait_gone("both")
-        assert await place.find(DEFINITIONS, f"news.{group}") is None
+        assert await place.find(CRDS, f"news.{group}") is None
 
 
 async def test_a_manifest_that_cannot_be_placed_says_why(place: Workplace) -> None:
@@ -287,7 +288,7 @@ async def test_somebody_who_deletes_the_record_gets_everything_removed_and_appli
 
 async def test_what_the_agent_itself_may_not_is_said_to_be_its_own_want(place: Workplace) -> None:
     group = f"{place.name}.example.net"
-    await place.admin.create(DEFINITIONS, definition("thens", "Then", group))
+    await place.admin.create(CRDS, definition("thens", "Then", group))
     then = {"apiVersion": f"{group}/v1", "kind": "Then", "metadata": {"name": "t", "namespace": place.namespace}}
     async with place.agent():
         await place.create("unaided", then)
@@ -297,5 +298,5 @@ async def test_what_the_agent_itself_may_not_is_said_to_be_its_own_want(place: W
         await place.wait_applied("unaided", 20)
         await place.delete("unaided")
         await place.wait_gone("unaided")
-    await place.admin.delete(DEFINITIONS, f"thens.{group}")
+    await place.admin.delete(CRDS, f"thens.{group}")
     assert await place.find(NAMESPACES, place.namespace)

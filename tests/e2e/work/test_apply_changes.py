@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS, Object, Resource
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES, SECRETS
 from muster.work.kinds import APPLIED_WORKS
 from tests.e2e.work.test_apply import definition, everything_of, strategy
 from tests.support.working import Workplace, condition, config_map, identifier
@@ -20,7 +21,7 @@ async def value(place: Workplace, work: str, ordinal: int) -> Any:
     return next((one["fieldValue"].get("string") for one in values), None)
 
 
-async def uid(place: Workplace, name: str, resource: Resource = CONFIG_MAPS) -> str:
+async def uid(place: Workplace, name: str, resource: GVR = CONFIG_MAPS) -> str:
     found = await place.find(resource, name, place.namespace)
     return found["metadata"]["uid"] if found else ""
 
@@ -118,13 +119,13 @@ async def test_an_object_stays_the_same_under_another_version_of_its_kind(place:
     both = definition("turns", "Turn", group)
     (only,) = both["spec"]["versions"]
     both["spec"]["versions"] = [only, {**only, "name": "v1beta1", "storage": False}]
-    await place.admin.create(DEFINITIONS, both)
+    await place.admin.create(CRDS, both)
 
     def turn(version: str, side: str) -> Object:
         metadata = {"name": "t", "namespace": place.namespace}
         return {"apiVersion": f"{group}/{version}", "kind": "Turn", "metadata": metadata, "spec": {"side": side}}
 
-    turns = Resource(f"{group}/v1", "turns", "Turn")
+    turns = GVR(f"{group}/v1", "turns", "Turn")
     async with place.agent() as agent:
         await place.create("turning", turn("v1beta1", "left"))
         await place.wait_applied("turning")
@@ -142,7 +143,7 @@ async def test_an_object_stays_the_same_under_another_version_of_its_kind(place:
         await place.delete("turning")
         await place.wait_gone("turning")
         assert await place.find(turns, "t", place.namespace) is None
-    await place.admin.delete(DEFINITIONS, f"turns.{group}")
+    await place.admin.delete(CRDS, f"turns.{group}")
 
 
 async def test_a_mark_that_somebody_takes_away_is_put_back(place: Workplace) -> None:

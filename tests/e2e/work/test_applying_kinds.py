@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from muster.api.work.v1 import ServerSideApply
-from muster.runtime.errors import Invalid, NotFound, StatusError
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, SECRETS, Object, Resource
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SECRETS
+from muster.runtime.client.errors import Invalid, NotFound, StatusError
+from muster.runtime.client.kubeconfig import load_kubeconfig
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.seam import UNKNOWN, ApplyProblem, Owner
 from tests.support.bad_manifests import BAD_MANIFESTS
@@ -72,7 +73,7 @@ async def test_no_kind_is_written_twice(client: Counting, namespace: str, strate
                 await _gone(client, one.ref.resource, one.ref.name)
 
 
-async def _gone(client: Counting, resource: Resource, name: str) -> None:
+async def _gone(client: Counting, resource: GVR, name: str) -> None:
     try:
         await client.delete(resource, name)
     except NotFound:

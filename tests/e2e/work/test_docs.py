@@ -16,11 +16,13 @@ import yaml
 
 from muster.api.authentication.v1alpha1 import ManagedServiceAccountBinding
 from muster.api.crds import ACCOUNTS, definitions
-from muster.registration.installing import apply_all, await_definitions
-from muster.registration.kinds import MANAGED_CLUSTERS, served
-from muster.runtime.clock import SYSTEM
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object
+from muster.machinery.clock import SYSTEM
+from muster.machinery.objects import Object
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.client.builtin import CRDS, NAMESPACES
+from muster.runtime.client.errors import NotFound
+from muster.runtime.client.typed import served
+from muster.runtime.install.objects import apply_all, await_definitions
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 from tests.support.kubectl import executable
 from tests.support.peers import ROOT
@@ -112,7 +114,7 @@ async def test_the_objects_that_the_page_shows_are_taken_by_the_hub_with_all_the
     if "namespace" in body["metadata"]:
         body["metadata"]["namespace"] = place.name
     # As a hub has them whose configuration asks for bindings.
-    await apply_all(place.admin, [(DEFINITIONS, definition) for definition in definitions(ACCOUNTS)], "tests")
+    await apply_all(place.admin, [(CRDS, definition) for definition in definitions(ACCOUNTS)], "tests")
     await await_definitions(place.admin, [kind.name for kind in ACCOUNTS], SYSTEM)
     path = SHOWN[body["kind"]].path(body["metadata"].get("namespace", ""))
     await place.admin.raw("POST", path, {"dryRun": "All", "fieldValidation": "Strict"}, body)

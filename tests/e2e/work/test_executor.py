@@ -10,14 +10,15 @@ import time
 
 import pytest
 
-from muster.runtime.rbac import CLUSTER_ROLES, ROLE_BINDINGS
-from muster.runtime.resource import CONFIG_MAPS, Resource
+from muster.machinery.objects import GVR
+from muster.runtime.auth.rbac import CLUSTER_ROLES, ROLE_BINDINGS
+from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.work.agent.executor import ExecutorOptions
 from tests.support.executing import FULL, GROUP, Keeper, binding, role, rule, sars
 from tests.support.working import Workplace, condition, config_map, identifier
 
 SOON = 5.0
-ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+ACCOUNTS = GVR("v1", "serviceaccounts", "ServiceAccount")
 WITHHELD = "withheld because manifest"
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from muster.runtime.errors import Invalid
-from muster.runtime.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.runtime.resource import Object, Resource
-from muster.runtime.verbs import JSON, Query
+from muster.machinery.objects import GVR, Object
+from muster.runtime.auth.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.errors import Invalid
 from tests.support.executing import FULL, GROUP, Keeper, binding, role, rule
 from tests.support.working import Running, Workplace, condition, identifier
 
 SECRETS = rule(("get",), "secrets")
-POLICIES = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False)
+POLICIES = GVR("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False)
 ODD_RULES: dict[str, Any] = {
     "a field too many": {**SECRETS, "note": "for later"},
     "a field too many that is empty": {**SECRETS, "note": None},
@@ -190,7 +190,7 @@ async def test_what_is_only_created_takes_no_more_than_that(place: Workplace, ke
 
 
 @pytest.mark.parametrize("resource", [ROLES, ROLE_BINDINGS])
-async def test_what_an_administrator_took_away_is_not_made_anew(place: Workplace, keeper: Keeper, resource: Resource) -> None:
+async def test_what_an_administrator_took_away_is_not_made_anew(place: Workplace, keeper: Keeper, resource: GVR) -> None:
     """The executor's own rights have not changed; those that the object would grant have."""
     await keeper.grant("managing", MANAGING, rule(("get",)))
     await keeper.role("theirs", rule(("get",)))

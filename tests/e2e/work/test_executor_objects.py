@@ -10,13 +10,14 @@ from dataclasses import replace
 import pytest
 
 from muster.api.work.v1 import ExecutorServiceAccount
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import KubeError, ServerFailure, TooManyRequests, Unreachable
-from muster.runtime.kubeconfig import Identity
-from muster.runtime.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object
-from muster.runtime.resource import SECRETS as SECRETS_KIND
-from muster.runtime.verbs import JSON, Query
+from muster.machinery.objects import Object
+from muster.runtime.auth.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.builtin import CRDS, NAMESPACES
+from muster.runtime.client.builtin import SECRETS as SECRETS_KIND
+from muster.runtime.client.errors import KubeError, ServerFailure, TooManyRequests, Unreachable
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import Identity
 from muster.work.kinds import MANIFEST_WORKS
 from tests.support.executing import FULL, GROUP, Keeper, binding, role, rule, sars
 from tests.support.gates import LoneGate
@@ -91,7 +92,7 @@ async def test_objects_of_the_whole_cluster_need_permissions_for_the_whole_clust
         for resource, name in (
             (NAMESPACES, keeper.wide("made")),
             (CLUSTER_ROLES, keeper.wide("made")),
-            (DEFINITIONS, f"things.{group}"),
+            (CRDS, f"things.{group}"),
         ):
             assert await place.find(resource, name) is not None
         await place.delete("w")

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from muster.runtime.client import HttpClient
-from muster.runtime.delegation import AccessReviewer
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.rbac import RbacAuthorizer
-from muster.runtime.resource import NAMESPACES
+from muster.runtime.auth.delegation import AccessReviewer
+from muster.runtime.auth.rbac import RbacAuthorizer
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 from muster.work.agent.executor import ExecutorOptions
 from tests.support.executor_truth import compare_escalation, compare_permissions
 from tests.support.gates import LoneGate

@@ -18,8 +18,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from muster.runtime.errors import KubeError
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
+from muster.runtime.client.errors import KubeError
 from muster.work.kinds import APPLIED_WORKS
 from tests.support.bad_manifests import BAD_MANIFESTS
 from tests.support.link import Link

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from muster.api.work.v1 import GROUP
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from tests.support.shifted import ShiftedClock
 from tests.support.working import Workplace, condition, config_map, identifier

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
 from muster.work.hub.replica_sets.controller import DECISIONS, PLACEMENTS
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 from tests.support.executing import Keeper, rule

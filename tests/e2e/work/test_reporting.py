@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.runtime.resource import CONFIG_MAPS, Object
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import CONFIG_MAPS
 from tests.support.working import Workplace, condition, config_map, identifier
 
 

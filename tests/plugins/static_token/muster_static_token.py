@@ -25,11 +25,11 @@ from muster.registration.drivers.seam import (
     Vote,
 )
 from muster.registration.names import AGENT_ANNOTATIONS, DRIVER_ANNOTATION
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import AlreadyExists, KubeError, NotFound
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.resource import CONFIG_MAPS
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CONFIG_MAPS
+from muster.runtime.client.errors import AlreadyExists, KubeError, NotFound
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 
 NAME = "static-token"
 DIGEST = f"{AGENT_ANNOTATIONS}/token-digest"

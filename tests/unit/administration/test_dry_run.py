@@ -10,11 +10,12 @@ import pytest
 from muster.administration.dryrun import Journal, JournalingClient, is_dry_run
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import Forbidden, Invalid, NotFound
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS, Resource
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES, SECRETS
+from muster.runtime.client.errors import Forbidden, Invalid, NotFound
 
-WIDGETS = Resource("example.io/v1", "widgets", "Widget", namespaced=False)
+WIDGETS = GVR("example.io/v1", "widgets", "Widget", namespaced=False)
 DEFINITION = {
     "metadata": {"name": "widgets.example.io"},
     "spec": {
@@ -91,7 +92,7 @@ async def test_what_needs_a_namespace_or_definition_of_the_same_run_is_taken_as_
     await client.apply(CONFIG_MAPS, config_map("first", "new"), manager="m")
     await client.patch(CONFIG_MAPS, "first", {"data": {"c": "d"}}, "new")
     assert (await client.get(CONFIG_MAPS, "first", "new"))["data"] == {"a": "b", "c": "d"}
-    await client.apply(DEFINITIONS, DEFINITION, manager="m")
+    await client.apply(CRDS, DEFINITION, manager="m")
     await client.apply(WIDGETS, {"metadata": {"name": "one"}}, manager="m")
     with pytest.raises(NotFound):
         await client.create(CONFIG_MAPS, config_map("lost", "elsewhere"))

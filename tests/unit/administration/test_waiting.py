@@ -13,7 +13,7 @@ from muster.administration.waiting import cluster_problem, deployment_problem, h
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import ClusterManager
 from muster.cli.progress import ConsoleProgress
-from muster.runtime.errors import Forbidden, KubeError, NoCredential, ServerFailure, Unreachable
+from muster.runtime.client.errors import Forbidden, KubeError, NoCredential, ServerFailure, Unreachable
 from tests.support.fake_clock import FakeClock
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, Told, condition
 

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing
 
 from muster.apiserver.server import ApiServer
-from muster.runtime.direct import InProcessClient
+from muster.fleet.in_process import InProcessClient
 from tests.support.holdings import garbage
 
 NAMESPACES = "/api/v1/namespaces"

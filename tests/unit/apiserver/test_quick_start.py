@@ -15,7 +15,7 @@ def test_a_start_loads_no_library_that_only_later_requests_need() -> None:
 
 
 def test_the_first_log_line_is_written_as_logfmt() -> None:
-    program = "from muster.logs import get_logger; get_logger('x').warning('it happened', why='a test')"
+    program = "from muster.machinery.logs import get_logger; get_logger('x').warning('it happened', why='a test')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert 'event="it happened"' in done.stderr
     assert 'why="a test"' in done.stderr

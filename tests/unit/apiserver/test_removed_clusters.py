@@ -11,14 +11,15 @@ import pytest
 
 from muster.apiserver.controllers import expiry
 from muster.apiserver.server import ApiServer
-from muster.runtime.direct import InProcessClient
-from muster.runtime.resource import CONFIG_MAPS, Resource
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR
+from muster.runtime.client.builtin import CONFIG_MAPS
 from tests.support.holdings import grown, holdings
 from tests.support.in_process import serving
 from tests.unit.apiserver.conftest import eventually
 
-EVENTS = Resource("v1", "events", "Event")
-CLUSTER_ROLES = Resource("rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole", namespaced=False)
+EVENTS = GVR("v1", "events", "Event")
+CLUSTER_ROLES = GVR("rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole", namespaced=False)
 MANY = 20
 
 

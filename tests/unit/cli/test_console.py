@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 import muster.cli
-from muster import logs
 from muster.cli.fleet import components
 from muster.cli.lazy import LazyGroup
 from muster.cli.progress import ConsoleProgress
 from muster.fleet.local.directory import FleetDirectory
+from muster.machinery import logs
 
 HOSTILE = "before\x1b[2J\x9b31m\u202eafter"
 SHOWN = "before\\x1b[2J\\x9b31m\\u202eafter"

@@ -17,11 +17,11 @@ from muster.cli import hub, hubpart
 from muster.cli.apiserver import write_kubeconfig
 from muster.cli.muster import main
 from muster.cli.process import FoundCluster
+from muster.fleet.in_process import InProcessClient
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_LOCK
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import BadRequest
-from muster.runtime.resource import LEASES
+from muster.runtime.client.builtin import LEASES
+from muster.runtime.client.errors import BadRequest
 from tests.support.fetching import fetch
 
 
@@ -103,7 +103,7 @@ def test_upstreams_spellings_are_taken(settings: Any) -> None:
 
 
 def test_in_a_pod_it_listens_to_all_and_is_called_through_its_service(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    from muster.runtime import kubeconfig
+    from muster.runtime.client import kubeconfig
 
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")

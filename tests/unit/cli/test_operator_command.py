@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from muster.cli.operator import command, serve, settings
 from muster.cli.process import FoundCluster, Surroundings
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, bundle
-from muster.runtime.kubeconfig import ClientConfig
+from muster.runtime.client.kubeconfig import ClientConfig
 from tests.unit.operator.conftest import Place, here
 
 __all__ = ["here"]

@@ -11,8 +11,8 @@ from muster.cli import agent, hub, programs
 from muster.cli.leading import Leading
 from muster.cli.process import FoundCluster, Surroundings, explained, find_cluster
 from muster.fleet.node import PodEnvironment
-from muster.runtime.kubeconfig import ClientConfig
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.kubeconfig import ClientConfig
 
 KUBECONFIG = """
 current-context: c

@@ -16,9 +16,9 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.cli import work_hub
 from muster.cli.apiserver import write_kubeconfig
 from muster.cli.muster import main
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import BadRequest
-from muster.runtime.resource import LEASES
+from muster.fleet.in_process import InProcessClient
+from muster.runtime.client.builtin import LEASES
+from muster.runtime.client.errors import BadRequest
 from muster.work.hub.options import ExecutorAuthorization, WorkHubOptions
 from muster.work.kinds import MANIFEST_WORKS
 from tests.support.fetching import fetch

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from muster.logs import diverted, get_logger
+from muster.machinery.logs import diverted, get_logger
 
 log = get_logger("test")
 

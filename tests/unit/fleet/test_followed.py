@@ -8,9 +8,8 @@ import pytest
 
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.followed import Followed
-from muster.fleet.kinds import NODES, PODS
-from muster.runtime.direct import InProcessClient
-from muster.runtime.resource import CONFIG_MAPS
+from muster.fleet.in_process import InProcessClient
+from muster.runtime.client.builtin import CONFIG_MAPS, NODES, PODS
 from tests.support.stage import pod_manifest
 
 

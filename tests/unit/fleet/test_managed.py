@@ -7,10 +7,10 @@ from pathlib import Path
 
 from muster.fleet.managed import PATIENCE, RESTART_PAUSE, ManagedClusters, RunAgent
 from muster.registration.agent.options import AgentOptions
-from muster.registration.kinds import CLUSTER_CLAIMS, NODES
+from muster.registration.kinds import CLUSTER_CLAIMS
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.resource import NAMESPACES
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import NAMESPACES, NODES
 from tests.support.fake_clock import FakeClock, settle
 
 NAMES = ("one", "two", "three")

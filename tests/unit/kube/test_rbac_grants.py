@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.kube.rbac import Grants, Place
-from muster.runtime.delegation import Action
+from muster.runtime.auth.delegation import Action
 
 READ = {"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]}
 GET = Action("get", resource="configmaps", namespace="ns", name="a")

@@ -10,10 +10,10 @@ import pytest
 
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.fleet.in_process import InProcessClient
 from muster.operator.bundle import Operator
 from muster.operator.names import OPERATOR_NAMESPACE
-from muster.runtime.direct import InProcessClient
-from muster.runtime.verbs import JSON, Query
+from muster.runtime.client.base import JSON, Query
 from tests.support.operating import Observed, running
 
 if TYPE_CHECKING:

@@ -7,18 +7,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from muster.machinery.objects import Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
 from muster.operator.cluster_manager.components import HOOKS
 from muster.operator.cluster_manager.controller import ClusterManagerOperator, OperatorOptions
-from muster.operator.names import (
-    CLUSTER_MANAGERS,
-    DEPLOYMENTS,
-)
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
+from muster.operator.names import CLUSTER_MANAGERS
 from muster.registration.names import (
     HUB_NAMESPACE,
 )
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, DEPLOYMENTS, NAMESPACES
 from tests.unit.operator.conftest import CountingClient, Place, running
 
 CM = "cluster-manager"
@@ -77,7 +74,7 @@ class Hub:
     async def remains(self) -> list[str]:
         """What carries the operator's label, and what is known by name."""
         found = []
-        for resource in (DEFINITIONS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, *{hook.resource for hook in HOOKS}):
+        for resource in (CRDS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, *{hook.resource for hook in HOOKS}):
             for obj in (await self.place.admin.list(resource)).items:
                 name = obj["metadata"]["name"]
                 if "open-cluster-management" in name and not name.startswith("clustermanagers."):

@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.apiserver.auth.identity import User
+from muster.fleet.in_process import InProcessClient
 from muster.kube import yaml
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import Object
 from muster.operator.bundle import KLUSTERLET_OPERATOR
 from muster.operator.klusterlet.controller import KlusterletOperator, OperatorOptions
-from muster.operator.names import DEPLOYMENTS, KLUSTERLETS
-from muster.registration.installing import ensure_namespace
+from muster.operator.names import KLUSTERLETS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import Unreachable
-from muster.runtime.kubeconfig import KubeconfigError
-from muster.runtime.resource import SECRETS, Object
-from muster.runtime.verbs import JSON, KubeClient, Query
+from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS
+from muster.runtime.client.errors import Unreachable
+from muster.runtime.client.kubeconfig import KubeconfigError
+from muster.runtime.install.objects import ensure_namespace
 from tests.unit.operator.conftest import CountingClient, Place, running
 
 K = "klusterlet"

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from muster.machinery.objects import Object
 from muster.operator.accounts import AccountSecret, ensure_account_secret
-from muster.registration.installing import SERVICE_ACCOUNTS
-from muster.runtime.errors import NotFound
-from muster.runtime.kubeconfig import ClientConfig, parse_kubeconfig
-from muster.runtime.resource import SECRETS, Object
+from muster.runtime.client.builtin import SECRETS, SERVICE_ACCOUNTS
+from muster.runtime.client.errors import NotFound
+from muster.runtime.client.kubeconfig import ClientConfig, parse_kubeconfig
 from tests.support.fake_clock import FakeClock
 from tests.unit.operator.conftest import Place
 

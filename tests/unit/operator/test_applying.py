@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from muster.api.crds import SPOKE, definitions
+from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.operator.applying import TOUCHED, Applier, ApplyFailed, Place, checked, labelled, remove, remove_and_wait
 from muster.operator.deployments import rollout
-from muster.registration.installing import SERVICE_ACCOUNTS
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, Key, Object, Resource
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES, SERVICE_ACCOUNTS
 from tests.support.fake_clock import FakeClock
 from tests.unit.operator import conftest
 
 Cluster = conftest.Place
 
 
-def config(name: str, value: str = "1", namespace: str = "default") -> tuple[Resource, Object]:
+def config(name: str, value: str = "1", namespace: str = "default") -> tuple[GVR, Object]:
     return CONFIG_MAPS, {"metadata": {"name": name, "namespace": namespace}, "data": {"key": value}}
 
 
@@ -23,9 +23,9 @@ class Remembered:
     """A cache that the test fills."""
 
     def __init__(self) -> None:
-        self.objects: dict[Key, Object] = {}
+        self.objects: dict[ObjectKey, Object] = {}
 
-    def __call__(self, resource: Resource, key: Key) -> Object | None:
+    def __call__(self, resource: GVR, key: ObjectKey) -> Object | None:
         return self.objects.get(key)
 
 
@@ -38,7 +38,7 @@ async def test_what_is_there_and_unchanged_is_not_sent_again(client: conftest.Co
     cache = Remembered()
     applier = Applier(client, "test", cache)
     (made,) = checked(await applier.apply([config("one")]))
-    cache.objects[Key("default", "one")] = made
+    cache.objects[ObjectKey("default", "one")] = made
     client.taken()
     await applier.apply([config("one")])
     assert client.taken() == []
@@ -49,7 +49,7 @@ async def test_any_drift_and_any_wish_is_sent(client: conftest.CountingClient, c
     cache = Remembered()
     applier = Applier(client, "test", cache)
     checked(await applier.apply([config("one")]))
-    cache.objects[Key("default", "one")] = await client.patch(CONFIG_MAPS, "one", change, "default")
+    cache.objects[ObjectKey("default", "one")] = await client.patch(CONFIG_MAPS, "one", change, "default")
     client.taken()
     (now,) = checked(await applier.apply([config("one")]))
     assert client.taken()
@@ -89,13 +89,13 @@ async def test_waiting_for_removal_ends(client: conftest.CountingClient) -> None
 async def test_a_definition_that_the_server_failed_to_empty_is_touched_once_a_second(client: conftest.CountingClient) -> None:
     definition = definitions(SPOKE[:1])[0]
     definition["metadata"]["finalizers"] = ["example.com/held"]
-    await client.apply(DEFINITIONS, definition, manager="test")
-    place, clock = Place(DEFINITIONS, definition["metadata"]["name"]), FakeClock()
+    await client.apply(CRDS, definition, manager="test")
+    place, clock = Place(CRDS, definition["metadata"]["name"]), FakeClock()
     assert await remove(client, [place], clock=clock) == [place]
     assert await touched(client, place) == ""
     condition = {"type": "Terminating", "status": "True", "reason": "InstanceDeletionFailed", "message": "m"}
     conditions = [{**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
-    await client.patch(DEFINITIONS, place.name, {"status": {"conditions": conditions}}, subresource="status")
+    await client.patch(CRDS, place.name, {"status": {"conditions": conditions}}, subresource="status")
     await remove(client, [place], clock=clock)
     first = await touched(client, place)
     assert first
@@ -103,7 +103,7 @@ async def test_a_definition_that_the_server_failed_to_empty_is_touched_once_a_se
     await remove(client, [place], clock=clock)
     assert [verb for verb, _ in client.taken()] == ["GET"]
     await clock.advance(2)
-    await client.patch(DEFINITIONS, place.name, {"status": {"conditions": conditions}}, subresource="status")
+    await client.patch(CRDS, place.name, {"status": {"conditions": conditions}}, subresource="status")
     await remove(client, [place], clock=clock)
     assert await touched(client, place) > first
 

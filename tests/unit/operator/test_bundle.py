@@ -18,7 +18,7 @@ from muster.operator.bundle import (
     operator_deployment,
 )
 from muster.operator.names import PULL_SECRET, chosen_image, image
-from muster.runtime.resource import SECRETS
+from muster.runtime.client.builtin import SECRETS
 from muster.work.agent.install import CLUSTER_RULES
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

@@ -7,21 +7,12 @@ import asyncio
 from muster.api.crds import HUB
 from muster.operator.bundle import pull_secret
 from muster.operator.cluster_manager.components import HOOKS, WEBHOOK_SECRETS
-from muster.operator.names import (
-    CLUSTER_MANAGER_FINALIZER,
-    CLUSTER_MANAGERS,
-    DEPLOYMENTS,
-    OPERATOR_NAMESPACE,
-    PULL_SECRET,
-    SERVICES,
-)
+from muster.operator.names import CLUSTER_MANAGER_FINALIZER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE, PULL_SECRET
 from muster.registration.hub.install import ACCOUNT
-from muster.registration.installing import SERVICE_ACCOUNTS
-from muster.registration.kinds import CLUSTER_ROLES, NODES
 from muster.registration.names import (
     HUB_NAMESPACE,
 )
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, SECRETS
+from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, CRDS, DEPLOYMENTS, NODES, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from muster.work.hub.install import HOOKS as WORK_HOOKS
 from tests.unit.operator.conftest import Place
 from tests.unit.operator.hubs import (
@@ -43,7 +34,7 @@ async def test_a_cluster_manager_makes_the_cluster_a_hub(hub: Hub) -> None:
     manager = await hub.place.until_found(CLUSTER_MANAGERS, CM)
     assert manager["metadata"]["finalizers"] == [CLUSTER_MANAGER_FINALIZER]
     for kind in HUB:
-        assert await hub.place.find(DEFINITIONS, kind.name), kind.name
+        assert await hub.place.find(CRDS, kind.name), kind.name
     for name, command in ((CONTROLLER, "hub"), (WEBHOOK, "hub"), (WORK_WEBHOOK, "work-hub")):
         container = await hub.container(name)
         assert container["image"] == IMAGE
@@ -244,7 +235,7 @@ async def test_of_two_the_older_has_the_hub_and_the_other_takes_over(hub: Hub) -
     await hub.place.admin.delete(CLUSTER_MANAGERS, "second")
     await hub.until_gone("second")
     await hub.says("Applied", "True")
-    assert await hub.place.find(DEFINITIONS, HUB[0].name), "the other's things were left alone"
+    assert await hub.place.find(CRDS, HUB[0].name), "the other's things were left alone"
 
 
 async def test_an_operator_that_starts_anew_takes_up_what_it_finds(here: Place) -> None:

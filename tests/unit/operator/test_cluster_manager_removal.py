@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from muster.machinery.objects import GVR
 from muster.operator.cluster_manager.components import HOOKS
-from muster.operator.names import (
-    CLUSTER_MANAGER_LABEL,
-    CLUSTER_MANAGERS,
-    DEPLOYMENTS,
-)
-from muster.registration.installing import binding
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, ROLE_BINDINGS
+from muster.operator.names import CLUSTER_MANAGER_LABEL, CLUSTER_MANAGERS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import (
     CLUSTER_LABEL,
     HUB_NAMESPACE,
@@ -21,8 +17,18 @@ from muster.registration.names import (
     cluster_role,
     work_binding,
 )
-from muster.runtime.errors import ServerFailure
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, LEASES, NAMESPACES, Resource
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    CRDS,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    ROLE_BINDINGS,
+)
+from muster.runtime.client.errors import ServerFailure
+from muster.runtime.install.objects import binding
 from muster.work.hub.install import HOOKS as WORK_HOOKS
 from tests.unit.operator.conftest import Place
 from tests.unit.operator.hubs import (
@@ -74,7 +80,7 @@ async def test_removal_lets_replica_sets_go_that_no_controller_will_finalize(her
         manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
         template = {"workload": {"manifests": [manifest]}}
         spec = {"manifestWorkTemplate": template, "placementRefs": [{"name": "all"}]}
-        resource = Resource("work.open-cluster-management.io/v1alpha1", "manifestworkreplicasets", "ManifestWorkReplicaSet")
+        resource = GVR("work.open-cluster-management.io/v1alpha1", "manifestworkreplicasets", "ManifestWorkReplicaSet")
         await here.admin.create(
             resource, {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
         )
@@ -161,8 +167,8 @@ async def test_a_namespace_that_is_deleted_comes_back(hub: Hub) -> None:
 
 async def test_its_own_definition_may_be_deleted_first(hub: Hub) -> None:
     await hub.up()
-    await hub.place.admin.delete(DEFINITIONS, "clustermanagers.operator.open-cluster-management.io")
-    await hub.place.until_gone(DEFINITIONS, "clustermanagers.operator.open-cluster-management.io")
+    await hub.place.admin.delete(CRDS, "clustermanagers.operator.open-cluster-management.io")
+    await hub.place.until_gone(CRDS, "clustermanagers.operator.open-cluster-management.io")
     assert await hub.remains() == []
 
 

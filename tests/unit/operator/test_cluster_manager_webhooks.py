@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 from datetime import timedelta
 
+from muster.machinery.clock import SYSTEM
+from muster.machinery.objects import Object
 from muster.operator.cluster_manager.components import HOOKS
 from muster.registration.hub.install import WEBHOOK_SECRET
 from muster.registration.names import (
     HUB_NAMESPACE,
 )
-from muster.runtime.certs import ServingCertificate, ServingPair, make_pair
-from muster.runtime.clock import SYSTEM
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, SECRETS, Object
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, SECRETS
+from muster.runtime.webhook.certificates import ServingCertificate, ServingPair, make_pair
 from muster.work.hub.install import HOOKS as WORK_HOOKS
 from tests.unit.operator.conftest import Place
 from tests.unit.operator.hubs import (
@@ -40,7 +41,7 @@ async def test_webhooks_are_configured_only_when_they_answer_and_trust_the_certi
     bundle = await hub.place.until_found(CONFIG_MAPS, "ca-bundle-configmap", HUB_NAMESPACE)
     for one in (secret, certificate):
         assert base64.b64decode(one["data"]["ca.crt"]).decode().strip() in bundle["data"]["ca-bundle.crt"]
-    converted = await hub.place.until_found(DEFINITIONS, "managedclusteraddons.addon.open-cluster-management.io")
+    converted = await hub.place.until_found(CRDS, "managedclusteraddons.addon.open-cluster-management.io")
     assert converted["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
 
 

@@ -12,14 +12,14 @@ import pytest
 
 from muster.api.crds import HUB
 from muster.kube import yaml
+from muster.machinery.objects import Object
 from muster.operator.cluster_manager.components import HOOKS
-from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, EXTERNAL_HUB_SECRET
+from muster.operator.names import CLUSTER_MANAGERS, EXTERNAL_HUB_SECRET
 from muster.registration.hub.install import ACCOUNT
-from muster.registration.installing import SERVICE_ACCOUNTS
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.errors import Unreachable
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS, Object
-from muster.runtime.verbs import JSON, KubeClient, Query
+from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from muster.runtime.client.errors import Unreachable
 from muster.work.hub.install import HOOKS as WORK_HOOKS
 from tests.unit.operator.conftest import CountingClient, Place
 from tests.unit.operator.test_cluster_manager import Hub, operated
@@ -94,8 +94,8 @@ async def up(hub: Hub) -> None:
 async def test_the_hub_is_made_elsewhere_and_its_components_run_here(hub: Hub, far: Place) -> None:
     await up(hub)
     for kind in HUB:
-        assert await far.find(DEFINITIONS, kind.name)
-        assert await hub.place.find(DEFINITIONS, kind.name) is None
+        assert await far.find(CRDS, kind.name)
+        assert await hub.place.find(CRDS, kind.name) is None
     hook = await far.until_found(HOOKS[0].resource, HOOKS[0].name)
     assert hook["webhooks"][0]["clientConfig"]["url"].startswith("https://webhooks.example.com:8443/")
     works = await far.until_found(WORK_HOOKS[0].resource, WORK_HOOKS[0].name)
@@ -203,7 +203,7 @@ async def test_a_hub_does_not_move(hub: Hub, far: Place) -> None:
     await hub.change({"deployOption": {"mode": "Default", "hosted": None}}, CM)
     failed = await hub.says("Applied", "False", name=CM)
     assert "spec.deployOption.mode" in failed["message"]
-    assert await far.find(DEFINITIONS, HUB[0].name)
+    assert await far.find(CRDS, HUB[0].name)
     await hub.place.admin.delete(CLUSTER_MANAGERS, CM)
     await hub.until_gone(CM)
     assert await Hub(far, hub.client).remains() == []

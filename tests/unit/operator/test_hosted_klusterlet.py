@@ -11,10 +11,11 @@ import pytest
 
 from muster.api.crds import SPOKE
 from muster.kube import yaml
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import Object
 from muster.operator.klusterlet.removal import APPLIED_WORK_FINALIZER, APPLIED_WORKS
 from muster.operator.names import (
     ADDON_NAMESPACE,
-    DEPLOYMENTS,
     EVICTION_ANNOTATION,
     EXTERNAL_MANAGED_SECRET,
     KLUSTERLET_FINALIZER,
@@ -22,12 +23,10 @@ from muster.operator.names import (
     KLUSTERLET_LABEL,
     KLUSTERLETS,
 )
-from muster.registration.installing import ROLES, SERVICE_ACCOUNTS, ensure_namespace
-from muster.registration.kinds import CLUSTER_ROLES
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS, Object
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CLUSTER_ROLES, CRDS, DEPLOYMENTS, NAMESPACES, ROLES, SECRETS, SERVICE_ACCOUNTS
+from muster.runtime.install.objects import ensure_namespace
 from tests.support.fake_clock import FakeClock
 from tests.unit.operator.conftest import Place, running
 from tests.unit.operator.spokes import Cuttable, Hub, Spoke, kubeconfig, operated
@@ -101,8 +100,8 @@ async def test_agents_are_here_and_rights_are_there(spoke: Spoke, far: Place) ->
     assert await far.find(SERVICE_ACCOUNTS, f"{H}-registration-sa", AGENT_NAMESPACE)
     assert await far.find(CLUSTER_ROLES, f"open-cluster-management:{H}-registration:agent")
     for kind in SPOKE:
-        assert await far.find(DEFINITIONS, kind.name), kind.name
-        assert not await spoke.place.find(DEFINITIONS, kind.name), kind.name
+        assert await far.find(CRDS, kind.name), kind.name
+        assert not await spoke.place.find(CRDS, kind.name), kind.name
     namespace = await far.until_found(NAMESPACES, AGENT_NAMESPACE)
     assert namespace["metadata"]["labels"][KLUSTERLET_LABEL] == H
     assert await far.find(NAMESPACES, ADDON_NAMESPACE)
@@ -161,7 +160,7 @@ async def test_nothing_is_left_on_either_cluster(spoke: Spoke, far: Place) -> No
     await spoke.until_gone(H)
     assert not (await far.until_found(APPLIED_WORKS, "w"))["metadata"].get("finalizers")
     await far.admin.delete(APPLIED_WORKS, "w")
-    assert await remains(far) == [f"{DEFINITIONS}/appliedmanifestworks.work.open-cluster-management.io"]
+    assert await remains(far) == [f"{CRDS}/appliedmanifestworks.work.open-cluster-management.io"]
     assert await remains(spoke.place) == []
     assert not await spoke.place.find(NAMESPACES, H)
 

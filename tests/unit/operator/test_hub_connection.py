@@ -16,10 +16,10 @@ from muster.operator.klusterlet.connection import ConnectionCheck, ForeignCreden
 from muster.operator.klusterlet.manifests import REGISTRATION, Component, agent_deployment
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.names import KLUSTERLETS
-from muster.registration.access import missing_rights
 from muster.registration.hub.clusters import rbac
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET, cluster_group
-from muster.runtime.kubeconfig import KubeconfigError, parse_kubeconfig
+from muster.runtime.auth.self_access import missing_rights
+from muster.runtime.client.kubeconfig import KubeconfigError, parse_kubeconfig
 from tests.support.fake_clock import FakeClock
 from tests.unit.operator.conftest import Place
 from tests.unit.operator.spokes import Hub, K, Spoke, kubeconfig, operated

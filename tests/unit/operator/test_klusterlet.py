@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from muster.api.crds import SPOKE
+from muster.machinery.objects import Object
 from muster.operator.bundle import pull_secret
 from muster.operator.klusterlet.removal import APPLIED_WORK_FINALIZER, APPLIED_WORKS
 from muster.operator.names import (
     ADDON_NAMESPACE,
-    DEPLOYMENTS,
     KLUSTERLET_FINALIZER,
     KLUSTERLET_LABEL,
     KLUSTERLETS,
@@ -22,11 +22,21 @@ from muster.operator.names import (
     PULL_SECRET,
 )
 from muster.registration.agent.reports.claims import PROPERTIES
-from muster.registration.installing import ROLES, SERVICE_ACCOUNTS
-from muster.registration.kinds import CLUSTER_CLAIMS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, ROLE_BINDINGS
+from muster.registration.kinds import CLUSTER_CLAIMS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
-from muster.runtime.errors import Invalid
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS, Object
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CRDS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    NODES,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
+from muster.runtime.client.errors import Invalid
 from tests.unit.operator.conftest import Place
 from tests.unit.operator.spokes import AGENT, IMAGE, WORK_AGENT, Hub, K, Spoke, operated
 
@@ -49,7 +59,7 @@ async def remains(place: Place) -> list[str]:
         for obj in (await place.admin.list(resource)).items:
             if obj["metadata"]["namespace"] != OPERATOR_NAMESPACE and K in obj["metadata"]["name"]:
                 found.append(f"{resource}/{obj['metadata']['namespace']}/{obj['metadata']['name']}")
-    for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, NAMESPACES, DEFINITIONS):
+    for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, NAMESPACES, CRDS):
         for obj in (await place.admin.list(resource)).items:
             name = obj["metadata"]["name"]
             if "open-cluster-management" in name and name != OPERATOR_NAMESPACE and not name.startswith("klusterlets."):
@@ -63,7 +73,7 @@ async def test_a_klusterlet_puts_an_agent_on_the_cluster(spoke: Spoke) -> None:
     klusterlet = await place.until_found(KLUSTERLETS, K)
     assert klusterlet["metadata"]["finalizers"] == [KLUSTERLET_FINALIZER]
     for kind in SPOKE:
-        assert await place.find(DEFINITIONS, kind.name), kind.name
+        assert await place.find(CRDS, kind.name), kind.name
     namespace = await place.until_found(NAMESPACES, AGENT_NAMESPACE)
     assert namespace["metadata"]["labels"][KLUSTERLET_LABEL] == K
     assert await place.find(NAMESPACES, ADDON_NAMESPACE)
@@ -180,7 +190,7 @@ async def test_cluster_properties_are_defined_where_agents_read_them(spoke: Spok
     await spoke.place.admin.delete(PROPERTIES, "a")
     await spoke.delete()
     await spoke.until_gone()
-    assert not await spoke.place.find(DEFINITIONS, "clusterproperties.about.k8s.io")
+    assert not await spoke.place.find(CRDS, "clusterproperties.about.k8s.io")
 
 
 async def test_several_hubs_are_several_bootstrap_secrets(spoke: Spoke) -> None:
@@ -306,7 +316,7 @@ async def test_drift_is_repaired(spoke: Spoke) -> None:
     await place.admin.patch(CLUSTER_ROLES, role, {"rules": []})
     await place.admin.delete(SERVICE_ACCOUNTS, f"{K}-registration-sa", AGENT_NAMESPACE)
     await place.admin.patch(DEPLOYMENTS, AGENT, {"spec": {"replicas": 5}}, AGENT_NAMESPACE)
-    await place.admin.delete(DEFINITIONS, SPOKE[0].name)
+    await place.admin.delete(CRDS, SPOKE[0].name)
 
     async def repaired() -> bool:
         roles = await place.find(CLUSTER_ROLES, role)
@@ -315,7 +325,7 @@ async def test_drift_is_repaired(spoke: Spoke) -> None:
             (roles or {}).get("rules"),
             agent["spec"]["replicas"] == 1,
             await place.find(SERVICE_ACCOUNTS, f"{K}-registration-sa", AGENT_NAMESPACE),
-            await place.find(DEFINITIONS, SPOKE[0].name),
+            await place.find(CRDS, SPOKE[0].name),
         )
         return all(parts)
 
@@ -451,7 +461,7 @@ async def test_the_first_of_two_klusterlets_to_go_leaves_what_they_share(spoke: 
     await spoke.delete()
     await spoke.until_gone()
     assert await spoke.place.find(NAMESPACES, ADDON_NAMESPACE)
-    assert await spoke.place.find(DEFINITIONS, SPOKE[0].name)
+    assert await spoke.place.find(CRDS, SPOKE[0].name)
     await spoke.delete("second")
     await spoke.until_gone("second")
     assert await remains(spoke.place) == []
@@ -461,7 +471,7 @@ async def test_what_is_gone_already_does_not_hinder_removal(spoke: Spoke) -> Non
     await spoke.up()
     await spoke.place.admin.delete(NAMESPACES, AGENT_NAMESPACE)
     for kind in SPOKE:
-        await spoke.place.admin.delete(DEFINITIONS, kind.name)
+        await spoke.place.admin.delete(CRDS, kind.name)
     await spoke.delete()
     await spoke.until_gone()
     assert await remains(spoke.place) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from muster.runtime.verbs import JSON, KubeClient, Query
+from muster.runtime.client.base import JSON, KubeClient, Query
 
 
 class ScriptedClient(KubeClient):

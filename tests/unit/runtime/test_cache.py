@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.kube.selectors import parse_label_selector
-from muster.runtime.cache import Cache, Snapshot, label_index
-from muster.runtime.resource import Key, Resource
+from muster.machinery.objects import GVR, ObjectKey
+from muster.runtime.cache.store import Cache, Snapshot, label_index
 
-WORKS = Resource("work.example.io/v1", "works", "Work")
+WORKS = GVR("work.example.io/v1", "works", "Work")
 
 
 def put(cache: Cache[Any], name: str, namespace: str, colour: str) -> None:
@@ -31,19 +31,19 @@ changes = st.lists(
 @given(changes)
 def test_indexes_never_disagree_with_the_objects(steps: list[tuple[bool, str, str, str]]) -> None:
     cache: Cache[Snapshot] = Cache(WORKS, indexes={"colour": label_index("colour")})
-    model: dict[Key, str] = {}
+    model: dict[ObjectKey, str] = {}
     for added, name, namespace, colour in steps:
         if added:
             put(cache, name, namespace, colour)
-            model[Key(namespace, name)] = colour
+            model[ObjectKey(namespace, name)] = colour
         else:
-            cache.remove(Key(namespace, name))
-            model.pop(Key(namespace, name), None)
+            cache.remove(ObjectKey(namespace, name))
+            model.pop(ObjectKey(namespace, name), None)
 
-    def keys(found: Iterable[Snapshot]) -> set[Key]:
+    def keys(found: Iterable[Snapshot]) -> set[ObjectKey]:
         return {snapshot.key for snapshot in found}
 
-    def those(wanted: Callable[[Key], bool]) -> set[Key]:
+    def those(wanted: Callable[[ObjectKey], bool]) -> set[ObjectKey]:
         return {key for key in model if wanted(key)}
 
     for colour in ("red", "blue"):
@@ -123,7 +123,7 @@ def test_a_small_collection_is_decoded_once_per_version() -> None:
 
 def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     program = (
-        "import sys, muster.runtime.client, muster.runtime.controller, muster.runtime.leader\n"
+        "import sys, muster.runtime.client.http, muster.runtime.controller.controller, muster.runtime.controller.leader_election\n"
         "heavy = {'structlog', 'muster.apiserver.server', 'cryptography'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
@@ -141,6 +141,6 @@ def test_keys_are_selected_without_decoding_anything() -> None:
     for number in range(3):
         put(cache, f"w{number}", "n1", "red" if number else "blue")
     decoded.clear()
-    assert cache.select_keys(parse_label_selector("colour=red")) == [Key("n1", "w1"), Key("n1", "w2")]
+    assert cache.select_keys(parse_label_selector("colour=red")) == [ObjectKey("n1", "w1"), ObjectKey("n1", "w2")]
     assert cache.select_keys(parse_label_selector("colour=red"), "n2") == []
     assert decoded == []

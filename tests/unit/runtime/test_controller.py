@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from muster.runtime.cache import Snapshot
-from muster.runtime.controller import Controller, Stop
-from muster.runtime.direct import InProcessClient
-from muster.runtime.informer import Informer
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import CONFIG_MAPS, Key
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import ObjectKey
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.builtin import CONFIG_MAPS
+from muster.runtime.controller.controller import Controller, Stop
 from tests.support.fake_clock import FakeClock, settle
 from tests.unit.runtime.conftest import config_map, eventually
 
@@ -30,7 +31,7 @@ async def running(*runners: Any) -> AsyncIterator[None]:
 async def test_changes_become_keys_and_keys_are_reconciled(client: InProcessClient) -> None:
     informer: Informer[Snapshot] = Informer(client, CONFIG_MAPS, "default", label_selector="mirror")
 
-    async def mirror(key: Key) -> None:
+    async def mirror(key: ObjectKey) -> None:
         source = informer.cache.get(key)
         if source is None:
             await client.delete(CONFIG_MAPS, f"{key.name}-copy", key.namespace)

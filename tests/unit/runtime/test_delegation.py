@@ -7,16 +7,16 @@ import pytest
 
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer
-from muster.runtime.delegation import AccessReviewer, Action, Identity, TokenReviewer
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import Forbidden, KubeError, Unreachable
-from muster.runtime.resource import Resource
-from muster.runtime.verbs import JSON, Query
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR
+from muster.runtime.auth.delegation import AccessReviewer, Action, Identity, TokenReviewer
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.errors import Forbidden, KubeError, Unreachable
 from tests.support.fake_clock import FakeClock
 
-BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
-ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
-SELF_REVIEWS = Resource("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+BINDINGS = GVR("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+ACCOUNTS = GVR("v1", "serviceaccounts", "ServiceAccount")
+SELF_REVIEWS = GVR("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 SECRETS_OF_DEFAULT = Action("get", resource="secrets", namespace="default", name="s")
 ALICE = Identity("alice", groups=("system:authenticated",))
 

@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import Unreachable
-from muster.runtime.events import EventRecorder
-from muster.runtime.resource import CONFIG_MAPS, EVENTS, Object
-from muster.runtime.verbs import JSON, Query
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import Object
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.builtin import CONFIG_MAPS, EVENTS
+from muster.runtime.client.errors import Unreachable
+from muster.runtime.controller.events import EventRecorder
 from tests.support.fake_clock import FakeClock, settle
 from tests.unit.runtime.conftest import config_map
 

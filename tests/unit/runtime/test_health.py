@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from muster.runtime.health import HealthServer
-from muster.runtime.metrics import Metrics
-from muster.runtime.workqueue import WorkQueue
+from muster.machinery.metrics import Metrics
+from muster.machinery.workqueue import WorkQueue
+from muster.runtime.process.health import HealthServer
 from tests.support.fetching import fetch
 
 

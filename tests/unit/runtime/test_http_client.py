@@ -13,8 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import (
+from muster.machinery.metrics import Metrics
+from muster.runtime.client.builtin import CONFIG_MAPS, SECRETS
+from muster.runtime.client.errors import (
     AlreadyExists,
     Expired,
     KubeError,
@@ -25,9 +26,8 @@ from muster.runtime.errors import (
     Unreachable,
     Untrusted,
 )
-from muster.runtime.kubeconfig import ClientConfig, ExecPlugin, Identity
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import CONFIG_MAPS, SECRETS
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import ClientConfig, ExecPlugin, Identity
 from tests.support.fake_clock import FakeClock
 from tests.support.https_server import Answer, HttpsServer, Received
 from tests.support.pki import Authority

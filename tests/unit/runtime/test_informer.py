@@ -8,14 +8,15 @@ from typing import Any
 import orjson
 import pytest
 
+from muster.fleet.in_process import InProcessClient
 from muster.kube.selectors import parse_label_selector
-from muster.runtime import informer as informer_module
-from muster.runtime import reflector as reflector_module
-from muster.runtime.cache import Snapshot, label_index
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import BadRequest, Expired, StatusError, Unreachable
-from muster.runtime.informer import Informer, Informers
-from muster.runtime.resource import CONFIG_MAPS, Key
+from muster.machinery.objects import ObjectKey
+from muster.runtime.cache import informer as informer_module
+from muster.runtime.cache import reflector as reflector_module
+from muster.runtime.cache.informer import Informer, Informers
+from muster.runtime.cache.store import Snapshot, label_index
+from muster.runtime.client.builtin import CONFIG_MAPS
+from muster.runtime.client.errors import BadRequest, Expired, StatusError, Unreachable
 from tests.support.fake_clock import FakeClock, settle
 from tests.unit.runtime.conftest import config_map, eventually
 from tests.unit.runtime.scripted import ScriptedClient, bookmark, event
@@ -78,7 +79,7 @@ async def test_the_cache_holds_what_was_there_and_follows_what_happens(client: I
         await client.delete(CONFIG_MAPS, "before", "default")
         await eventually(lambda: len(seen) == 2)
     assert seen == [("1", "2"), ("2", None)]
-    assert Key("default", "before") not in informer.cache
+    assert ObjectKey("default", "before") not in informer.cache
 
 
 async def test_a_paged_list_gives_the_same_as_a_watch_list(client: InProcessClient) -> None:
@@ -101,7 +102,7 @@ async def test_a_server_without_watch_list_is_listed_instead(clock: FakeClock) -
     async with running(informer):
         await asyncio.wait_for(informer.synced(), 1)
         await settle()
-    assert informer.cache.all_keys() == [Key("default", "a")]
+    assert informer.cache.all_keys() == [ObjectKey("default", "a")]
     assert client.asked[-1]["resourceVersion"] == "7"
 
 
@@ -143,9 +144,9 @@ async def test_a_list_cut_off_in_the_middle_removes_nothing_and_is_begun_again(c
     informer: Informer[Snapshot] = Informer(client, CONFIG_MAPS, clock=clock, random=lambda: 0.0)
     async with running(informer):
         await settle()
-        assert Key("default", "b") in informer.cache
+        assert ObjectKey("default", "b") in informer.cache
         await clock.advance(60)
-        assert informer.cache.all_keys() == [Key("default", "b")]
+        assert informer.cache.all_keys() == [ObjectKey("default", "b")]
         assert "resourceVersion" not in client.asked[-1]
 
 
@@ -232,12 +233,12 @@ async def test_one_malformed_object_stays_out_and_disturbs_nobody(client: InProc
     async with running(informer):
         await informer.synced()
         assert list(informer.cache) == [1]
-        assert "ValueError" in informer.malformed[Key("default", "bad")]
+        assert "ValueError" in informer.malformed[ObjectKey("default", "bad")]
         await client.patch(CONFIG_MAPS, "good", {"data": {"n": "broken"}}, "default")
         await client.patch(CONFIG_MAPS, "bad", {"data": {"n": "2"}}, "default")
         await eventually(lambda: informer.cache.named("bad", "default") == 2)
         assert informer.cache.named("good", "default") == 1
-    assert list(informer.malformed) == [Key("default", "good")]
+    assert list(informer.malformed) == [ObjectKey("default", "good")]
     assert written == [("error", "cannot read object; keeping its last good version")] * 2
 
 
@@ -293,8 +294,8 @@ async def test_what_appears_and_vanishes_unseen_is_not_told_to_a_slow_handler() 
 
     subscription = informer.subscribe(never)
     thing: Any = object()
-    subscription.offer(Key("", "a"), None, thing)
-    subscription.offer(Key("", "a"), thing, None)
+    subscription.offer(ObjectKey("", "a"), None, thing)
+    subscription.offer(ObjectKey("", "a"), thing, None)
     assert subscription.behind == 0
 
 
@@ -364,11 +365,11 @@ async def test_who_needs_little_of_large_objects_keeps_only_that(client: InProce
     informer = Informer(client, CONFIG_MAPS, "default", reduce=names_only)
     async with running(informer):
         await informer.synced()
-        kept = informer.cache.snapshot(Key("default", "a"))
+        kept = informer.cache.snapshot(ObjectKey("default", "a"))
         assert kept is not None
         assert len(kept.raw) < 500
         await client.delete(CONFIG_MAPS, "a", "default")
-        await eventually(lambda: Key("default", "a") not in informer.cache)
+        await eventually(lambda: ObjectKey("default", "a") not in informer.cache)
 
 
 async def test_a_server_that_does_not_have_our_revision_yet_is_listed_anew(clock: FakeClock) -> None:

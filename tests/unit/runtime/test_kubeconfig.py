@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.kube import yaml
-from muster.runtime.kubeconfig import (
+from muster.runtime.client.kubeconfig import (
     ClientConfig,
     Identity,
     KubeconfigError,

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import Forbidden, Unreachable
-from muster.runtime.leader import LeaderElector, LeadershipLost
-from muster.runtime.resource import LEASES, Object, Resource
-from muster.runtime.verbs import JSON, Query, WatchEvent
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.base import JSON, Query, WatchEvent
+from muster.runtime.client.builtin import LEASES
+from muster.runtime.client.errors import Forbidden, Unreachable
+from muster.runtime.controller.leader_election import LeaderElector, LeadershipLost
 from tests.support.fake_clock import FakeClock, settle
 
 
@@ -23,7 +24,7 @@ class Cuttable(InProcessClient):
     requests = 0
     refusals = 0
 
-    async def watch(self, resource: Resource, namespace: str = "", **options: Any) -> AsyncGenerator[WatchEvent, None]:
+    async def watch(self, resource: GVR, namespace: str = "", **options: Any) -> AsyncGenerator[WatchEvent, None]:
         if self.blind:
             self.refusals += 1
             raise Forbidden(403, "Forbidden", "leases may not be watched")

@@ -7,17 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.fleet.in_process import InProcessClient
 from muster.kube.patching.jsonpatch import apply_json_patch
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import Conflict
-from muster.runtime.patching import (
-    apply_if_changed,
-    json_patch,
-    patch_changes,
-    patch_status,
-    retry_on_conflict,
-)
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
+from muster.runtime.client.errors import Conflict
+from muster.runtime.client.patches import apply_if_changed, json_patch, patch_changes, patch_status, retry_on_conflict
 from tests.support.fake_clock import FakeClock
 from tests.unit.runtime.conftest import config_map
 

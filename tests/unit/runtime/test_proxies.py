@@ -2,8 +2,8 @@
 
 import pytest
 
-from muster.runtime.errors import KubeError
-from muster.runtime.proxies import proxy_for
+from muster.runtime.client.errors import KubeError
+from muster.runtime.client.proxies import proxy_for
 
 PROXY = "http://proxy:3128"
 HUB = "https://api.hub.example.com:6443"

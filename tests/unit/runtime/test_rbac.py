@@ -9,10 +9,10 @@ import pytest
 
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer
+from muster.fleet.in_process import InProcessClient
 from muster.kube.rbac import Subject
-from muster.runtime.delegation import AccessReviewer, Action
-from muster.runtime.direct import InProcessClient
-from muster.runtime.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, RbacAuthorizer
+from muster.runtime.auth.delegation import AccessReviewer, Action
+from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, RbacAuthorizer
 from tests.support.rbac_truth import World, account, differences
 from tests.unit.runtime.conftest import eventually
 

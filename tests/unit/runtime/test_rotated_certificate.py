@@ -5,15 +5,16 @@ from datetime import timedelta
 from pathlib import Path
 
 from muster.apiserver.server import ApiServer
-from muster.runtime.cache import Snapshot
-from muster.runtime.client import HttpClient
-from muster.runtime.direct import InProcessClient
-from muster.runtime.informer import Informer
-from muster.runtime.kubeconfig import ClientConfig, Identity
-from muster.runtime.resource import CONFIG_MAPS, Resource
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.builtin import CONFIG_MAPS
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import ClientConfig, Identity
 from tests.unit.runtime.conftest import config_map, eventually
 
-WHOAMI = Resource("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+WHOAMI = GVR("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 
 
 async def test_a_renewed_certificate_changes_the_identity_and_cuts_no_watch(

@@ -17,10 +17,10 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import KubeError, NoCredential, ServerFailure, StatusError, Unreachable, Untrusted
-from muster.runtime.kubeconfig import ClientConfig, Identity
-from muster.runtime.transport import Asking, Stream
+from muster.runtime.client.errors import KubeError, NoCredential, ServerFailure, StatusError, Unreachable, Untrusted
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import ClientConfig, Identity
+from muster.runtime.client.transport import Asking, Stream
 from tests.support.pki import Authority
 from tests.support.proxy import Proxy
 from tests.unit.runtime.wire import OK, Scripted, get, ok, serving, transport

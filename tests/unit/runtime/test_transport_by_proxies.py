@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import Unreachable, Untrusted
-from muster.runtime.kubeconfig import ClientConfig, Identity
+from muster.runtime.client.errors import Unreachable, Untrusted
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import ClientConfig, Identity
 from tests.support.https_server import Answer, HttpsServer
 from tests.support.pki import Authority
 from tests.support.proxy import Proxy

@@ -13,15 +13,15 @@ import pytest
 
 from muster.apiserver.auth.outgoing import LIFETIME, WEBHOOK_CLIENT, WebhookIdentity
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.fleet.in_process import InProcessClient
 from muster.http import server_context
 from muster.http.pool import UpstreamPool
 from muster.http.tls import load_chain
 from muster.http.upstream import UpstreamError, message
 from muster.kube.certificates import CertificateAuthority, KeyPair
-from muster.runtime.certs import make_pair
-from muster.runtime.direct import InProcessClient
-from muster.runtime.webhookclients import WebhookClients, announced_clients, clients_in_file
-from muster.runtime.webhookserver import AdmissionRequest, Verdict, WebhookServer, allow
+from muster.runtime.webhook.certificates import make_pair
+from muster.runtime.webhook.clients import WebhookClients, announced_clients, clients_in_file
+from muster.runtime.webhook.server import AdmissionRequest, Verdict, WebhookServer, allow
 
 NOW = datetime.now(UTC)
 REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "operation": "CREATE"}}

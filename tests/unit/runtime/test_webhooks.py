@@ -13,21 +13,13 @@ import orjson
 import pytest
 from cryptography import x509
 
+from muster.fleet.in_process import InProcessClient
 from muster.http import UpstreamUntrusted, server_context
-from muster.runtime.certs import ServingCertificate, ServingPair, follow_files, inject_ca_bundle, make_pair
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import Forbidden, KubeError
-from muster.runtime.resource import (
-    API_SERVICES,
-    CONFIG_MAPS,
-    DEFINITIONS,
-    MUTATING_WEBHOOKS,
-    SECRETS,
-    VALIDATING_WEBHOOKS,
-    Object,
-    Resource,
-)
-from muster.runtime.webhookserver import AdmissionRequest, Denied, Verdict, WebhookServer, allow, mutate
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.builtin import API_SERVICES, CONFIG_MAPS, CRDS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
+from muster.runtime.client.errors import Forbidden, KubeError
+from muster.runtime.webhook.certificates import ServingCertificate, ServingPair, follow_files, inject_ca_bundle, make_pair
+from muster.runtime.webhook.server import AdmissionRequest, Denied, Verdict, WebhookServer, allow, mutate
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.fetching import fetch
 from tests.support.pki import Authority
@@ -255,15 +247,15 @@ async def test_bundles_go_into_definitions_and_api_services(client: InProcessCli
         ],
         "conversion": {"strategy": "Webhook", "webhook": webhook},
     }
-    await client.create(DEFINITIONS, {"metadata": {"name": "things.muster.io"}, "spec": spec})
+    await client.create(CRDS, {"metadata": {"name": "things.muster.io"}, "spec": spec})
     api = {"group": "virtual.io", "version": "v1", "groupPriorityMinimum": 10, "versionPriority": 10, "service": service}
     await client.create(API_SERVICES, {"metadata": {"name": "v1.virtual.io"}, "spec": api})
 
-    async def bundle(resource: Resource, name: str) -> Any:
+    async def bundle(resource: GVR, name: str) -> Any:
         assert await inject_ca_bundle(client, resource, name, pair.ca)
         return (await client.get(resource, name))["spec"]
 
     expected = base64.b64encode(pair.ca).decode()
-    definition = await bundle(DEFINITIONS, "things.muster.io")
+    definition = await bundle(CRDS, "things.muster.io")
     assert definition["conversion"]["webhook"]["clientConfig"]["caBundle"] == expected
     assert (await bundle(API_SERVICES, "v1.virtual.io"))["caBundle"] == expected

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from muster.runtime.clock import SYSTEM
-from muster.runtime.kubeconfig import ClientConfig
-from muster.runtime.transport import Asking, Reply, Transport
+from muster.machinery.clock import SYSTEM
+from muster.runtime.client.kubeconfig import ClientConfig
+from muster.runtime.client.transport import Asking, Reply, Transport
 
 Say = Callable[[asyncio.StreamWriter, int], Awaitable[bool]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from muster.apiserver.server import ApiServer
-from muster.runtime.direct import InProcessClient
+from muster.fleet.in_process import InProcessClient
 from tests.support.in_process import serving
 
 

@@ -17,10 +17,11 @@ from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM
 from muster.api import Document
 from muster.api.addon.v1alpha1 import DEFAULT_NAMESPACE, ClusterManagementAddOn, ManagedClusterAddOn
-from muster.registration.kinds import MANAGED_CLUSTERS, served
-from muster.runtime.errors import KubeError, NotFound, Unreachable
-from muster.runtime.resource import Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.objects import GVR
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import KubeError, NotFound, Unreachable
+from muster.runtime.client.typed import served
 
 ADDONS: Final = served(ManagedClusterAddOn)
 CLUSTER_ADDONS: Final = served(ClusterManagementAddOn)
@@ -65,7 +66,7 @@ async def _require_addon(client: KubeClient, name: str) -> None:
         ) from None
 
 
-async def _kind_of(client: KubeClient, document: Document) -> Resource:
+async def _kind_of(client: KubeClient, document: Document) -> GVR:
     """Where objects like this one are served. Raises AdministrationError."""
     version, kind = str(document["apiVersion"]), str(document["kind"])
     where = f"--config-file: {kind} {document['metadata']['name']}"
@@ -77,11 +78,11 @@ async def _kind_of(client: KubeClient, document: Document) -> Resource:
         if one.get("kind") == kind and "/" not in one["name"]:
             if one["namespaced"] and not document["metadata"].get("namespace"):
                 raise AdministrationError(f"{where}: metadata.namespace: not set")
-            return Resource(version, one["name"], kind, namespaced=one["namespaced"])
+            return GVR(version, one["name"], kind, namespaced=one["namespaced"])
     raise AdministrationError(f"{where}: the hub serves no {kind} of {version}")
 
 
-def _reference(resource: Resource, document: Document) -> Document:
+def _reference(resource: GVR, document: Document) -> Document:
     metadata = document["metadata"]
     place = {"namespace": metadata["namespace"]} if resource.namespaced else {}
     return {"group": resource.group, "resource": resource.plural, "name": metadata["name"], **place}

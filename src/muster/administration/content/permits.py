@@ -21,11 +21,12 @@ from muster.administration.content.works import require_cluster
 from muster.administration.errors import AdministrationError
 from muster.api import Document, MalformedObject
 from muster.api.work.v1 import GROUP, ExecutorServiceAccount, ManifestWork, ManifestWorkSpec
-from muster.registration.access import Right, missing_rights
+from muster.machinery.objects import GVR, Object
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
-from muster.runtime.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound
-from muster.runtime.resource import Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.runtime.auth.self_access import Right, missing_rights
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SELF_SUBJECT_REVIEWS
+from muster.runtime.client.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorGate, ExecutorOptions
 from muster.work.agent.executor.demands import identity_of, verbs
@@ -36,7 +37,6 @@ from muster.work.names import EXECUTE_AS
 
 HUB: Final = "hub"
 MANAGED: Final = "cluster"
-WHOAMI: Final = Resource("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 NOBODY: Final = Owner("", "")
 """Who would own what the work brings: there is no record of it yet."""
 WORK_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
@@ -129,7 +129,9 @@ async def _there(client: KubeClient, cluster: str, work: ManifestWork) -> Object
 async def _asker(client: KubeClient) -> str:
     """Who asks, by the hub's own word; empty where it does not tell."""
     try:
-        told = await client.create(WHOAMI, {"apiVersion": WHOAMI.api_version, "kind": WHOAMI.kind})
+        told = await client.create(
+            SELF_SUBJECT_REVIEWS, {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind}
+        )
     except KubeError:
         return ""
     return str(((told.get("status") or {}).get("userInfo") or {}).get("username") or "")
@@ -220,7 +222,7 @@ def _unfit(work: ManifestWork, plan: Plan, strict: bool) -> list[Check]:
 
 async def _planned(client: KubeClient, spec: ManifestWorkSpec) -> Plan:
     mapper = Mapper(client)
-    served: dict[tuple[str, str], Resource | str] = {}
+    served: dict[tuple[str, str], GVR | str] = {}
     for kind in kinds(spec):
         try:
             served[kind] = await mapper.find(*kind)

@@ -14,8 +14,8 @@ from muster.administration.errors import AdministrationError
 from muster.api import Document
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.kube.names import dns1123_subdomain
-from muster.runtime.resource import Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.objects import GVR
+from muster.runtime.client.base import KubeClient
 from muster.work.agent.observing import Mapper, UnservedKind
 
 
@@ -53,11 +53,11 @@ async def spec_parts(client: KubeClient, terms: Terms, manifests: Sequence[Docum
     return parts
 
 
-async def _resource(mapper: Mapper, manifest: Document, manifests: Sequence[Document]) -> Resource:
+async def _resource(mapper: Mapper, manifest: Document, manifests: Sequence[Document]) -> GVR:
     api_version, kind = manifest["apiVersion"], manifest["kind"]
     spec = definitions(manifests).get((_group(api_version), kind))
     if spec is not None:
-        return Resource(api_version, str(spec["names"].get("plural", "")), kind, spec.get("scope") == "Namespaced")
+        return GVR(api_version, str(spec["names"].get("plural", "")), kind, spec.get("scope") == "Namespaced")
     try:
         return await mapper.find(api_version, kind)
     except UnservedKind:
@@ -76,7 +76,7 @@ def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
 
-def _treated(resource: Resource, strategy: str) -> Document:
+def _treated(resource: GVR, strategy: str) -> Document:
     identifier = {"group": resource.group, "resource": resource.plural, "name": "*"}
     if resource.namespaced:
         identifier["namespace"] = "*"

@@ -22,11 +22,12 @@ from muster.api.cluster.v1beta1 import PLACEMENT_LABEL, Placement, PlacementDeci
 from muster.api.work.v1 import ManifestWork
 from muster.api.work.v1alpha1 import ManifestWorkReplicaSet
 from muster.kube.names import dns1123_subdomain
-from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS, served
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import Forbidden, KubeError, NotFound, Unreachable
-from muster.runtime.resource import Key, Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import GVR, Object, ObjectKey
+from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import Forbidden, KubeError, NotFound, Unreachable
+from muster.runtime.client.typed import served
 from muster.work.names import DELETING
 
 PLACEMENTS: Final = served(Placement)
@@ -62,14 +63,14 @@ def check_name(name: str) -> None:
         raise AdministrationError(f"work {name!r}: {problems[0]}")
 
 
-def parse_placement(text: str) -> Key:
+def parse_placement(text: str) -> ObjectKey:
     namespace, separator, name = text.partition("/")
     if not separator or not namespace or not name or "/" in name:
         raise AdministrationError(f"--placement: {text!r} is not <namespace>/<name>")
-    return Key(namespace, name)
+    return ObjectKey(namespace, name)
 
 
-async def chosen_clusters(client: KubeClient, placement: Key) -> list[str]:
+async def chosen_clusters(client: KubeClient, placement: ObjectKey) -> list[str]:
     """What a Placement has decided for. Raises AdministrationError when there is none of this name."""
     try:
         await client.get(PLACEMENTS, placement.name, placement.namespace)
@@ -86,7 +87,7 @@ async def create_works(
     manifests: Sequence[Document],
     clusters: Sequence[str],
     *,
-    placement: Key | None = None,
+    placement: ObjectKey | None = None,
     overwrite: bool = False,
     parts: Mapping[str, Any] = _NO_PARTS,
 ) -> list[Outcome]:
@@ -110,7 +111,9 @@ async def _guarded(place: str, act: Awaitable[Done]) -> Outcome:
         return Outcome(place, Done.FAILED, error)
 
 
-async def _create(client: KubeClient, name: str, spec: Document, cluster: str, placement: Key | None, overwrite: bool) -> Done:
+async def _create(
+    client: KubeClient, name: str, spec: Document, cluster: str, placement: ObjectKey | None, overwrite: bool
+) -> Done:
     try:
         found = await client.get(MANIFEST_WORKS, name, cluster)
     except NotFound:
@@ -129,7 +132,7 @@ async def _create(client: KubeClient, name: str, spec: Document, cluster: str, p
     return await _overwrite(client, MANIFEST_WORKS, found, spec)
 
 
-async def _overwrite(client: KubeClient, resource: Resource, found: Object, spec: Document) -> Done:
+async def _overwrite(client: KubeClient, resource: GVR, found: Object, spec: Document) -> Done:
     """Other parts of the spec stay as they are, and an agent that writes the status meanwhile is no hindrance."""
     if _says(found.get("spec") or {}, spec):
         return Done.UNCHANGED
@@ -158,11 +161,11 @@ async def require_cluster(client: KubeClient, cluster: str) -> None:
         return
 
 
-def _whole(resource: Resource, body: Document) -> Document:
+def _whole(resource: GVR, body: Document) -> Document:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
 
 
-async def _elsewhere(client: KubeClient, name: str, clusters: Iterable[str], placement: Key) -> list[str]:
+async def _elsewhere(client: KubeClient, name: str, clusters: Iterable[str], placement: ObjectKey) -> list[str]:
     found = await client.list(MANIFEST_WORKS, label_selector=f"{MADE_BY}={CLUSTERADM}")
     placed = [
         one["metadata"]["namespace"]
@@ -176,7 +179,7 @@ async def create_replica_set(
     client: KubeClient,
     name: str,
     manifests: Sequence[Document],
-    placement: Key,
+    placement: ObjectKey,
     *,
     overwrite: bool = False,
     parts: Mapping[str, Any] = _NO_PARTS,
@@ -213,7 +216,7 @@ async def delete_replica_set(client: KubeClient, name: str, namespace: str) -> O
     return await _guarded(namespace, _delete(client, REPLICA_SETS, name, namespace))
 
 
-async def _delete(client: KubeClient, resource: Resource, name: str, namespace: str, force: bool = False) -> Done:
+async def _delete(client: KubeClient, resource: GVR, name: str, namespace: str, force: bool = False) -> Done:
     try:
         found = await client.get(resource, name, namespace)
         await client.delete(resource, name, namespace, uid=found["metadata"]["uid"])

@@ -19,25 +19,27 @@ from muster.administration.waiting import deployment_problem
 from muster.api import MalformedObject, condition_of
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import ClusterManager
+from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.applying import Place, places, remove, remove_and_wait
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, bundle
-from muster.operator.names import (
-    CLUSTER_MANAGER,
-    CLUSTER_MANAGERS,
-    DEPLOYMENTS,
-    KLUSTERLET,
-    OPERATOR_NAMESPACE,
-    PULL_SECRET,
-)
+from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLET, OPERATOR_NAMESPACE, PULL_SECRET
 from muster.operator.reporting import DELETING
 from muster.registration.drivers.csr.approval import is_in_use
-from muster.registration.installing import ROLES, SERVICE_ACCOUNTS
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, ROLE_BINDINGS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, SECRETS
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
+from muster.runtime.client.errors import NotFound
 
 OLD_NAMES: Final = (
     Place(CLUSTER_ROLES, "system:open-cluster-management:bootstrap"),

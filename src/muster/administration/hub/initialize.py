@@ -21,17 +21,17 @@ from muster.api import Document, MalformedObject
 from muster.api.operator.v1 import ClusterManager, ResourceRequirement
 from muster.api.resource import known_fields
 from muster.kube.patching.mergepatch import apply_merge_patch
+from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.applying import Applier, checked
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, bundle
 from muster.operator.cluster_manager.plan import ADDON_GATES, AUTO_APPROVAL, Plan, identity_creator
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS
 from muster.operator.spec import DRIVERS, BadSpec
-from muster.registration.installing import await_definitions
 from muster.registration.names import HUB_GATES, HUB_UNSUPPORTED_GATES
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import Forbidden, NotFound
-from muster.runtime.resource import DEFINITIONS
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CRDS
+from muster.runtime.client.errors import Forbidden, NotFound
+from muster.runtime.install.objects import await_definitions
 from muster.work.hub.options import GATES as WORK_GATES
 from muster.work.hub.options import UNSUPPORTED_GATES as WORK_UNSUPPORTED_GATES
 
@@ -235,5 +235,5 @@ async def install_operator(client: KubeClient, options: BundleOptions, clock: Cl
     wanted = bundle(CLUSTER_MANAGER_OPERATOR, options)
     checked(await Applier(client, CLUSTERADM).apply(wanted))
     if not is_dry_run(client):
-        names = [document["metadata"]["name"] for resource, document in wanted if resource is DEFINITIONS]
+        names = [document["metadata"]["name"] for resource, document in wanted if resource is CRDS]
         await await_definitions(client, names, clock)

@@ -17,13 +17,13 @@ from typing import Final
 
 from muster.api import Document
 from muster.kube import certificates
+from muster.machinery.clock import SYSTEM, Clock, sleep
+from muster.machinery.objects import Object
 from muster.registration.drivers.csr.requests import USAGES, issued_certificate, verdict_of
-from muster.registration.kinds import SIGNING_REQUESTS
 from muster.registration.names import CLIENT_SIGNER
-from muster.runtime.clock import SYSTEM, Clock, sleep
-from muster.runtime.errors import Forbidden, KubeError
-from muster.runtime.resource import Object
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SIGNING_REQUESTS
+from muster.runtime.client.errors import Forbidden, KubeError
 
 WITHIN: Final = 10.0
 LABEL: Final = "open-cluster-management.io/csr-probe"

@@ -16,13 +16,14 @@ from muster.administration.dryrun import TOKEN, is_dry_run
 from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM
 from muster.api import Document
+from muster.machinery.objects import Object
 from muster.operator.applying import Place, places, remove
 from muster.registration.hub.install import BOOTSTRAP_GROUP, bootstrap_permissions
-from muster.registration.installing import SERVICE_ACCOUNTS, apply_all, named
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import SECRETS, Object
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SECRETS, SERVICE_ACCOUNTS
+from muster.runtime.client.errors import NotFound
+from muster.runtime.install.objects import apply_all, named
 
 LIFETIME: Final = 3600
 TOKEN_NAMESPACE: Final = "kube-system"

@@ -18,13 +18,14 @@ from muster.administration.progress import SILENT, Progress, wait
 from muster.administration.waiting import cluster_problem
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import Object
 from muster.registration.drivers.csr.first_requests import approval
-from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL, DRIVER_ANNOTATION, EKS_ARN_ANNOTATION
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import Conflict, NotFound
-from muster.runtime.resource import Object
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SIGNING_REQUESTS
+from muster.runtime.client.errors import Conflict, NotFound
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,12 @@ from muster.administration.hubs import CLUSTER_INFO, PUBLIC_NAMESPACE, HubAddres
 from muster.administration.progress import SILENT, Progress
 from muster.kube import yaml
 from muster.kube.certificates import fingerprint
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import Forbidden, NotFound, StatusError, Unauthorized, Unreachable, Untrusted
-from muster.runtime.kubeconfig import ClientConfig, Identity
-from muster.runtime.resource import CONFIG_MAPS, Object
-from muster.runtime.verbs import KubeClient
+from muster.machinery.objects import Object
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CONFIG_MAPS
+from muster.runtime.client.errors import Forbidden, NotFound, StatusError, Unauthorized, Unreachable, Untrusted
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import ClientConfig, Identity
 
 ROOT_CA: Final = "kube-root-ca.crt"
 SIGNATURE_PREFIX: Final = "jws-kubeconfig-"

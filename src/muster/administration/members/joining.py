@@ -36,6 +36,7 @@ from muster.api.operator.v1 import Klusterlet, ResourceRequirement
 from muster.api.resource import known_fields
 from muster.kube import yaml
 from muster.kube.patching.mergepatch import apply_merge_patch
+from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.applying import Applier, Wanted, checked
 from muster.operator.bundle import KLUSTERLET_OPERATOR, BundleOptions, bundle
 from muster.operator.klusterlet.plan import agent_namespace_of, is_hosted
@@ -43,7 +44,6 @@ from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLET, KLUSTERLE
 from muster.operator.spec import DRIVERS, BadSpec, eks_cluster
 from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION, key_fingerprint
 from muster.registration.drivers.csr.spoke import KEY, PENDING_KEY
-from muster.registration.installing import await_definitions, named
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import (
     AGENT_ANNOTATIONS,
@@ -54,12 +54,12 @@ from muster.registration.names import (
     is_cluster_name,
     reserved_name_problem,
 )
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import NotFound
-from muster.runtime.kubeconfig import ClientConfig, Identity, KubeconfigError, dump_kubeconfig
-from muster.runtime.podnamespace import RUN, allow, on_this_machine
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CRDS, NAMESPACES, SECRETS
+from muster.runtime.client.errors import NotFound
+from muster.runtime.client.kubeconfig import ClientConfig, Identity, KubeconfigError, dump_kubeconfig
+from muster.runtime.install.objects import await_definitions, named
+from muster.runtime.install.pod_namespaces import RUN, allow, on_this_machine
 from muster.work.names import AGENT_GATES as WORK_GATES
 
 CERTIFICATE_SECONDS: Final = 31_536_000
@@ -329,7 +329,7 @@ async def install_operator(client: KubeClient, options: BundleOptions, clock: Cl
     wanted = bundle(KLUSTERLET_OPERATOR, options)
     checked(await Applier(client, CLUSTERADM).apply(wanted))
     if not is_dry_run(client):
-        definitions = [document["metadata"]["name"] for resource, document in wanted if resource is DEFINITIONS]
+        definitions = [document["metadata"]["name"] for resource, document in wanted if resource is CRDS]
         await await_definitions(client, definitions, clock)
 
 

@@ -9,20 +9,20 @@ from muster.administration.progress import SILENT, Progress, wait
 from muster.administration.waiting import deployment_problem
 from muster.api import MalformedObject, condition_of
 from muster.api.operator.v1 import Klusterlet
+from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.klusterlet.connection import contents_of
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, REGISTRATION_DEGRADED, WORK_DEGRADED
 from muster.operator.klusterlet.plan import agent_namespace_of
 from muster.operator.klusterlet.status import AVAILABLE
-from muster.operator.names import DEPLOYMENTS, KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
+from muster.operator.names import KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.operator.reporting import APPLIED
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
 from muster.registration.drivers.csr.requests import key_fingerprint
 from muster.registration.drivers.csr.spoke import KEY, PENDING_KEY
 from muster.registration.names import HUB_SECRET
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import Forbidden, NotFound
-from muster.runtime.resource import SECRETS
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS
+from muster.runtime.client.errors import Forbidden, NotFound
 
 
 async def list_klusterlets(client: KubeClient) -> list[Klusterlet]:

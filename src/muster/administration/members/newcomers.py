@@ -21,16 +21,16 @@ from muster.administration.members.klusterlets import hub_secret
 from muster.api import MalformedObject
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import Klusterlet
-from muster.registration.access import missing_rights
 from muster.registration.agent.failover import denied, needed_to_register
 from muster.registration.agent.memory.hub_kubeconfig import address_of
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME, KUBECONFIG
 from muster.registration.drivers.csr.approval import is_in_use
 from muster.registration.kinds import CLUSTER_CLAIMS, MANAGED_CLUSTERS
 from muster.registration.names import EKS_ARN_ANNOTATION
-from muster.runtime.errors import KubeError, NotFound, Unauthorized, Untrusted
-from muster.runtime.kubeconfig import KubeconfigError
-from muster.runtime.verbs import KubeClient
+from muster.runtime.auth.self_access import missing_rights
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import KubeError, NotFound, Unauthorized, Untrusted
+from muster.runtime.client.kubeconfig import KubeconfigError
 
 ID_CLAIM: Final = "id.k8s.io"
 ANOTHER: Final = "choose another --cluster-name; if it is the same cluster, go on with --force"

@@ -16,12 +16,12 @@ from typing import Final
 from muster.administration.errors import Refused
 from muster.api.cluster.v1 import ManagedCluster
 from muster.kube.duration import human_duration, parse_time
+from muster.machinery.objects import Object
 from muster.registration.drivers.csr.approval import is_in_use
 from muster.registration.drivers.csr.first_requests import is_contender
 from muster.registration.drivers.csr.requests import AgentRequest, NotAnAgentsRequest, read_request, verdict_of
 from muster.registration.hub.install import BOOTSTRAP_GROUP
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
-from muster.runtime.resource import Object
 
 ACCOUNTS: Final = frozenset(
     f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{name}" for name in (BOOTSTRAP_ACCOUNT, "cluster-bootstrap")

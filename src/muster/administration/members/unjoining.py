@@ -24,23 +24,23 @@ from muster.administration.members.klusterlets import cluster_name_of, hub_secre
 from muster.administration.progress import SILENT, Look, Progress, wait
 from muster.api import condition_of
 from muster.api.operator.v1 import Klusterlet
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import Object
 from muster.operator.applying import Place, places, remove
 from muster.operator.bundle import KLUSTERLET_OPERATOR, bundle
 from muster.operator.elsewhere import read_way
 from muster.operator.klusterlet.connection import ForeignCredential, Open, open_secret
 from muster.operator.klusterlet.plan import agent_namespace_of, is_hosted
 from muster.operator.klusterlet.removal import APPLIED_WORKS
-from muster.operator.names import DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLETS, KUBECONFIG_KEY, OPERATOR_NAMESPACE
+from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLETS, KUBECONFIG_KEY, OPERATOR_NAMESPACE
 from muster.operator.reporting import DELETING
-from muster.registration.access import missing_rights, rights
-from muster.registration.installing import SERVICE_ACCOUNTS
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_SECRET
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import Conflict, KubeError, NotFound
-from muster.runtime.kubeconfig import ClientConfig, KubeconfigError
-from muster.runtime.resource import NAMESPACES, Object
-from muster.runtime.verbs import KubeClient
+from muster.runtime.auth.self_access import missing_rights, rights
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS
+from muster.runtime.client.errors import Conflict, KubeError, NotFound
+from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError
 
 HUB_WITHIN: Final = 30.0
 """Seconds that a hub has to answer."""

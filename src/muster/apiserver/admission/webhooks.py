@@ -21,7 +21,7 @@ from muster.apiserver.request import WriteOptions
 from muster.apiserver.verbs.bodies import finish_patched
 from muster.kube.fielderrors import quote
 from muster.kube.patching.jsonpatch import PatchError, apply_json_patch
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)
 MUTATING: Final = "admissionregistration.k8s.io/mutatingwebhookconfigurations"

@@ -25,7 +25,7 @@ from muster.http.pool import UpstreamKey
 from muster.http.tls import load_chain
 from muster.http.upstream import message
 from muster.kube.certificates import KeyPair
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)
 PROXY_NAME: Final = "front-proxy-client"

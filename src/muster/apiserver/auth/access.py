@@ -28,7 +28,7 @@ from muster.apiserver.cluster import Cluster
 from muster.http import Request
 from muster.kube.certificates import CertificateAuthority, common_name, organizations
 from muster.kube.rbac import Decision
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)
 

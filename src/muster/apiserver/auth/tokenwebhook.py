@@ -20,7 +20,7 @@ from muster.http import UpstreamError, UpstreamPool
 from muster.http.pool import UpstreamKey
 from muster.http.upstream import message
 from muster.kube.yaml import YAMLError, load
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)
 _TIMEOUT_SECONDS = 10.0

@@ -16,7 +16,7 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.apiserver.objects import metadata, shared
 from muster.apiserver.registry.resource import Object
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 from muster.store.api import Event
 
 if TYPE_CHECKING:

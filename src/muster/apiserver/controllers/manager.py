@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from muster.apiserver.cluster import Cluster
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 from muster.store.api import Event
 
 if TYPE_CHECKING:

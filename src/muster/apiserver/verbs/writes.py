@@ -40,7 +40,7 @@ from muster.kube.fielderrors import FieldError, TooManyErrors, counted
 from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.names import generate_name
 from muster.kube.ownership.managedfields import only_times_differ
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 from muster.store.api import ABSENT, Conflict, Entry, Unavailable
 
 log = get_logger(__name__)

@@ -11,7 +11,7 @@ from muster.cli.connection import Session, administer, connected
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
-    from muster.runtime.verbs import KubeClient
+    from muster.runtime.client.base import KubeClient
 
 
 @click.group("clusterset")

@@ -12,7 +12,7 @@ from muster.cli.connection import Session, administer, connected
 from muster.cli.console import echo
 from muster.cli.output import document, format_option
 from muster.cli.process import find_cluster
-from muster.printable import one_line
+from muster.machinery.printable import one_line
 
 if TYPE_CHECKING:
     from muster.administration.doctor import Finding

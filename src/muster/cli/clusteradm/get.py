@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from muster.administration.hub.initialize import Initialized
     from muster.cli.clusteradm.listings import Collect, Question
-    from muster.runtime.resource import Resource
+    from muster.machinery.objects import GVR
 
 F = TypeVar("F", bound=Callable[..., Any])
 HERE = "muster.cli.clusteradm.get"
@@ -139,7 +139,7 @@ async def _ask(session: Session, kind: str, question: Question, output: str, wat
     from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
     from muster.cli.clusteradm import listings
-    from muster.runtime.errors import Forbidden
+    from muster.runtime.client.errors import Forbidden
 
     await require_hub(session.client)
     collect = listings.COLLECTORS[kind]
@@ -188,8 +188,8 @@ async def _follow(session: Session, kind: str, question: Question, output: str, 
         raise group.exceptions[0] from None
 
 
-async def _watch(session: Session, resource: Resource, place: str, stirred: asyncio.Event) -> None:
-    from muster.runtime.errors import Expired
+async def _watch(session: Session, resource: GVR, place: str, stirred: asyncio.Event) -> None:
+    from muster.runtime.client.errors import Expired
 
     while True:
         try:

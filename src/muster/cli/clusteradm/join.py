@@ -21,8 +21,8 @@ from muster.cli.values import Names, Pairs
 if TYPE_CHECKING:
     from muster.administration.members.hub_trust import HubTrust
     from muster.administration.members.joining import Joined, JoinOptions
-    from muster.runtime.kubeconfig import ClientConfig
-    from muster.runtime.verbs import KubeClient
+    from muster.runtime.client.base import KubeClient
+    from muster.runtime.client.kubeconfig import ClientConfig
 
 _FILE = click.Path(dir_okay=False)
 
@@ -102,7 +102,7 @@ def _trust(given: dict[str, Any]) -> HubTrust:
 
 async def _internal(trust: HubTrust, ca: bytes) -> str:
     from muster.administration.members.hub_trust import connect_by_http, told_server
-    from muster.runtime.kubeconfig import ClientConfig
+    from muster.runtime.client.kubeconfig import ClientConfig
 
     client = connect_by_http(ClientConfig(trust.server, ca or None, proxy_url=trust.proxy_url))
     try:
@@ -174,7 +174,7 @@ def _content(path: str | None, flag: str) -> bytes:
 
 
 def _managed(path: str | None) -> ClientConfig | None:
-    from muster.runtime.kubeconfig import KubeconfigError, load_kubeconfig
+    from muster.runtime.client.kubeconfig import KubeconfigError, load_kubeconfig
 
     if not path:
         return None

@@ -19,18 +19,12 @@ from muster.api.resource import Resource as ApiResource
 from muster.api.work.v1 import ManifestWork
 from muster.cli.clusteradm.work.showing import COLUMNS, MORE, work_details, work_item
 from muster.cli.output import Item, Listing
+from muster.machinery.objects import GVR, Object
 from muster.registration.hub.sets.members import selector_of
-from muster.registration.kinds import (
-    ADDONS,
-    CLUSTER_SET_BINDINGS,
-    CLUSTER_SETS,
-    MANAGED_CLUSTERS,
-    MANIFEST_WORKS,
-    served,
-)
+from muster.registration.kinds import ADDONS, CLUSTER_SET_BINDINGS, CLUSTER_SETS, MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import ADDON_LABEL, CLUSTER_SET_LABEL
-from muster.runtime.resource import Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.typed import served
 
 CLUSTER_ADDONS: Final = served(ClusterManagementAddOn)
 R = TypeVar("R", bound=ApiResource)
@@ -250,7 +244,7 @@ COLLECTORS: Final[Mapping[str, Collect]] = {
     "placements": placements,
     "clustersets": cluster_sets,
 }
-WATCHED: Final[Mapping[str, tuple[Resource, ...]]] = {
+WATCHED: Final[Mapping[str, tuple[GVR, ...]]] = {
     "clusters": (MANAGED_CLUSTERS,),
     "works": (MANIFEST_WORKS,),
     "addons": (CLUSTER_ADDONS, ADDONS),

@@ -36,8 +36,8 @@ def command(client_only: bool, output: str) -> None:
 def _server(options: Globals) -> dict[str, str]:
     """What the cluster says. That there is none is no failure of this command."""
     from muster.cli.process import find_cluster
-    from muster.runtime.client import HttpClient
-    from muster.runtime.errors import KubeError
+    from muster.runtime.client.errors import KubeError
+    from muster.runtime.client.http import HttpClient
 
     async def ask() -> dict[str, str]:
         import orjson
@@ -63,9 +63,10 @@ def _server(options: Globals) -> dict[str, str]:
 
 
 async def _operator_image(client: object) -> str:
-    from muster.operator.names import CLUSTER_MANAGER, DEPLOYMENTS, OPERATOR_NAMESPACE
-    from muster.runtime.errors import Forbidden, NotFound
-    from muster.runtime.verbs import KubeClient
+    from muster.operator.names import CLUSTER_MANAGER, OPERATOR_NAMESPACE
+    from muster.runtime.client.base import KubeClient
+    from muster.runtime.client.builtin import DEPLOYMENTS
+    from muster.runtime.client.errors import Forbidden, NotFound
 
     assert isinstance(client, KubeClient)
     try:

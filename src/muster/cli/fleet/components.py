@@ -16,12 +16,12 @@ import click
 
 from muster.cli.console import echo
 from muster.fleet.local.directory import HUB, FleetDirectory
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import KubeError
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.resource import Object, Resource
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import PODS
+from muster.runtime.client.errors import KubeError
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 
-PODS = Resource("v1", "pods", "Pod")
 PROCESS = "fleet"
 FEW = 10
 _LOOK_EVERY = 0.2

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster import logs
 from muster.cli.console import echo
 from muster.cli.process import run_until_stopped
 from muster.cli.progress import ConsoleProgress
 from muster.fleet.local.directory import HUB, AlreadyRunning, Fleet, FleetDirectory, FleetError
+from muster.machinery import logs
 
 if TYPE_CHECKING:
     from muster.fleet.local.status import FleetStatus

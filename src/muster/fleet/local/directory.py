@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from muster.privatefiles import (
+from muster.machinery.privatefiles import (
     TEMPORARY,
     UnsafePath,
     check_private_directory,

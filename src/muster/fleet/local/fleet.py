@@ -24,17 +24,18 @@ import msgspec
 from muster.administration.errors import AdministrationError
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.fleet.in_process import InProcessClient
 from muster.fleet.local import membership
 from muster.fleet.local.directory import HUB, FleetDirectory, FleetError
 from muster.fleet.local.membership import Membership, Site
 from muster.fleet.local.status import FleetStatus, MemberStatus, State, write_status
 from muster.fleet.node import NodeRuntime, Programs
-from muster.logs import get_logger
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random, sleep
+from muster.machinery.logs import get_logger
 from muster.operator.applying import ApplyFailed
-from muster.registration.installing import InstallError
-from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import KubeError
+from muster.runtime.client.errors import KubeError
+from muster.runtime.install.objects import InstallError
 from muster.store import StoreError
 
 log = get_logger("muster.fleet.local")

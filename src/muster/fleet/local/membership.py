@@ -26,11 +26,11 @@ from muster.operator.applying import Place, remove_and_wait
 from muster.operator.names import OPERATOR_NAMESPACE
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_LOCK, HUB_NAMESPACE, LEASE
-from muster.runtime.errors import NotFound
-from muster.runtime.kubeconfig import ClientConfig
-from muster.runtime.podnamespace import may_run
-from muster.runtime.resource import LEASES, NAMESPACES
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import LEASES, NAMESPACES
+from muster.runtime.client.errors import NotFound
+from muster.runtime.client.kubeconfig import ClientConfig
+from muster.runtime.install.pod_namespaces import may_run
 
 PATIENCE: Final = 120.0
 """Seconds a step waits for its cluster."""

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from muster.privatefiles import open_private
+from muster.machinery.privatefiles import open_private
 
 LIMIT: Final = 4 * 1024 * 1024
 

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from muster.fleet.local.directory import HUB, FleetDirectory
-from muster.privatefiles import replace_private
+from muster.machinery.privatefiles import replace_private
 
 State = Literal["Waiting", "Starting", "Joining", "Available", "Leaving", "Failed"]
 

@@ -12,12 +12,12 @@ from muster.apiserver.auth.identity import User, authenticated
 from muster.apiserver.auth.serviceaccounts import USER_PREFIX
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.server import ApiServer
-from muster.confinement import unconfined
+from muster.fleet.in_process import InProcessClient
 from muster.fleet.node.podspec import Pod
-from muster.logs import diverted
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import Unauthorized
-from muster.runtime.verbs import JSON, Query
+from muster.machinery.confinement import unconfined
+from muster.machinery.logs import diverted
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.errors import Unauthorized
 
 
 class AccountClient(InProcessClient):

@@ -11,7 +11,7 @@ import ipaddress
 import random as chance
 import socket
 
-from muster.runtime.clock import Random
+from muster.machinery.clock import Random
 
 NODE_IP = "127.0.0.1"
 _RANGE = ipaddress.IPv4Network("127.64.0.0/10")

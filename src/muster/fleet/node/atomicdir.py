@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from muster.privatefiles import make_directories
+from muster.machinery.privatefiles import make_directories
 
 _DATA = "..data"
 

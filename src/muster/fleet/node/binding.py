@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.kube.selectors import Selector, SelectorError, from_labels, new_requirement
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 
 SCHEDULER = "default-scheduler"
 MOST_CONTAINERS = 32

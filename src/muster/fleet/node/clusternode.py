@@ -17,7 +17,6 @@ import msgspec
 
 from muster.apiserver.nodes import LogOptions, NoLogs
 from muster.fleet.attached import Attached
-from muster.fleet.kinds import NODES, PODS
 from muster.fleet.node.addresses import NODE_IP, LoopbackAddresses
 from muster.fleet.node.binding import excess, is_waiting, obstacle
 from muster.fleet.node.containerlog import has_log, read_log
@@ -27,13 +26,15 @@ from muster.fleet.node.pod import PodWorker, Shelter
 from muster.fleet.node.podspec import Pod, pod_of
 from muster.fleet.node.states import container_status, merged
 from muster.fleet.workloads.podstate import FINISHED
-from muster.logs import get_logger
-from muster.privatefiles import make_directories
-from muster.runtime.clock import Backoff, sleep
-from muster.runtime.errors import Conflict, KubeError, NotFound
-from muster.runtime.patching import patch_status
-from muster.runtime.podnamespace import may_run, not_running
-from muster.runtime.resource import NAMESPACES, Object
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import sleep
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
+from muster.machinery.privatefiles import make_directories
+from muster.runtime.client.builtin import NAMESPACES, NODES, PODS
+from muster.runtime.client.errors import Conflict, KubeError, NotFound
+from muster.runtime.client.patches import patch_status
+from muster.runtime.install.pod_namespaces import may_run, not_running
 
 log = get_logger("muster.fleet.node")
 

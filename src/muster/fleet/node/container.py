@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
-from muster.confinement import confined, own
 from muster.fleet.node import containerlog
 from muster.fleet.node.containerlog import ContainerLog
 from muster.fleet.node.environment import MissingReference, PodEnvironment, expand
@@ -36,8 +35,9 @@ from muster.fleet.node.states import (
     Waiting,
     restarts_after,
 )
-from muster.logs import diverted, get_logger
-from muster.runtime.clock import Clock, sleep, within
+from muster.machinery.clock import Clock, sleep, within
+from muster.machinery.confinement import confined, own
+from muster.machinery.logs import diverted, get_logger
 
 log = get_logger("muster.fleet.node")
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from muster.apiserver.nodes import LogOptions
-from muster.privatefiles import make_directories
-from muster.runtime.clock import Clock
+from muster.machinery.clock import Clock
+from muster.machinery.privatefiles import make_directories
 
 LIMIT = 1024 * 1024
 """Bytes of one file."""

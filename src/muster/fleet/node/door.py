@@ -17,16 +17,16 @@ from urllib.parse import parse_qs
 from cryptography import x509
 
 from muster.apiserver.nodes import LogOptions, NoLogs, limited, no_terminal, send_log
-from muster.fleet.kinds import PODS
 from muster.fleet.node.addresses import NODE_IP
 from muster.fleet.node.clusternode import ClusterNode
 from muster.http import HttpServer, Request, Response, StreamResponse, StreamWriter, server_context
 from muster.kube.certificates import common_name, organizations
-from muster.runtime.certs import make_pair
-from muster.runtime.clock import Clock
-from muster.runtime.delegation import AccessReviewer, Action, Identity
-from muster.runtime.errors import KubeError
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import Clock
+from muster.runtime.auth.delegation import AccessReviewer, Action, Identity
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import PODS
+from muster.runtime.client.errors import KubeError
+from muster.runtime.webhook.certificates import make_pair
 
 LIFETIME = timedelta(days=365)
 TEXT = "text/plain; charset=utf-8"

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from muster.confinement import Confinement, CredentialProgram, Network, Nowhere
 from muster.fleet.node.podspec import ContainerSpec, FieldSource, KeySource, Mount, Pod, ResourceSource, Variable
 from muster.kube.quantity import parse_quantity
-from muster.runtime.kubeconfig import SERVICE_ACCOUNT, ClientConfig, Identity
-from muster.runtime.resource import Object
-from muster.runtime.verbs import KubeClient
+from muster.machinery.confinement import Confinement, CredentialProgram, Network, Nowhere
+from muster.machinery.objects import Object
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.kubeconfig import SERVICE_ACCOUNT, ClientConfig, Identity
 
 Lookup = Callable[[str, str], Object | None]
 """(plural, name) of the pod's namespace, to the object."""
@@ -105,7 +105,7 @@ class PodEnvironment:
 
     def connect(self, agent: str = "muster") -> KubeClient:
         """A client with the identity of the pod's service account, without a socket where that is possible."""
-        from muster.runtime.client import HttpClient
+        from muster.runtime.client.http import HttpClient
 
         return self.direct() if self.direct is not None else HttpClient(self.client_config, agent=agent)
 

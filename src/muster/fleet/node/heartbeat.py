@@ -14,16 +14,16 @@ from pathlib import Path
 
 from muster.apiserver.documents.health import VERSION
 from muster.fleet.attached import Attached
-from muster.fleet.kinds import NODES
 from muster.fleet.node.addresses import NODE_IP
 from muster.fleet.node.environment import machine_memory
 from muster.fleet.node.states import SCHEME
 from muster.kube.duration import format_time
-from muster.logs import get_logger
-from muster.runtime.clock import Clock, sleep, timestamp
-from muster.runtime.errors import AlreadyExists, KubeError, NotFound
-from muster.runtime.patching import patch_changes, patch_status
-from muster.runtime.resource import LEASES, Object
+from muster.machinery.clock import Clock, sleep, timestamp
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import LEASES, NODES
+from muster.runtime.client.errors import AlreadyExists, KubeError, NotFound
+from muster.runtime.client.patches import patch_changes, patch_status
 
 log = get_logger("muster.fleet.node")
 NAMESPACE = "kube-node-lease"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from muster.fleet.attached import Attached, Change
-from muster.fleet.kinds import NODES, PODS
 from muster.fleet.node.clusternode import ClusterNode
-from muster.runtime.podnamespace import may_run
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, SECRETS
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, NODES, PODS, SECRETS
+from muster.runtime.install.pod_namespaces import may_run
 
 
 class NodePods:

@@ -16,9 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from muster.confinement import CredentialProgram
 from muster.fleet.attached import Attached
-from muster.fleet.kinds import PODS
 from muster.fleet.node.boundary import Places, PodNetwork
 from muster.fleet.node.container import Container, Manner
 from muster.fleet.node.environment import (
@@ -33,14 +31,17 @@ from muster.fleet.node.programs import Programs, is_ours
 from muster.fleet.node.states import INITIALIZING, PodFacts, Standing, Waiting, pod_status, remembered, restarts_after
 from muster.fleet.node.volumes import Volumes
 from muster.kube.duration import parse_time
-from muster.logs import get_logger
-from muster.privatefiles import make_directories
-from muster.runtime.clock import Backoff, Clock, Random, within
-from muster.runtime.errors import Conflict, KubeError, NotFound
-from muster.runtime.kubeconfig import SERVICE_ACCOUNT
-from muster.runtime.patching import patch_status
-from muster.runtime.resource import CONFIG_MAPS, SECRETS, Object
-from muster.runtime.verbs import KubeClient
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import Clock, Random, within
+from muster.machinery.confinement import CredentialProgram
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
+from muster.machinery.privatefiles import make_directories
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CONFIG_MAPS, PODS, SECRETS
+from muster.runtime.client.errors import Conflict, KubeError, NotFound
+from muster.runtime.client.kubeconfig import SERVICE_ACCOUNT
+from muster.runtime.client.patches import patch_status
 
 log = get_logger("muster.fleet.node")
 _REFERENCED = {"secrets": SECRETS, "configmaps": CONFIG_MAPS}

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel"):

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from muster.fleet.node.podspec import HttpCheck, Port, Probe
 from muster.http.dialing import dial
-from muster.runtime.clock import Clock, sleep
+from muster.machinery.clock import Clock, sleep
 
 FIRST_PAUSE = 0.1
 _IN_PATH = "/?&=%:@!$'()*+,;~-._"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from muster.confinement import CredentialProgram
+from muster.machinery.confinement import CredentialProgram
 
 if TYPE_CHECKING:
     from muster.fleet.node.environment import PodEnvironment

@@ -17,10 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from muster.confinement import CredentialProgram
 from muster.fleet.attached import Attached, Controller
 from muster.fleet.followed import Followed
-from muster.fleet.kinds import NODES
 from muster.fleet.node.addresses import LoopbackAddresses
 from muster.fleet.node.boundary import Places
 from muster.fleet.node.clusternode import ClusterNode, Work
@@ -32,12 +30,14 @@ from muster.fleet.node.runtime import GRACE, KUBELET
 from muster.fleet.node.services import ServiceRelay
 from muster.fleet.node.states import SCHEME
 from muster.fleet.workloads import Deployments, ReplicaSets, podstate
-from muster.logs import get_logger
-from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.errors import KubeError
-from muster.runtime.events import EventRecorder
-from muster.runtime.resource import Object, key_of
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.confinement import CredentialProgram
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object, key_of
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import NODES
+from muster.runtime.client.errors import KubeError
+from muster.runtime.controller.events import EventRecorder
 
 log = get_logger("muster.fleet.node")
 LAST_LOOK_SECONDS = 5.0

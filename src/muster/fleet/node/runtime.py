@@ -16,9 +16,9 @@ from pathlib import Path
 
 from muster.apiserver.controllers.manager import ControllerManager
 from muster.apiserver.server import ApiServer
-from muster.confinement import CredentialProgram
 from muster.fleet.attached import Attached, Controller
 from muster.fleet.embedded import StoreDriven, StoreView
+from muster.fleet.in_process import InProcessClient
 from muster.fleet.node.accounts import AccountClient
 from muster.fleet.node.addresses import LoopbackAddresses
 from muster.fleet.node.boundary import Places
@@ -27,9 +27,9 @@ from muster.fleet.node.nodepods import NodePods
 from muster.fleet.node.pod import Shelter
 from muster.fleet.node.programs import IMAGES, NO_PLUGINS, Programs
 from muster.fleet.workloads import workload_controllers
-from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.direct import InProcessClient
-from muster.runtime.events import EventRecorder
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.confinement import CredentialProgram
+from muster.runtime.controller.events import EventRecorder
 
 GRACE = 10.0
 KUBELET = "kubelet"

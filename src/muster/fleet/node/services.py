@@ -17,13 +17,13 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from muster.fleet.attached import Attached, Change
-from muster.fleet.kinds import PODS, SERVICES
 from muster.fleet.node.boundary import Places
 from muster.fleet.workloads import podstate
 from muster.fleet.workloads.endpoints import target_port
 from muster.kube.selectors import from_labels
-from muster.logs import get_logger
-from muster.runtime.resource import Object
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import PODS, SERVICES
 
 log = get_logger("muster.fleet.node")
 

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from muster.fleet.node.podspec import ContainerSpec, Pod
 from muster.kube.duration import format_time, parse_time
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 
 CREATING = "ContainerCreating"
 INITIALIZING = "PodInitializing"

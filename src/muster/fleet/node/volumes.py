@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from muster.fleet.kinds import SERVICE_ACCOUNTS
 from muster.fleet.node import atomicdir
 from muster.fleet.node.environment import Address, Lookup, MissingReference, contents, field_value, resource_value
 from muster.fleet.node.podspec import DownwardVolume, KeyPath, Pod, Projection, TokenSource, Volume
 from muster.kube.duration import parse_time
-from muster.privatefiles import make_directories
-from muster.runtime.clock import Clock
-from muster.runtime.errors import KubeError
-from muster.runtime.resource import Object
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import Clock
+from muster.machinery.objects import Object
+from muster.machinery.privatefiles import make_directories
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SERVICE_ACCOUNTS
+from muster.runtime.client.errors import KubeError
 
 RENEW_AFTER = 0.8
 """Share of a token's life after which it is replaced."""

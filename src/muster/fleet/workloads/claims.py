@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from muster.fleet.attached import controller_of, reference
 from muster.kube.selectors import Selector
-from muster.runtime.errors import Conflict, NotFound
-from muster.runtime.resource import Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import Conflict, NotFound
 
 
 async def claim(
-    client: KubeClient, owner: Object, owner_kind: Resource, resource: Resource, selector: Selector, candidates: Iterable[Object]
+    client: KubeClient, owner: Object, owner_kind: GVR, resource: GVR, selector: Selector, candidates: Iterable[Object]
 ) -> list[Object]:
     """The candidates that are the owner's after adopting and releasing. An owner on its way out claims nothing new."""
     uid, leaving = owner["metadata"]["uid"], bool(owner["metadata"].get("deletionTimestamp"))
@@ -37,7 +37,7 @@ def _without(obj: Object, uid: str) -> list[Object]:
     return [owner for owner in obj["metadata"].get("ownerReferences") or () if owner.get("uid") != uid]
 
 
-async def _change_owner(client: KubeClient, resource: Resource, obj: Object, owners: list[Object]) -> Object | None:
+async def _change_owner(client: KubeClient, resource: GVR, obj: Object, owners: list[Object]) -> Object | None:
     metadata = obj["metadata"]
     patch = {
         "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], "ownerReferences": owners or None}

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from muster.fleet.attached import Attached, Change, controller_of, owner_keys
-from muster.fleet.kinds import DEPLOYMENTS, REPLICA_SETS
 from muster.fleet.workloads import rollout, templates
 from muster.fleet.workloads.claims import claim
 from muster.fleet.workloads.deploymentstatus import deadline_in, is_complete, status_of
 from muster.fleet.workloads.rollout import Group, Sizes, Wish
 from muster.kube.selectors import Selector, from_label_selector_object
-from muster.runtime.errors import AlreadyExists, Conflict, NotFound
-from muster.runtime.patching import patch_changes, patch_status
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import DEPLOYMENTS, REPLICA_SETS
+from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
+from muster.runtime.client.patches import patch_changes, patch_status
 
 
 class Deployments:

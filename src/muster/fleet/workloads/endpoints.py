@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from muster.fleet.attached import Attached, Change, controller_of, reference
-from muster.fleet.kinds import ENDPOINTS, PODS, SERVICES, SLICES
 from muster.fleet.workloads import podstate
 from muster.kube.selectors import from_labels
-from muster.runtime.errors import AlreadyExists, Conflict, NotFound
-from muster.runtime.patching import patch_changes
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES
+from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
+from muster.runtime.client.patches import patch_changes
 
 _SERVICE_NAME = "kubernetes.io/service-name"
 _MANAGED_BY, _SLICE_CONTROLLER = "endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io"
@@ -24,13 +24,13 @@ _ENDPOINTS_MANAGED_BY, _ENDPOINTS_CONTROLLER = "endpoints.kubernetes.io/managed-
 
 class ServiceEndpoints:
     name = "endpoints"
-    resources = (SERVICES, PODS, SLICES, ENDPOINTS)
+    resources = (SERVICES, PODS, ENDPOINT_SLICES, ENDPOINTS)
 
     def keys(self, attached: Attached, change: Change) -> Iterable[str]:
         if change.resource in (SERVICES, ENDPOINTS):
             return (change.key,)
         namespace = change.key.partition("/")[0]
-        if change.resource == SLICES:
+        if change.resource == ENDPOINT_SLICES:
             names = {(obj["metadata"].get("labels") or {}).get(_SERVICE_NAME) for obj in change.versions()}
             return [f"{namespace}/{name}" for name in names if name]
         labels = [obj["metadata"].get("labels") or {} for obj in change.versions()]
@@ -140,20 +140,20 @@ async def _write_slice(attached: Attached, service: Object, wanted: Object) -> N
     client, metadata = attached.controllers, service["metadata"]
     mine = [
         each
-        for each in attached.view.scan(SLICES, metadata["namespace"])
+        for each in attached.view.scan(ENDPOINT_SLICES, metadata["namespace"])
         if (controller_of(each) or {}).get("uid") == metadata["uid"]
         and (each["metadata"].get("labels") or {}).get(_MANAGED_BY) == _SLICE_CONTROLLER
     ]
     if not mine:
-        await client.create(SLICES, {**wanted, "metadata": {**wanted["metadata"], "generateName": f"{metadata['name']}-"}})
+        await client.create(ENDPOINT_SLICES, {**wanted, "metadata": {**wanted["metadata"], "generateName": f"{metadata['name']}-"}})
         return
     for surplus in mine[1:]:
-        await client.delete(SLICES, surplus["metadata"]["name"], metadata["namespace"])
+        await client.delete(ENDPOINT_SLICES, surplus["metadata"]["name"], metadata["namespace"])
     present = mine[0]
     # The server keeps an empty list as none.
     changed = {**present, "endpoints": wanted["endpoints"] or None, "ports": wanted["ports"] or None}
     changed["metadata"] = {**present["metadata"], "labels": wanted["metadata"]["labels"]}
-    await patch_changes(client, SLICES, present, changed)
+    await patch_changes(client, ENDPOINT_SLICES, present, changed)
 
 
 async def _write_endpoints(attached: Attached, wanted: Object) -> None:

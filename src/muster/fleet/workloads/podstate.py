@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from muster.kube.duration import parse_time
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 
 FINISHED = ("Succeeded", "Failed")
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from muster.fleet.attached import Attached, Change, owner_keys, reference
-from muster.fleet.kinds import PODS, REPLICA_SETS
 from muster.fleet.workloads import podstate
 from muster.fleet.workloads.claims import claim
 from muster.kube.duration import format_time
 from muster.kube.selectors import Selector, from_label_selector_object
-from muster.runtime.errors import Conflict, NotFound, StatusError
-from muster.runtime.patching import patch_status
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import PODS, REPLICA_SETS
+from muster.runtime.client.errors import Conflict, NotFound, StatusError
+from muster.runtime.client.patches import patch_status
 
 BURST = 500
 """Pods made or deleted in one pass."""

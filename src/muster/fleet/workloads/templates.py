@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from muster.fleet.attached import reference
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.api import Document
+from muster.machinery.objects import GVR
 from muster.operator.cluster_manager.plan import (
     REGISTRATION_WEBHOOK,
     WORK_WEBHOOK,
@@ -21,8 +22,8 @@ from muster.operator.cluster_manager.plan import (
     work_gates,
 )
 from muster.registration.hub import install as registration
-from muster.runtime.resource import DEFINITIONS, Resource
-from muster.runtime.webhookconfig import Hook
+from muster.runtime.client.builtin import CRDS
+from muster.runtime.webhook.configuration import Hook
 from muster.work.hub import install as work
 
 REGISTRATION_DEGRADED: Final = "HubRegistrationDegraded"
@@ -48,9 +49,9 @@ class Webhooks:
     def wanted(self, plan: Plan) -> tuple[Hook, ...]:
         return self.possible if plan.by_bindings else self.hooks
 
-    def callers(self, plan: Plan) -> list[tuple[Resource, str]]:
+    def callers(self, plan: Plan) -> list[tuple[GVR, str]]:
         """What tells the API server to call them, and whom to trust then."""
-        return [*((hook.resource, hook.name) for hook in self.wanted(plan)), *((DEFINITIONS, name) for name in self.converted)]
+        return [*((hook.resource, hook.name) for hook in self.wanted(plan)), *((CRDS, name) for name in self.converted)]
 
 
 @dataclass(frozen=True)

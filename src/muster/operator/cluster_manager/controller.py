@@ -19,7 +19,10 @@ import msgspec
 from muster.api import Condition
 from muster.api.operator.v1 import ClusterManager
 from muster.kube.duration import format_time
-from muster.logs import get_logger
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.logs import get_logger
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import ObjectKey
 from muster.operator.applying import generations, related
 from muster.operator.cluster_manager import status as said
 from muster.operator.cluster_manager.components import HUB_ACCOUNT_SECRETS, WEBHOOK_SECRETS
@@ -35,7 +38,6 @@ from muster.operator.names import (
     CLUSTER_MANAGER_FINALIZER,
     CLUSTER_MANAGER_LABEL,
     CLUSTER_MANAGERS,
-    DEPLOYMENTS,
     EXTERNAL_HUB_SECRET,
     KUBECONFIG_KEY,
     OPERATOR_NAMESPACE,
@@ -46,15 +48,13 @@ from muster.operator.operating import Operating, Subject, seniority
 from muster.operator.reporting import StepFailed, Waiting, deleting, gates, not_applied, with_status
 from muster.operator.spec import BadSpec
 from muster.registration.names import HUB_NAMESPACE
-from muster.registration.writes import patch_read
-from muster.runtime.cache import Snapshot
-from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.controller import Stop
-from muster.runtime.errors import KubeError, Unreachable
-from muster.runtime.kubeconfig import ClientConfig, KubeconfigError
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import NAMESPACES, Key
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES
+from muster.runtime.client.errors import KubeError, Unreachable
+from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError
+from muster.runtime.controller.controller import Stop
+from muster.runtime.controller.writes import patch_read
 
 log = get_logger("muster.operator.cluster_manager")
 
@@ -118,7 +118,7 @@ class ClusterManagerOperator(Operating[ClusterManager, Plan]):
         """By the namespaces that are labelled with its name: whether this is known to be a hosted hub."""
         name = manager.metadata.name
         for namespace, hosted in ((HUB_NAMESPACE, False), (name, True)):
-            found = self._here.find(NAMESPACES, Key("", namespace))
+            found = self._here.find(NAMESPACES, ObjectKey("", namespace))
             if found is not None and found["metadata"]["labels"].get(CLUSTER_MANAGER_LABEL) == name:
                 return hosted
         return None

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from muster.machinery.clock import Clock
+from muster.machinery.objects import GVR, Object, ObjectKey, key_of
 from muster.operator.accounts import AccountSecret, ensure_account_secret
 from muster.operator.applying import Place, Wanted, checked, places, remove
 from muster.operator.cluster_manager import manifests
@@ -29,26 +31,25 @@ from muster.operator.deployments import Rollout, rollout
 from muster.operator.elsewhere import copy_secret
 from muster.operator.ground import Ground
 from muster.operator.keeping import apply_owned, established, prune, step
-from muster.operator.names import CLUSTER_MANAGER_FIELDS, CLUSTER_MANAGER_LABEL, DEPLOYMENTS, PULL_SECRET, SERVICES
-from muster.registration.installing import SERVICE_ACCOUNTS, await_definitions
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
-from muster.runtime.certs import ServingCertificate, ServingPair
-from muster.runtime.clock import Clock
-from muster.runtime.errors import NotFound
-from muster.runtime.kubeconfig import ClientConfig
-from muster.runtime.resource import (
+from muster.operator.names import CLUSTER_MANAGER_FIELDS, CLUSTER_MANAGER_LABEL, PULL_SECRET
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     CONFIG_MAPS,
-    DEFINITIONS,
+    CRDS,
+    DEPLOYMENTS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
     VALIDATING_WEBHOOKS,
-    Key,
-    Object,
-    Resource,
-    key_of,
 )
-from muster.runtime.webhookconfig import Endpoint, trust
+from muster.runtime.client.errors import NotFound
+from muster.runtime.client.kubeconfig import ClientConfig
+from muster.runtime.install.objects import await_definitions
+from muster.runtime.webhook.certificates import ServingCertificate, ServingPair
+from muster.runtime.webhook.configuration import Endpoint, trust
 
 PRUNED: Final = (
     SERVICE_ACCOUNTS,
@@ -61,7 +62,7 @@ PRUNED: Final = (
     VALIDATING_WEBHOOKS,
 )
 """What is deleted when it is wanted no longer; never definitions or namespaces, with which users' objects would go."""
-KINDS: Final = (*PRUNED, DEFINITIONS, NAMESPACES)
+KINDS: Final = (*PRUNED, CRDS, NAMESPACES)
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Installed:
 
     here: list[Wanted] = field(default_factory=list)
     on_hub: list[Wanted] = field(default_factory=list)
-    deployments: list[tuple[Resource, Object]] = field(default_factory=list)
+    deployments: list[tuple[GVR, Object]] = field(default_factory=list)
     again: datetime | None = None
 
     @property
@@ -150,7 +151,7 @@ async def _certificates(site: Site, made: Installed) -> dict[Webhooks, Endpoint]
 async def _certificate(site: Site, webhooks: Webhooks) -> ServingPair:
     async def trusted(pair: ServingPair) -> None:
         callers = webhooks.callers(site.plan)
-        if any(site.hub.find(resource, Key("", name)) for resource, name in callers):
+        if any(site.hub.find(resource, ObjectKey("", name)) for resource, name in callers):
             await trust(site.hub.client, callers, pair.ca, clock=site.clock)
 
     hosts = manifests.webhook_hosts(site.plan, webhooks)

@@ -16,13 +16,13 @@ from muster.operator.applying import Wanted, labelled
 from muster.operator.cluster_manager.components import COMPONENTS, SERVERS, Component, Webhooks, account_secret, wanted
 from muster.operator.cluster_manager.plan import Plan, identity_creator
 from muster.operator.deployments import SecretVolume, Workload, deployment
-from muster.operator.names import CLUSTER_MANAGER_LABEL, DEPLOYMENTS, SERVICES
+from muster.operator.names import CLUSTER_MANAGER_LABEL
 from muster.operator.spec import ROLE_ARN
 from muster.registration.hub.install import ACCOUNT, conversion
-from muster.registration.installing import SERVICE_ACCOUNTS, account_permissions, named
-from muster.runtime.podnamespace import RUN
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES
-from muster.runtime.webhookconfig import Endpoint
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
+from muster.runtime.install.objects import account_permissions, named
+from muster.runtime.install.pod_namespaces import RUN
+from muster.runtime.webhook.configuration import Endpoint
 from muster.work.hub.install import executor_admin
 
 CA_BUNDLE: Final = "ca-bundle-configmap"
@@ -72,12 +72,12 @@ def webhook_endpoint(plan: Plan, webhooks: Webhooks, ca: bytes) -> Endpoint:
 
 
 def hub_definitions(converter: Endpoint) -> list[Wanted]:
-    return [(DEFINITIONS, document) for document in definitions(HUB, conversion(converter))]
+    return [(CRDS, document) for document in definitions(HUB, conversion(converter))]
 
 
 def account_definitions() -> list[Wanted]:
     """What bindings are about, and they themselves."""
-    return [(DEFINITIONS, document) for document in definitions(ACCOUNTS)]
+    return [(CRDS, document) for document in definitions(ACCOUNTS)]
 
 
 def hub_permissions(plan: Plan) -> list[Wanted]:

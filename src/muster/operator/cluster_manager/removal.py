@@ -20,7 +20,9 @@ from typing import Final
 from muster.api.crds import ACCOUNTS, HUB, Definition
 from muster.api.work.v1 import GROUP as WORK_GROUP
 from muster.kube.duration import parse_time
-from muster.logs import get_logger
+from muster.machinery.clock import Clock
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.operator.applying import Place, places, remove
 from muster.operator.cluster_manager import manifests
 from muster.operator.cluster_manager.components import (
@@ -36,14 +38,24 @@ from muster.operator.cluster_manager.components import (
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.deployments import rollout
 from muster.operator.ground import Ground
-from muster.operator.names import CLUSTER_MANAGER_LABEL, DEPLOYMENTS, PULL_SECRET, SERVICES
-from muster.registration.installing import SERVICE_ACCOUNTS
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, ROLE_BINDINGS
+from muster.operator.names import CLUSTER_MANAGER_LABEL, PULL_SECRET
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import OURS
-from muster.runtime.clock import Clock
-from muster.runtime.errors import Conflict, NotFound
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, LEASES, NAMESPACES, SECRETS, Key, Object, Resource
-from muster.runtime.webhookconfig import Hook
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    CRDS,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
+from muster.runtime.client.errors import Conflict, NotFound
+from muster.runtime.webhook.configuration import Hook
 
 log = get_logger("muster.operator.removal")
 
@@ -107,7 +119,7 @@ class Removal:
     async def _definitions(self, hub: Ground) -> list[str]:
         kinds = {kind.name: kind for kind in (*HUB, *ACCOUNTS)}
         for name in manifests.definitions_in_order_of_removal():
-            place = Place(DEFINITIONS, name)
+            place = Place(CRDS, name)
             if not await remove(hub.client, [place], keep=self._foreign, clock=self.clock):
                 continue
             held = await self._empty(hub, kinds[name])
@@ -117,7 +129,7 @@ class Removal:
 
     async def _empty(self, hub: Ground, kind: Definition) -> str:
         """Let go what nobody will finalize; gives what it still waits for."""
-        resource = Resource(
+        resource = GVR(
             f"{kind.resource.group}/{kind.stored}", kind.resource.plural, kind.resource.kind, kind.resource.scope == "Namespaced"
         )
         try:
@@ -130,12 +142,12 @@ class Removal:
             for obj in objects:
                 await _let_go(hub, resource, obj)
             return ""
-        named = ", ".join(str(Key(o["metadata"].get("namespace") or "", o["metadata"]["name"])) for o in objects[:NAMED])
+        named = ", ".join(str(ObjectKey(o["metadata"].get("namespace") or "", o["metadata"]["name"])) for o in objects[:NAMED])
         return f"{len(objects)} {resource.kind}: {named}{' …' if len(objects) > NAMED else ''}" if objects else ""
 
     async def _patience_over(self, hub: Ground, definition: str) -> bool:
         try:
-            found = await hub.client.get(DEFINITIONS, definition)
+            found = await hub.client.get(CRDS, definition)
         except NotFound:
             return False
         since = found["metadata"].get("deletionTimestamp")
@@ -167,7 +179,7 @@ class Removal:
     async def _permissions(self, hub: Ground) -> list[str]:
         left = await self._remove(hub, places(manifests.accounts_and_roles(self.plan)))
         try:
-            await hub.client.get(DEFINITIONS, CLUSTERS)
+            await hub.client.get(CRDS, CLUSTERS)
         except NotFound:
             left += await _remains_of_clusters(hub)
         return left
@@ -194,7 +206,7 @@ async def _remains_of_clusters(hub: Ground) -> list[str]:
     return left
 
 
-async def _let_go(hub: Ground, resource: Resource, obj: Object) -> None:
+async def _let_go(hub: Ground, resource: GVR, obj: Object) -> None:
     metadata = obj["metadata"]
     namespace = metadata.get("namespace") or ""
     try:
@@ -205,4 +217,6 @@ async def _let_go(hub: Ground, resource: Resource, obj: Object) -> None:
         await hub.client.patch(resource, metadata["name"], patch, namespace)
     except (NotFound, Conflict):
         return
-    log.warning("let go of an object that nobody finalized", resource=str(resource), key=str(Key(namespace, metadata["name"])))
+    log.warning(
+        "let go of an object that nobody finalized", resource=str(resource), key=str(ObjectKey(namespace, metadata["name"]))
+    )

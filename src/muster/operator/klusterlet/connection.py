@@ -17,22 +17,22 @@ from pathlib import Path
 from typing import Final
 
 from muster.api import Condition
-from muster.confinement import temporary_directory
+from muster.machinery.confinement import temporary_directory
 from muster.operator.elsewhere import refuse_foreign_files
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, HUB_KUBECONFIG_MISSING, HUB_SECRET_MISSING
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.names import KUBECONFIG_KEY
 from muster.operator.reporting import condition
-from muster.registration.access import Right, missing_rights, rights
 from muster.registration.agent.failover import needed_to_register
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME, mirror
-from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS, SIGNING_REQUESTS
+from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import HUB_SECRET, LEASE, REGISTER_GROUP
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import KubeError
-from muster.runtime.kubeconfig import KubeconfigError, load_kubeconfig
-from muster.runtime.resource import LEASES
-from muster.runtime.verbs import KubeClient
+from muster.runtime.auth.self_access import Right, missing_rights, rights
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import LEASES, SIGNING_REQUESTS
+from muster.runtime.client.errors import KubeError
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import KubeconfigError, load_kubeconfig
 
 WITHIN: Final = 20.0
 """Seconds that a hub has to answer."""

@@ -15,20 +15,21 @@ import msgspec
 
 from muster.api import Condition
 from muster.api.operator.v1 import Klusterlet
-from muster.logs import get_logger
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.logs import get_logger
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import ObjectKey
 from muster.operator.klusterlet.connection import HUB_REASONS, ConnectionCheck, Contents, Open, contents_of
 from muster.operator.klusterlet.plan import Plan, agent_namespace_of
 from muster.operator.names import KLUSTERLET_FINALIZER, KLUSTERLETS
 from muster.operator.spec import BadSpec
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
-from muster.registration.writes import say
-from muster.runtime.cache import Snapshot
-from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.controller import Controller
-from muster.runtime.errors import NotFound
-from muster.runtime.informer import Informers
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import SECRETS, Key
+from muster.runtime.cache.informer import Informers
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.builtin import SECRETS
+from muster.runtime.client.errors import NotFound
+from muster.runtime.controller.controller import Controller
+from muster.runtime.controller.writes import say
 
 log = get_logger("muster.operator.klusterlet")
 
@@ -81,7 +82,7 @@ class Connections:
         await self._controller.run()
 
     async def reconcile(self, name: str) -> float | None:
-        klusterlet = self._klusterlets.cache.get(Key("", name))
+        klusterlet = self._klusterlets.cache.get(ObjectKey("", name))
         if klusterlet is None or klusterlet.metadata.deletion_timestamp:
             self._looked.pop(name, None)
             return None
@@ -96,7 +97,7 @@ class Connections:
         except BadSpec:
             # The other conditions say what is wrong with it.
             return None
-        current = self._klusterlets.cache.get(Key("", name)) or klusterlet
+        current = self._klusterlets.cache.get(ObjectKey("", name)) or klusterlet
         found = msgspec.structs.replace(found, observed_generation=klusterlet.metadata.generation)
         await say(self._client, current, found, self._clock.now())
         times = looked.times + 1 if looked is not None and looked.at == state else 1
@@ -110,7 +111,7 @@ class Connections:
         return (plan.klusterlet.metadata.uid, plan.klusterlet.metadata.generation, *(v and v.resource_version for v in versions))
 
     def _cached(self, secret: str, namespace: str) -> Snapshot | None:
-        return self._secrets[secret].cache.get(Key(namespace, secret))
+        return self._secrets[secret].cache.get(ObjectKey(namespace, secret))
 
     async def _contents(self, plan: Plan) -> Callable[[str], Contents | None]:
         """The Secrets that matter; those of several hubs go by any name, and are not watched but read."""

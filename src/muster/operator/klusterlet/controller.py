@@ -20,7 +20,10 @@ from typing import Final
 from muster.api import Condition
 from muster.api.operator.v1 import Klusterlet
 from muster.kube.duration import format_time
-from muster.logs import get_logger
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.logs import get_logger
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import ObjectKey
 from muster.operator.applying import generations, related
 from muster.operator.elsewhere import connect_by_kubeconfig, read_way
 from muster.operator.ground import Ground
@@ -34,7 +37,6 @@ from muster.operator.klusterlet.plan import Plan, agent_namespace_of, check, inv
 from muster.operator.klusterlet.status import APPLY_FAILED
 from muster.operator.launch import Launch
 from muster.operator.names import (
-    DEPLOYMENTS,
     EXTERNAL_MANAGED_SECRET,
     KLUSTERLET_FIELDS,
     KLUSTERLET_FINALIZER,
@@ -50,13 +52,11 @@ from muster.operator.operating import Operating, Runs, Subject, seniority
 from muster.operator.reporting import StepFailed, Waiting, gates, not_applied, with_status
 from muster.operator.spec import BadSpec
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
-from muster.registration.writes import patch_read
-from muster.runtime.cache import Snapshot
-from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.kubeconfig import ClientConfig, KubeconfigError
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import NAMESPACES, Key
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES
+from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError
+from muster.runtime.controller.writes import patch_read
 
 log = get_logger("muster.operator.klusterlet")
 
@@ -158,7 +158,7 @@ class KlusterletOperator(Operating[Klusterlet, Plan]):
         """Raises Waiting when another Klusterlet has the agents' namespace, or has asked for it earlier."""
         namespace = plan.agent_namespace
         claims = {one.metadata.name: one for one in self._objects.cache if agent_namespace_of(one) == namespace}
-        found = self._namespaces.cache.get(Key("", namespace))
+        found = self._namespaces.cache.get(ObjectKey("", namespace))
         owner = found.labels.get(KLUSTERLET_LABEL, "") if found is not None else ""
         holder = claims.get(owner) or min(claims.values(), key=seniority, default=plan.klusterlet)
         if holder.metadata.name != plan.name:

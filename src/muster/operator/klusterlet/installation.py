@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from muster.machinery.clock import Clock
+from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.operator.accounts import AccountSecret, ensure_account_secret
 from muster.operator.applying import Place, Wanted, places
 from muster.operator.deployments import Rollout, rollout
@@ -23,18 +25,25 @@ from muster.operator.klusterlet import manifests
 from muster.operator.klusterlet.manifests import SHARED, components
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.klusterlet.status import APPLY_FAILED, CRD_FAILED, MANAGED_FAILED, MANAGEMENT_FAILED
-from muster.operator.names import ADDON_NAMESPACE, DEPLOYMENTS, KLUSTERLET_FIELDS, KLUSTERLET_LABEL, PULL_SECRET
+from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_FIELDS, KLUSTERLET_LABEL, PULL_SECRET
 from muster.operator.reporting import Waiting
-from muster.registration.installing import ROLES, SERVICE_ACCOUNTS, await_definitions
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
-from muster.runtime.clock import Clock
-from muster.runtime.errors import NotFound
-from muster.runtime.kubeconfig import ClientConfig
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Key, Object, Resource
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CRDS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+)
+from muster.runtime.client.errors import NotFound
+from muster.runtime.client.kubeconfig import ClientConfig
+from muster.runtime.install.objects import await_definitions
 
 OWNED: Final = (DEPLOYMENTS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, NAMESPACES)
 """What is made for one Klusterlet, in the order in which it goes."""
-KINDS: Final = (*OWNED, DEFINITIONS)
+KINDS: Final = (*OWNED, CRDS)
 
 
 @dataclass
@@ -43,7 +52,7 @@ class Installed:
 
     here: list[Wanted] = field(default_factory=list)
     managed: list[Wanted] = field(default_factory=list)
-    deployments: list[tuple[Resource, Object]] = field(default_factory=list)
+    deployments: list[tuple[GVR, Object]] = field(default_factory=list)
     again: datetime | None = None
 
     @property
@@ -115,7 +124,7 @@ async def _managed_namespaces(site: Site, made: Installed) -> None:
 async def _owner(site: Site) -> str:
     """The other Klusterlet that has the namespace on the managed cluster already; empty when none has."""
     name = site.plan.klusterlet_namespace
-    found = site.managed.find(NAMESPACES, Key("", name))
+    found = site.managed.find(NAMESPACES, ObjectKey("", name))
     try:
         # What is not labelled is not cached, and the caches of a cluster that has just been reached are empty.
         found = found or await site.managed.client.get(NAMESPACES, name)

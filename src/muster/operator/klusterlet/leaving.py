@@ -17,16 +17,16 @@ import msgspec
 from muster.api.operator.v1 import Klusterlet
 from muster.api.resource import ObjectMeta
 from muster.kube.duration import format_time, parse_time
-from muster.logs import get_logger
+from muster.machinery.clock import Clock
+from muster.machinery.logs import get_logger
 from muster.operator.ground import Ground
 from muster.operator.klusterlet.plan import LONGEST_NAME, Plan
 from muster.operator.klusterlet.removal import Removal
 from muster.operator.names import EVICTION_ANNOTATION, KLUSTERLET_FINALIZER, KLUSTERLET_HOSTED_FINALIZER
 from muster.operator.reporting import deleting, with_status
-from muster.registration.writes import patch_read
-from muster.runtime.clock import Clock
-from muster.runtime.errors import Forbidden, KubeError, Unauthorized, Unreachable
-from muster.runtime.kubeconfig import KubeconfigError
+from muster.runtime.client.errors import Forbidden, KubeError, Unauthorized, Unreachable
+from muster.runtime.client.kubeconfig import KubeconfigError
+from muster.runtime.controller.writes import patch_read
 
 log = get_logger("muster.operator.klusterlet")
 

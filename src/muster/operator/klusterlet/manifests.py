@@ -13,6 +13,7 @@ from typing import Final
 
 from muster.api import Document, condition_of
 from muster.api.crds import SPOKE, definitions
+from muster.machinery.objects import GVR
 from muster.operator.applying import Wanted, labelled
 from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.klusterlet import properties
@@ -25,15 +26,24 @@ from muster.operator.klusterlet.plan import (
     work_gates,
     work_options,
 )
-from muster.operator.names import ADDON_NAMESPACE, DEPLOYMENTS, EXTERNAL_MANAGED_SECRET, KLUSTERLET_LABEL
+from muster.operator.names import ADDON_NAMESPACE, EXTERNAL_MANAGED_SECRET, KLUSTERLET_LABEL
 from muster.operator.spec import ROLE_ARN
 from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
 from muster.registration.agent.reports.claims import PROPERTIES
-from muster.registration.installing import ROLES, SERVICE_ACCOUNTS, account_permissions, binding, named
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, served
 from muster.registration.names import HUB_SECRET
-from muster.runtime.podnamespace import RUN
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Resource
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CRDS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+)
+from muster.runtime.client.typed import served
+from muster.runtime.install.objects import account_permissions, binding, named
+from muster.runtime.install.pod_namespaces import RUN
 from muster.work.agent import install as work
 
 SHARED: Final = "ALL"
@@ -155,10 +165,10 @@ def _namespace(name: str, *, pods: bool = True) -> Wanted:
 
 def spoke_definitions(plan: Plan) -> list[Wanted]:
     further = [properties.definition()] if plan.gate(CLUSTER_PROPERTY) else []
-    return shared([(DEFINITIONS, document) for document in (*definitions(SPOKE), *further)])
+    return shared([(CRDS, document) for document in (*definitions(SPOKE), *further)])
 
 
-def served_kinds() -> dict[str, Resource]:
+def served_kinds() -> dict[str, GVR]:
     """What may have been defined for agents, by the definition's name."""
     ours = {kind.name: served(kind.versions[0]) for kind in SPOKE}
     return {**ours, properties.DEFINITION: PROPERTIES}

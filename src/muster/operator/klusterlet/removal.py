@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.api.work.v1 import AppliedManifestWork
+from muster.machinery.objects import GVR, Object
 from muster.operator.applying import Place, remove
 from muster.operator.ground import Ground
 from muster.operator.klusterlet.installation import OWNED
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED, served_kinds
 from muster.operator.klusterlet.plan import Plan
-from muster.operator.names import ADDON_NAMESPACE, DEPLOYMENTS, KLUSTERLET_LABEL, PULL_SECRET
-from muster.registration.kinds import served
+from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_LABEL, PULL_SECRET
 from muster.registration.names import HUB_SECRET
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS, Object, Resource
+from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
+from muster.runtime.client.errors import NotFound
+from muster.runtime.client.typed import served
 
 APPLIED_WORKS: Final = served(AppliedManifestWork)
 APPLIED_WORK_FINALIZER: Final = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"
@@ -49,7 +50,7 @@ class Removal:
         """Take away what is left here; gives what is left of that. Raises KubeError."""
         return await self._own(self.here)
 
-    async def _labelled(self, ground: Ground, resource: Resource) -> list[Place]:
+    async def _labelled(self, ground: Ground, resource: GVR) -> list[Place]:
         found = await ground.client.list(resource, label_selector=f"{KLUSTERLET_LABEL}={self.plan.name}")
         return [Place(resource, o["metadata"]["name"], o["metadata"].get("namespace") or "") for o in found.items]
 
@@ -115,7 +116,7 @@ class Removal:
             except NotFound:
                 used = False
             if not used:
-                empty.append(Place(DEFINITIONS, name))
+                empty.append(Place(CRDS, name))
         return empty
 
 

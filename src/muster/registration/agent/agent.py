@@ -16,8 +16,11 @@ from __future__ import annotations
 import random as chance
 from pathlib import Path
 
-from muster.confinement import temporary_directory
-from muster.logs import get_logger
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random, sleep
+from muster.machinery.confinement import temporary_directory
+from muster.machinery.logs import get_logger
+from muster.machinery.metrics import Metrics
 from muster.registration.agent.choosing import choose
 from muster.registration.agent.failover import Failover
 from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
@@ -29,16 +32,14 @@ from muster.registration.agent.registering import register
 from muster.registration.agent.serving import Leave, serve
 from muster.registration.agent.world import AgentState, AgentWorld, Connect
 from muster.registration.drivers.seam import Driver, SpokeContext
-from muster.runtime.cache import Snapshot
-from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
-from muster.runtime.errors import KubeError
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informer
-from muster.runtime.kubeconfig import KubeconfigError
-from muster.runtime.metrics import Metrics
-from muster.runtime.parts import first
-from muster.runtime.resource import SECRETS
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SECRETS
+from muster.runtime.client.errors import KubeError
+from muster.runtime.client.kubeconfig import KubeconfigError
+from muster.runtime.controller.events import EventRecorder
+from muster.runtime.process.parts import first
 
 log = get_logger("muster.registration.agent")
 

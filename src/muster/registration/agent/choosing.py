@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 
-from muster.logs import get_logger
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import pause
+from muster.machinery.logs import get_logger
 from muster.registration.agent.failover import Failover, objection
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.world import AgentWorld
-from muster.runtime.clock import Backoff, pause
-from muster.runtime.kubeconfig import KubeconfigError
+from muster.runtime.client.kubeconfig import KubeconfigError
 
 log = get_logger("muster.registration.agent")
 

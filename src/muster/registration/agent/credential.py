@@ -12,16 +12,17 @@ import asyncio
 from collections.abc import Callable
 
 from muster.api.resource import Document
-from muster.logs import get_logger
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import pause
+from muster.machinery.logs import get_logger
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress, hub_kubeconfig
 from muster.registration.agent.memory.hub_secret import KUBECONFIG, part_of, settled, stepped
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import Progress, Report, Watched
-from muster.runtime.cache import Snapshot
-from muster.runtime.clock import Backoff, pause
-from muster.runtime.errors import Conflict, KubeError
-from muster.runtime.informer import Informer
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import Conflict, KubeError
 
 log = get_logger("muster.registration.agent")
 

@@ -13,13 +13,14 @@ from typing import Final
 
 from muster.api import condition_of
 from muster.api.cluster.v1 import ACCEPTED, GROUP, ManagedCluster
-from muster.registration.access import Right, missing_rights, rights
+from muster.machinery.clock import Clock
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
-from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
-from muster.runtime.clock import Clock
-from muster.runtime.errors import KubeError, NotFound
-from muster.runtime.verbs import KubeClient
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.auth.self_access import Right, missing_rights, rights
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SIGNING_REQUESTS
+from muster.runtime.client.errors import KubeError, NotFound
 
 CHECK_SECONDS = 20.0
 NEEDED: Final = rights(GROUP, MANAGED_CLUSTERS.plural, "create", "get")

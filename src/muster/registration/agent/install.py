@@ -12,23 +12,14 @@ from typing import Final
 from muster.api import Document
 from muster.api.cluster.v1 import GROUP
 from muster.api.crds import SPOKE, definitions
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import GVR
 from muster.registration.agent.options import AgentOptions
-from muster.registration.installing import (
-    READ,
-    ROLES,
-    SERVICE_ACCOUNTS,
-    apply_all,
-    await_definitions,
-    binding,
-    ensure_namespace,
-    named,
-    rule,
-)
-from muster.registration.kinds import CLUSTER_CLAIMS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
+from muster.registration.kinds import CLUSTER_CLAIMS
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.resource import DEFINITIONS, Resource
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from muster.runtime.install.objects import READ, apply_all, await_definitions, binding, ensure_namespace, named, rule
 
 MANAGER: Final = "muster-agent-install"
 ACCOUNT: Final = "klusterlet-registration-sa"
@@ -52,12 +43,12 @@ NAMESPACE_RULES: Final = (
 async def install(client: KubeClient, options: AgentOptions, *, clock: Clock = SYSTEM) -> None:
     """Everything, and wait until claims are served. Raises InstallError and what the client raises."""
     await ensure_namespace(client, options.namespace)
-    await apply_all(client, [(DEFINITIONS, document) for document in definitions(CLAIMS)], MANAGER)
+    await apply_all(client, [(CRDS, document) for document in definitions(CLAIMS)], MANAGER)
     await apply_all(client, permissions(options.namespace), MANAGER)
     await await_definitions(client, [kind.name for kind in CLAIMS], clock)
 
 
-def permissions(namespace: str) -> list[tuple[Resource, Document]]:
+def permissions(namespace: str) -> list[tuple[GVR, Document]]:
     """The account of the agent in a namespace, and its rights."""
     agent = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     cluster_binding = CLUSTER_ROLE if namespace == AGENT_NAMESPACE else f"{CLUSTER_ROLE}:{namespace}"

@@ -18,16 +18,16 @@ from collections.abc import Mapping
 from muster.api import is_true
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.api.resource import Document
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 from muster.registration.agent.options import AgentOptions
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import SpokeDriver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_ANNOTATIONS, reserved_name_problem
-from muster.runtime.errors import AlreadyExists, Forbidden, KubeError, NotFound
-from muster.runtime.informer import Informer
-from muster.runtime.parts import first
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.informer import Informer
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import AlreadyExists, Forbidden, KubeError, NotFound
+from muster.runtime.process.parts import first
 
 log = get_logger("muster.registration.agent")
 

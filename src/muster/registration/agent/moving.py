@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from muster.confinement import temporary_directory
-from muster.logs import get_logger
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import sleep
+from muster.machinery.confinement import temporary_directory
+from muster.machinery.logs import get_logger
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_kubeconfig import hub_kubeconfig
 from muster.registration.agent.memory.hub_secret import KUBECONFIG, NEXT, PENDING, mirror
 from muster.registration.agent.world import AgentWorld
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.clock import Backoff, sleep
-from muster.runtime.errors import Conflict, Forbidden, KubeError, NotFound, Unauthorized
-from muster.runtime.kubeconfig import KubeconfigError
+from muster.runtime.client.errors import Conflict, Forbidden, KubeError, NotFound, Unauthorized
+from muster.runtime.client.kubeconfig import KubeconfigError
 
 log = get_logger("muster.registration.agent")
 

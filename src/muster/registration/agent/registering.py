@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 
-from muster.logs import get_logger
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import pause, sleep
+from muster.machinery.logs import get_logger
 from muster.registration.agent.credential import CredentialKeeper
 from muster.registration.agent.failover import Failover
 from muster.registration.agent.joining import introduce
@@ -17,11 +19,10 @@ from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_secret import opened
 from muster.registration.agent.moving import moved
 from muster.registration.agent.world import AgentWorld
-from muster.runtime.clock import Backoff, pause, sleep
-from muster.runtime.errors import Conflict, Forbidden, KubeError, Unauthorized
-from muster.runtime.kubeconfig import KubeconfigError
-from muster.runtime.parts import first
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import Conflict, Forbidden, KubeError, Unauthorized
+from muster.runtime.client.kubeconfig import KubeconfigError
+from muster.runtime.process.parts import first
 
 log = get_logger("muster.registration.agent")
 

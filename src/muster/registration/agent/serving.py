@@ -16,7 +16,8 @@ from typing import Any
 
 from muster.api import MalformedObject, is_true
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
-from muster.logs import get_logger
+from muster.machinery.clock import pause, sleep
+from muster.machinery.logs import get_logger
 from muster.registration.agent.credential import CredentialKeeper
 from muster.registration.agent.failover import CHECK_SECONDS, denied
 from muster.registration.agent.joining import accepted, own_cluster
@@ -27,13 +28,12 @@ from muster.registration.agent.reports.lease import LeaseKeeper
 from muster.registration.agent.reports.status import StatusReporter
 from muster.registration.agent.world import AgentWorld
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.clock import pause, sleep
-from muster.runtime.errors import Forbidden, KubeError
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informer
-from muster.runtime.kubeconfig import KubeconfigError
-from muster.runtime.parts import first
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.informer import Informer
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import Forbidden, KubeError
+from muster.runtime.client.kubeconfig import KubeconfigError
+from muster.runtime.controller.events import EventRecorder
+from muster.runtime.process.parts import first
 
 log = get_logger("muster.registration.agent")
 

@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.logs import get_logger
+from muster.machinery.clock import Clock, Random
+from muster.machinery.logs import get_logger
+from muster.machinery.metrics import Metrics
 from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.memory.hub_secret import AGENT_NAME, CLUSTER_NAME, HubSecret, part_of
 from muster.registration.agent.options import AgentOptions
 from muster.registration.drivers.seam import SpokeDriver
 from muster.registration.names import AgentIdentity
-from muster.runtime.clock import Clock, Random
-from muster.runtime.events import EventRecorder
-from muster.runtime.metrics import Metrics
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.controller.events import EventRecorder
 
 log = get_logger("muster.registration.agent")
 

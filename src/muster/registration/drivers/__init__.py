@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, cast
 
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 from muster.registration.drivers.seam import Driver, DriverError, DriverOptions
 
 log = get_logger("muster.registration.drivers")

@@ -24,13 +24,13 @@ from typing import Protocol
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.resource import Document
+from muster.machinery.clock import Clock, Random
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import GVR
 from muster.registration.names import AgentIdentity
-from muster.runtime.clock import Clock, Random
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informers
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import Resource
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.informer import Informers
+from muster.runtime.client.base import KubeClient
+from muster.runtime.controller.events import EventRecorder
 
 DriverOptions = Mapping[str, Sequence[str]]
 """What the command line says to a driver, by option name without dashes; repeatable options have several values."""
@@ -124,7 +124,7 @@ class HubDriver(Protocol):
 class Watched:
     """An object on the hub whose change wakes the spoke driver."""
 
-    resource: Resource
+    resource: GVR
     name: str
 
 

@@ -24,14 +24,14 @@ import msgspec
 from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import ManagedCluster
 from muster.kube.duration import format_time
-from muster.logs import get_logger
-from muster.registration.writes import patch_read, with_said
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.errors import KubeError
-from muster.runtime.informer import Informer
-from muster.runtime.latest import Latest
-from muster.runtime.resource import Key
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import ObjectKey
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.mutation_cache import MutationCache
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import KubeError
+from muster.runtime.controller.writes import patch_read, with_said
 
 log = get_logger("muster.registration.hub.cluster_writer")
 
@@ -62,7 +62,7 @@ class _Wish:
 class ClusterWriter:
     def __init__(self, client: KubeClient, clusters: Informer[ManagedCluster], *, clock: Clock = SYSTEM) -> None:
         self._client = client
-        self._latest = Latest(clusters, clock=clock)
+        self._latest = MutationCache(clusters, clock=clock)
         self._always: list[Change] = []
         self._waiting: dict[str, list[_Wish]] = {}
         """By cluster that is being written to: who comes next."""
@@ -73,7 +73,7 @@ class ClusterWriter:
 
     def get(self, name: str) -> ManagedCluster | None:
         """The newest version known, this process's own writes included."""
-        return self._latest.get(Key("", name))
+        return self._latest.get(ObjectKey("", name))
 
     async def change(self, name: str, change: Change, *, status: bool = False) -> bool:
         """Whether this change altered anything: of the status, or of all else. A cluster that is gone is not altered.

@@ -18,6 +18,8 @@ from muster.api.addon.v1alpha1 import GROUP as ADDON_GROUP
 from muster.api.cluster.v1 import GROUP
 from muster.api.crds import HUB, ConversionWebhook, definitions
 from muster.api.work.v1 import GROUP as WORK_GROUP
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import GVR
 from muster.registration.hub.clusters import rbac
 from muster.registration.hub.webhooks import (
     BINDING_VALIDATOR,
@@ -28,20 +30,6 @@ from muster.registration.hub.webhooks import (
     VALIDATE_BINDING,
     VALIDATE_CLUSTER,
 )
-from muster.registration.installing import (
-    RBAC_GROUP,
-    READ,
-    ROLES,
-    SERVICE_ACCOUNTS,
-    account_permissions,
-    apply_all,
-    await_definitions,
-    binding,
-    ensure_namespace,
-    named,
-    rule,
-)
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from muster.registration.names import (
     BOOTSTRAP_ACCOUNT,
     BOOTSTRAP_NAMESPACE,
@@ -50,12 +38,31 @@ from muster.registration.names import (
     HUB_NAMESPACE,
     REGISTER_GROUP,
 )
-from muster.runtime import webhookconfig
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.resource import DEFINITIONS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from muster.runtime.verbs import KubeClient
-from muster.runtime.webhookclients import CONFIG_MAP
-from muster.runtime.webhookconfig import Endpoint, Hook, configure
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CRDS,
+    MUTATING_WEBHOOKS,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+    VALIDATING_WEBHOOKS,
+)
+from muster.runtime.install.objects import (
+    RBAC_GROUP,
+    READ,
+    account_permissions,
+    apply_all,
+    await_definitions,
+    binding,
+    ensure_namespace,
+    named,
+    rule,
+)
+from muster.runtime.webhook import configuration as webhookconfig
+from muster.runtime.webhook.clients import CONFIG_MAP
+from muster.runtime.webhook.configuration import Endpoint, Hook, configure
 
 MANAGER: Final = "muster-hub-install"
 ACCOUNT: Final = "registration-controller-sa"
@@ -184,7 +191,7 @@ async def install(
     """
     await install_namespaces(client, namespace)
     documents = definitions(HUB, conversion(webhooks) if webhooks else None)
-    await apply_all(client, [(DEFINITIONS, document) for document in documents], MANAGER)
+    await apply_all(client, [(CRDS, document) for document in documents], MANAGER)
     await apply_all(client, permissions(namespace), MANAGER)
     await await_definitions(client, [kind.name for kind in HUB], clock)
     await configure(client, HOOKS, webhooks, MANAGER)
@@ -192,11 +199,11 @@ async def install(
 
 async def trust(client: KubeClient, ca: bytes, *, clock: Clock = SYSTEM) -> None:
     """Tell the API server whom to trust when it calls the webhooks; those that are not configured are left so."""
-    places = [*((hook.resource, hook.name) for hook in HOOKS), *((DEFINITIONS, name) for name in CONVERTED)]
+    places = [*((hook.resource, hook.name) for hook in HOOKS), *((CRDS, name) for name in CONVERTED)]
     await webhookconfig.trust(client, places, ca, clock=clock)
 
 
-def permissions(namespace: str) -> list[tuple[Resource, Document]]:
+def permissions(namespace: str) -> list[tuple[GVR, Document]]:
     """Accounts, roles and bindings: of agents that are not registered yet, and of the hub itself."""
     hub = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     return [
@@ -207,7 +214,7 @@ def permissions(namespace: str) -> list[tuple[Resource, Document]]:
     ]
 
 
-def bootstrap_permissions() -> list[tuple[Resource, Document]]:
+def bootstrap_permissions() -> list[tuple[GVR, Document]]:
     """What lets agents introduce themselves."""
     agent = {"kind": "ServiceAccount", "name": BOOTSTRAP_ACCOUNT, "namespace": BOOTSTRAP_NAMESPACE}
     group = {"kind": "Group", "name": BOOTSTRAP_GROUP, "apiGroup": RBAC_GROUP}

@@ -12,7 +12,9 @@ import random as chance
 from collections.abc import Callable
 from typing import Final, NoReturn, Protocol
 
-from muster.confinement import host_name
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.confinement import host_name
+from muster.machinery.metrics import Metrics
 from muster.registration import drivers
 from muster.registration.drivers.seam import HubContext, HubDriver
 from muster.registration.hub.clusters.acceptance import Acceptance
@@ -28,12 +30,10 @@ from muster.registration.hub.sets.bindings import SetBindings
 from muster.registration.hub.sets.cluster_sets import ClusterSets
 from muster.registration.hub.sets.managed_namespaces import ManagedNamespaces
 from muster.registration.hub.world import HubWorld
-from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informers
-from muster.runtime.metrics import Metrics
-from muster.runtime.parts import Part, run_parts
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.informer import Informers
+from muster.runtime.client.base import KubeClient
+from muster.runtime.controller.events import EventRecorder
+from muster.runtime.process.parts import Part, run_parts
 
 REPORTER = "registration-controller"
 """Who the hub's events are from."""

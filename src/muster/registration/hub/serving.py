@@ -1,14 +1,14 @@
-"""The webhooks of registration, served (`muster.runtime.webhookserving` says how)."""
+"""The webhooks of registration, served (`muster.runtime.webhook.serving` says how)."""
 
 from __future__ import annotations
 
+from muster.machinery.clock import SYSTEM, Clock
 from muster.registration.hub.install import SERVICE, WEBHOOK_SECRET, WebhookEndpoint, trust
 from muster.registration.hub.options import HubOptions
 from muster.registration.hub.webhooks import register
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.verbs import KubeClient
-from muster.runtime.webhookserver import WebhookServer
-from muster.runtime.webhookserving import ServingNames, ServingOptions, WebhookServing
+from muster.runtime.client.base import KubeClient
+from muster.runtime.webhook.server import WebhookServer
+from muster.runtime.webhook.serving import ServingNames, ServingOptions, WebhookServing
 
 
 class Webhooks(WebhookServing):

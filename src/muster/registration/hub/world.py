@@ -12,19 +12,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from muster.api.cluster.v1 import ManagedCluster
+from muster.machinery.clock import Clock, Random
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import GVR
 from muster.registration.drivers.seam import HubDriver
 from muster.registration.hub.cluster_writer import ClusterWriter
 from muster.registration.hub.options import HubOptions
-from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import OURS
-from muster.runtime.cache import Snapshot
-from muster.runtime.clock import Clock, Random
-from muster.runtime.controller import Controller, Reconcile
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informer, Informers
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import Resource
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.informer import Informer, Informers
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SIGNING_REQUESTS
+from muster.runtime.controller.controller import Controller, Reconcile
+from muster.runtime.controller.events import EventRecorder
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,6 @@ class HubWorld:
         """A controller whose keys are names of clusters."""
         return Controller(name, reconcile, workers=self.options.workers, metrics=self.metrics, clock=self.clock, random=self.random)
 
-    def kept(self, resource: Resource) -> Informer[Snapshot]:
+    def kept(self, resource: GVR) -> Informer[Snapshot]:
         """What the hub itself keeps for clusters of this kind: namespaces, roles, bindings, leases."""
         return self.informers.of(resource, label_selector=OURS)

@@ -11,12 +11,12 @@ import asyncio
 import random as chance
 
 from muster.api.work.v1 import ExecutorServiceAccount
-from muster.confinement import host_name
-from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.controller import Controller
-from muster.runtime.events import EventRecorder
-from muster.runtime.metrics import Metrics
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.confinement import host_name
+from muster.machinery.metrics import Metrics
+from muster.runtime.client.base import KubeClient
+from muster.runtime.controller.controller import Controller
+from muster.runtime.controller.events import EventRecorder
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorGate
 from muster.work.agent.leaving import FOLLOWER, Finalizing, Remover

@@ -13,23 +13,12 @@ from typing import Final
 from muster.api import Document
 from muster.api.crds import SPOKE, definitions
 from muster.api.work.v1 import GROUP
-from muster.registration.installing import (
-    RBAC_GROUP,
-    READ,
-    ROLES,
-    SERVICE_ACCOUNTS,
-    apply_all,
-    await_definitions,
-    binding,
-    ensure_namespace,
-    named,
-    rule,
-)
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import GVR
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.resource import DEFINITIONS, Resource
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from muster.runtime.install.objects import RBAC_GROUP, READ, apply_all, await_definitions, binding, ensure_namespace, named, rule
 from muster.work.kinds import APPLIED_WORKS
 from muster.work.names import DEFAULT_SERVICE_ACCOUNT
 
@@ -87,12 +76,12 @@ def aggregated_role(name: str) -> Document:
 async def install(client: KubeClient, namespace: str = AGENT_NAMESPACE, *, clock: Clock = SYSTEM) -> None:
     """Everything, and wait until records are served. Raises InstallError and what the client raises."""
     await ensure_namespace(client, namespace)
-    await apply_all(client, [(DEFINITIONS, document) for document in definitions(RECORDS)], MANAGER)
+    await apply_all(client, [(CRDS, document) for document in definitions(RECORDS)], MANAGER)
     await apply_all(client, permissions(namespace), MANAGER)
     await await_definitions(client, [kind.name for kind in RECORDS], clock)
 
 
-def permissions(namespace: str) -> list[tuple[Resource, Document]]:
+def permissions(namespace: str) -> list[tuple[GVR, Document]]:
     """The account of the agent in a namespace, and its rights."""
     account = DEFAULT_SERVICE_ACCOUNT
     agent = {"kind": "ServiceAccount", "name": account, "namespace": namespace}

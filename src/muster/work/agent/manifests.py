@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 
 _SERVER_SET: Final = (
     *("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),

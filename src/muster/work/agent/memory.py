@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from muster.runtime.clock import Backoff
-from muster.runtime.errors import NotFound, StatusError, Unreachable
+from muster.machinery.backoff import Backoff
+from muster.runtime.client.errors import NotFound, StatusError, Unreachable
 from muster.work.agent.reporting import Failure
 from muster.work.agent.seam import ApplyProblem, Manifest, ObjectRef, Presence, Sight
 

@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from muster.logs import get_logger
-from muster.runtime.clock import Backoff, Clock
-from muster.runtime.errors import KubeError
-from muster.runtime.resource import NAMESPACES
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import Clock
+from muster.machinery.logs import get_logger
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.client.errors import KubeError
 from muster.work.agent.finishing import ended
 from muster.work.agent.leaving import Remover
 from muster.work.agent.memory import Memory

@@ -25,7 +25,7 @@ from muster.api.work.v1 import (
     ManifestWorkSpec,
     UpdateStrategy,
 )
-from muster.runtime.resource import Object, Resource
+from muster.machinery.objects import GVR, Object
 from muster.work.agent.seam import Manifest, Misfit, ObjectRef
 
 Kind = tuple[str, str]
@@ -113,7 +113,7 @@ def kinds(spec: ManifestWorkSpec) -> frozenset[Kind]:
     return frozenset(found)
 
 
-def make_plan(spec: ManifestWorkSpec, served: Mapping[Kind, Resource | str]) -> Plan:
+def make_plan(spec: ManifestWorkSpec, served: Mapping[Kind, GVR | str]) -> Plan:
     """`served`: for each of `kinds` where it is served, or why it is not."""
     manifests: list[Manifest] = []
     misfits: list[Misfit] = []
@@ -130,7 +130,7 @@ def make_plan(spec: ManifestWorkSpec, served: Mapping[Kind, Resource | str]) -> 
     return Plan(tuple(manifests), tuple(misfits))
 
 
-def _understand(ordinal: int, raw: bytes, spec: ManifestWorkSpec, served: Mapping[Kind, Resource | str]) -> Manifest | Misfit:
+def _understand(ordinal: int, raw: bytes, spec: ManifestWorkSpec, served: Mapping[Kind, GVR | str]) -> Manifest | Misfit:
     document = _document(raw)
     metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}

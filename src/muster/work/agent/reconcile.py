@@ -19,10 +19,11 @@ from typing import Final, Protocol
 
 from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ExecutorServiceAccount, ManifestWork, ManifestWorkStatus
 from muster.kube.duration import format_time
-from muster.logs import get_logger
-from muster.runtime.clock import SYSTEM, Backoff, Clock, Random
-from muster.runtime.errors import BadRequest, Forbidden, Invalid, NotFound, StatusError
-from muster.runtime.resource import Object, Resource
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.errors import BadRequest, Forbidden, Invalid, NotFound, StatusError
 from muster.work.agent.finishing import finished_manifests, is_finished
 from muster.work.agent.leaving import Leaving, Remover
 from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory
@@ -63,9 +64,9 @@ REPORTING: Final = 1.0
 
 
 class Kinds(Protocol):
-    def known(self, api_version: str, kind: str) -> Resource | None: ...
+    def known(self, api_version: str, kind: str) -> GVR | None: ...
 
-    async def find(self, api_version: str, kind: str) -> Resource: ...
+    async def find(self, api_version: str, kind: str) -> GVR: ...
 
 
 class Reconciler:
@@ -179,7 +180,7 @@ class Reconciler:
     # Understanding.
 
     async def _plan(self, work: ManifestWork) -> Plan:
-        served: dict[tuple[str, str], Resource | str] = {}
+        served: dict[tuple[str, str], GVR | str] = {}
         for kind in kinds(work.spec):
             try:
                 served[kind] = self._kinds.known(*kind) or await self._kinds.find(*kind)

@@ -21,13 +21,13 @@ from muster.api.work.v1 import (
     AppliedResource,
     ManifestWork,
 )
-from muster.registration.writes import patch_read
-from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.errors import AlreadyExists, NotFound, Unreachable
-from muster.runtime.informer import Informer
-from muster.runtime.latest import Latest
-from muster.runtime.resource import Key
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.objects import ObjectKey
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.mutation_cache import MutationCache
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import AlreadyExists, NotFound, Unreachable
+from muster.runtime.controller.writes import patch_read
 from muster.work.agent.echoes import Echoes
 from muster.work.agent.planning import Identity
 from muster.work.agent.seam import ObjectRef, Owner
@@ -101,7 +101,7 @@ class Records:
         self._informer: Informer[AppliedManifestWork] = Informer(
             client, APPLIED_WORKS, decode=AppliedManifestWork.decode, clock=clock, random=random
         )
-        self._latest = Latest(self._informer, clock=clock)
+        self._latest = MutationCache(self._informer, clock=clock)
         self._echoes = Echoes()
         self._doubtful: set[str] = set()
         """Records that were to be made when the cluster did not answer."""
@@ -132,7 +132,7 @@ class Records:
         return record.removeprefix(prefix) if record.startswith(prefix) else ""
 
     def get(self, name: str) -> AppliedManifestWork | None:
-        return self._latest.get(Key("", name))
+        return self._latest.get(ObjectKey("", name))
 
     def of(self, work: str) -> AppliedManifestWork | None:
         return self.get(self.name_for(work))
@@ -205,7 +205,7 @@ class Records:
                 answer = await self._client.delete(APPLIED_WORKS, metadata.name, uid=metadata.uid, propagation="Background")
             except NotFound:
                 answer = {"kind": "Status"}
-            self._latest.deleted(Key("", metadata.name), metadata.uid, answer)
+            self._latest.deleted(ObjectKey("", metadata.name), metadata.uid, answer)
 
     async def release(self, record: AppliedManifestWork) -> None:
         """Take our finalizer away: nothing of what it records is left."""
@@ -228,5 +228,5 @@ class Records:
         if new is not None:
             self._echoes.came(new.metadata.name, new.metadata.resource_version)
         elif old is not None:
-            self._latest.vanished(Key("", old.metadata.name), old.metadata.uid)
+            self._latest.vanished(ObjectKey("", old.metadata.name), old.metadata.uid)
             self._echoes.went(old.metadata.name)

@@ -24,14 +24,14 @@ from muster.api.work.v1 import (
     ManifestWorkStatus,
     UpdateStrategy,
 )
-from muster.runtime.resource import Object, Resource
+from muster.machinery.objects import GVR, Object
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
     """An object of the managed cluster."""
 
-    resource: Resource
+    resource: GVR
     namespace: str
     """Empty for kinds without namespaces, whatever a manifest says."""
     name: str

@@ -13,13 +13,13 @@ from collections.abc import Callable
 import msgspec
 
 from muster.api.work.v1 import ManifestWork, ManifestWorkStatus
-from muster.registration.writes import patch_read
-from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.errors import NotFound
-from muster.runtime.informer import Informer
-from muster.runtime.latest import Latest
-from muster.runtime.resource import Key
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.objects import ObjectKey
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.mutation_cache import MutationCache
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import NotFound
+from muster.runtime.controller.writes import patch_read
 from muster.work.agent.echoes import Echoes
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import WORK_FINALIZER
@@ -42,7 +42,7 @@ class KubeWorkSource:
         self._informer: Informer[ManifestWork] = Informer(
             client, MANIFEST_WORKS, cluster, decode=ManifestWork.decode, clock=clock, random=random
         )
-        self._latest = Latest(self._informer, clock=clock)
+        self._latest = MutationCache(self._informer, clock=clock)
         self._echoes = Echoes()
         self._informer.on_change(self._seen)
 
@@ -58,7 +58,7 @@ class KubeWorkSource:
         await self._informer.synced()
 
     def get(self, name: str) -> ManifestWork | None:
-        return self._latest.get(Key(self._cluster, name))
+        return self._latest.get(ObjectKey(self._cluster, name))
 
     def names(self) -> list[str]:
         return [key.name for key in self._informer.cache.all_keys()]
@@ -98,7 +98,7 @@ class KubeWorkSource:
         if new is not None:
             self._echoes.came(new.metadata.name, new.metadata.resource_version)
         elif old is not None:
-            self._latest.vanished(Key(self._cluster, old.metadata.name), old.metadata.uid)
+            self._latest.vanished(ObjectKey(self._cluster, old.metadata.name), old.metadata.uid)
             self._echoes.went(old.metadata.name)
 
 

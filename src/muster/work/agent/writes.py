@@ -13,8 +13,8 @@ from typing import Final
 import orjson
 
 from muster.kube.rbac import API_GROUP
-from muster.runtime.resource import Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.base import KubeClient
 from muster.work.agent.seam import ObjectRef, Presence, Sight, Write
 
 _GRANTING: Final = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
@@ -29,7 +29,7 @@ _GUARDED: Final = {
 }
 
 
-def guarded(resource: Resource) -> bool:
+def guarded(resource: GVR) -> bool:
     """Whether a server asks more of the writer than the verb."""
     return resource.plural in _GUARDED.get(resource.group, ())
 

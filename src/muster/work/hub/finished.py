@@ -12,9 +12,9 @@ from typing import Final
 from muster.api.meta import condition_of
 from muster.api.work.v1 import ManifestWork
 from muster.kube.duration import parse_time
-from muster.logs import get_logger
-from muster.runtime.errors import Conflict, NotFound
-from muster.runtime.resource import Key
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import ObjectKey
+from muster.runtime.client.errors import Conflict, NotFound
 from muster.work.hub.world import WorkHubWorld
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import COMPLETE, REPLICA_SET_LABEL
@@ -29,12 +29,12 @@ class FinishedWorks:
         self._world = world
         self._works = world.informers.of(MANIFEST_WORKS, label_selector=_OTHERS, decode=ManifestWork.decode)
         self._controller = world.controller("finished-works", self.reconcile)
-        self._controller.watch(self._works, lambda work: [Key(work.metadata.namespace, work.metadata.name)])
+        self._controller.watch(self._works, lambda work: [ObjectKey(work.metadata.namespace, work.metadata.name)])
 
     async def run(self) -> None:
         await self._controller.run()
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: ObjectKey) -> float | None:
         work = self._works.cache.get(key)
         if work is None or work.metadata.deletion_timestamp or (stays := staying(work)) is None:
             return None

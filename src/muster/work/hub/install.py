@@ -20,9 +20,13 @@ from muster.api.authentication.v1beta1 import GROUP as AUTHENTICATION_GROUP
 from muster.api.cluster.v1 import GROUP as CLUSTER_GROUP
 from muster.api.crds import ACCOUNTS, HUB, Definition, definitions
 from muster.api.work.v1 import GROUP
-from muster.registration.installing import (
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import GVR
+from muster.registration.names import HUB_NAMESPACE
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CLUSTER_ROLES, CRDS, ROLE_BINDINGS, ROLES, VALIDATING_WEBHOOKS
+from muster.runtime.install.objects import (
     READ,
-    ROLES,
     account_permissions,
     apply_all,
     await_definitions,
@@ -31,14 +35,9 @@ from muster.registration.installing import (
     named,
     rule,
 )
-from muster.registration.kinds import CLUSTER_ROLES, ROLE_BINDINGS
-from muster.registration.names import HUB_NAMESPACE
-from muster.runtime import webhookconfig
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.resource import DEFINITIONS, VALIDATING_WEBHOOKS, Resource
-from muster.runtime.verbs import KubeClient
-from muster.runtime.webhookclients import CONFIG_MAP
-from muster.runtime.webhookconfig import Endpoint, Hook, configure
+from muster.runtime.webhook import configuration as webhookconfig
+from muster.runtime.webhook.clients import CONFIG_MAP
+from muster.runtime.webhook.configuration import Endpoint, Hook, configure
 from muster.work.hub.options import WorkHubOptions
 from muster.work.hub.webhooks.executors import AGENT, user_name
 from muster.work.names import EXECUTE_AS, REPLICA_SET_LABEL, WORK_FINALIZER
@@ -174,7 +173,7 @@ def role(manager: str, part: str) -> str:
     return f"open-cluster-management:{manager}-work:{part}"
 
 
-def executor_admin(manager: str) -> tuple[Resource, Document]:
+def executor_admin(manager: str) -> tuple[GVR, Document]:
     """A role for whoever may write works without executor, where that takes a right. Nobody is bound to it."""
     rules = [rule(GROUP, ["manifestworks"], [EXECUTE_AS], [AGENT.user])]
     return CLUSTER_ROLES, {"metadata": named(f"open-cluster-management:{manager}-work-executor-admin:webhook"), "rules": rules}
@@ -184,7 +183,7 @@ def controller_rules(options: WorkHubOptions) -> Sequence[Document]:
     return (*CONTROLLER_RULES, *(BINDING_RULES + BINDING_STATUS_RULES if options.authorization.by_bindings else ()))
 
 
-def permissions(options: WorkHubOptions, manager: str = "cluster-manager") -> list[tuple[Resource, Document]]:
+def permissions(options: WorkHubOptions, manager: str = "cluster-manager") -> list[tuple[GVR, Document]]:
     """Accounts, roles and bindings of one process that is controllers and webhooks."""
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": options.namespace}
     controller = role(manager, "controller")
@@ -204,7 +203,7 @@ async def install(client: KubeClient, options: WorkHubOptions, webhooks: WorkEnd
     """
     await ensure_namespace(client, options.namespace)
     wanted = kinds(options)
-    await apply_all(client, [(DEFINITIONS, document) for document in definitions(wanted)], MANAGER)
+    await apply_all(client, [(CRDS, document) for document in definitions(wanted)], MANAGER)
     await apply_all(client, permissions(options), MANAGER)
     await await_definitions(client, [kind.name for kind in wanted], clock)
     await configure(client, hooks(options), webhooks, MANAGER)

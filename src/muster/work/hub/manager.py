@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn, Protocol
 
-from muster.confinement import host_name
-from muster.runtime.clock import SYSTEM, Clock, Random
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informers
-from muster.runtime.metrics import Metrics
-from muster.runtime.parts import Part, run_parts
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.confinement import host_name
+from muster.machinery.metrics import Metrics
+from muster.runtime.cache.informer import Informers
+from muster.runtime.client.base import KubeClient
+from muster.runtime.controller.events import EventRecorder
+from muster.runtime.process.parts import Part, run_parts
 from muster.work.hub.bindings.status import BindingStatus
 from muster.work.hub.finished import FinishedWorks
 from muster.work.hub.options import WorkHubOptions

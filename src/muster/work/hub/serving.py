@@ -1,4 +1,4 @@
-"""The webhooks of works, served (`muster.runtime.webhookserving` says how), with the caches they judge by where bindings count.
+"""The webhooks of works, served (`muster.runtime.webhook.serving` says how), with the caches they judge by where bindings count.
 
 Every replica answers. What is asked of the API server on the way is remembered for seconds when the answer is yes, and never when
 it is no: who has just been given a right need not wait for it.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.delegation import AccessReviewer
-from muster.runtime.informer import Informers
-from muster.runtime.verbs import KubeClient
-from muster.runtime.webhookserver import WebhookServer
-from muster.runtime.webhookserving import ServingNames, ServingOptions, WebhookServing
+from muster.machinery.clock import SYSTEM, Clock
+from muster.runtime.auth.delegation import AccessReviewer
+from muster.runtime.cache.informer import Informers
+from muster.runtime.client.base import KubeClient
+from muster.runtime.webhook.server import WebhookServer
+from muster.runtime.webhook.serving import ServingNames, ServingOptions, WebhookServing
 from muster.work.hub.bindings.accounts import BoundAccounts
 from muster.work.hub.bindings.policy import ByBinding
 from muster.work.hub.bindings.webhook import BindingWebhook

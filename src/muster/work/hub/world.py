@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from muster.runtime.clock import Clock, Random
-from muster.runtime.controller import Controller, Reconcile
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informers
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import Key
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import Clock, Random
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import ObjectKey
+from muster.runtime.cache.informer import Informers
+from muster.runtime.client.base import KubeClient
+from muster.runtime.controller.controller import Controller, Reconcile
+from muster.runtime.controller.events import EventRecorder
 from muster.work.hub.options import WorkHubOptions
 
 
@@ -28,6 +28,6 @@ class WorkHubWorld:
     random: Random
     options: WorkHubOptions
 
-    def controller(self, name: str, reconcile: Reconcile[Key]) -> Controller[Key]:
+    def controller(self, name: str, reconcile: Reconcile[ObjectKey]) -> Controller[ObjectKey]:
         """A controller whose keys are those of objects."""
         return Controller(name, reconcile, workers=self.options.workers, metrics=self.metrics, clock=self.clock, random=self.random)

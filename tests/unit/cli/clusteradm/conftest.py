@@ -18,14 +18,14 @@ from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.cli.clusteradm import main
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR, Object
 from muster.registration.drivers.csr.requests import new_key, request_object
 from muster.registration.hub.install import BOOTSTRAP_GROUP, install
-from muster.registration.installing import SERVICE_ACCOUNTS
-from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AgentIdentity
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object, Resource
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, SIGNING_REQUESTS
+from muster.runtime.client.errors import NotFound
 
 if TYPE_CHECKING:
     from tests.unit.cli.clusteradm.joining import Joining
@@ -79,7 +79,7 @@ class Fleet:
         await self.until(settled)
         return (await admin.list(CONFIG_MAPS)).resource_version
 
-    async def find(self, resource: Resource, name: str, namespace: str = "", cluster: str = HUB) -> Object | None:
+    async def find(self, resource: GVR, name: str, namespace: str = "", cluster: str = HUB) -> Object | None:
         try:
             return await self.admin(cluster).get(resource, name, namespace)
         except NotFound:

@@ -10,14 +10,14 @@ import yaml
 
 from muster.administration.hub.tokens import BOOTSTRAP_USERS
 from muster.apiserver.auth.identity import User
+from muster.machinery.objects import Object
 from muster.operator.names import KLUSTERLETS
 from muster.registration.agent.memory.hub_kubeconfig import address_of, hub_kubeconfig
 from muster.registration.drivers.csr.requests import new_key, request_object
 from muster.registration.hub.clusters.rbac import Agents, own_binding, own_role
 from muster.registration.hub.install import BOOTSTRAP_GROUP
-from muster.registration.kinds import SIGNING_REQUESTS
 from muster.registration.names import AGENT_NAMESPACE, AgentIdentity
-from muster.runtime.resource import SECRETS, Object
+from muster.runtime.client.builtin import SECRETS, SIGNING_REQUESTS
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, PLAIN, Fleet
 
 

@@ -10,10 +10,11 @@ import pytest
 from muster.administration.errors import Refused
 from muster.administration.members.accept import Accepted, AcceptOptions, accept
 from muster.apiserver.auth.identity import User
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import Object
 from muster.registration.drivers.csr.requests import key_fingerprint, new_key
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, SIGNING_REQUESTS
-from muster.runtime.direct import InProcessClient
-from muster.runtime.resource import Object
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SIGNING_REQUESTS
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, HUB, Fleet, Told
 
 

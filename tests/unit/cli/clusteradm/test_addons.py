@@ -9,8 +9,9 @@ import pytest
 
 from muster.administration.content.addons import ADDONS, CLUSTER_ADDONS
 from muster.api.addon.v1alpha1 import AddOnDeploymentConfig
-from muster.registration.kinds import served
-from muster.runtime.resource import NAMESPACES, Object
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.client.typed import served
 from tests.unit.cli.clusteradm.conftest import Fleet
 
 CONFIGS = served(AddOnDeploymentConfig)

@@ -17,7 +17,7 @@ from muster.cli.output import Item, Listing, render
 from tests.unit.cli.clusteradm.conftest import Fleet
 
 PROGRAM = Path(sys.executable).with_name("clusteradm")
-HEAVY = ("cryptography", "msgspec", "orjson", "yaml", "muster.runtime.client", "muster.api", "muster.operator")
+HEAVY = ("cryptography", "msgspec", "orjson", "yaml", "muster.runtime.client.http", "muster.api", "muster.operator")
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

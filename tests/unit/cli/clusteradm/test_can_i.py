@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANIFEST_WORKS
-from muster.runtime.resource import NAMESPACES, Object
+from muster.machinery.objects import Object
+from muster.registration.kinds import MANIFEST_WORKS
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES
 from tests.unit.cli.clusteradm.conftest import HUB, PLAIN, Fleet
 from tests.unit.cli.clusteradm.test_basics import PROGRAM
 from tests.unit.cli.clusteradm.test_works import CONFIG_MAP, write

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from muster.administration.hub.clean import Cleaned, CleanOptions, clean
-from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS
+from muster.operator.names import CLUSTER_MANAGERS, OPERATOR_NAMESPACE
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, FRESH, Fleet, Told, condition
 
 DEFINITION = "clustermanagers.operator.open-cluster-management.io"
@@ -21,7 +20,7 @@ async def names(fleet: Fleet) -> set[str]:
     """Of everything that could be left of a hub."""
     admin = fleet.admin(FRESH)
     found = set()
-    for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, NAMESPACES, DEFINITIONS, SECRETS, CONFIG_MAPS, DEPLOYMENTS):
+    for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, NAMESPACES, CRDS, SECRETS, CONFIG_MAPS, DEPLOYMENTS):
         found |= {f"{resource.plural}/{one['metadata']['name']}" for one in (await admin.list(resource)).items}
     return found
 
@@ -82,7 +81,7 @@ async def test_the_operators_namespace_stays_with_a_klusterlet_in_it(fleet: Flee
     await fleet.admin(FRESH).create(DEPLOYMENTS, {"apiVersion": "apps/v1", "kind": "Deployment", **other})
     assert "left: Namespace open-cluster-management: the operator of klusterlets" in await fleet.ok("clean", context=FRESH)
     assert await fleet.find(DEPLOYMENTS, "klusterlet", OPERATOR_NAMESPACE, FRESH)
-    assert await fleet.find(DEFINITIONS, DEFINITION, "", FRESH) is None
+    assert await fleet.find(CRDS, DEFINITION, "", FRESH) is None
 
 
 async def test_a_cluster_info_of_others_stays(fleet: Fleet) -> None:

@@ -10,13 +10,22 @@ from typing import Any
 import pytest
 
 from muster.api.crds import OPERATOR, definitions
-from muster.operator.names import DEPLOYMENTS, KLUSTERLETS, OPERATOR_NAMESPACE
+from muster.machinery.clock import SYSTEM
+from muster.operator.names import KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.registration.hub.install import HOOKS, WebhookEndpoint
-from muster.registration.installing import await_definitions
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, SIGNING_REQUESTS
 from muster.registration.names import LEASE, cluster_role, registration_binding
-from muster.runtime.clock import SYSTEM
-from muster.runtime.resource import DEFINITIONS, LEASES, NAMESPACES, SECRETS
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CRDS,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    SECRETS,
+    SIGNING_REQUESTS,
+)
+from muster.runtime.install.objects import await_definitions
 from muster.work.hub import install as work_install
 from muster.work.kinds import MANIFEST_WORKS
 from tests.support.https_server import Answer, HttpsServer, Received
@@ -194,7 +203,7 @@ async def test_the_managed_side(fleet: Fleet) -> None:
     assert (await findings(fleet, *flags))["agent"] == ("no klusterlet is installed there", "run join there under this name")
     admin = fleet.admin(PLAIN)
     for document in definitions(OPERATOR):
-        await admin.apply(DEFINITIONS, document, manager="test")
+        await admin.apply(CRDS, document, manager="test")
     await await_definitions(admin, [document["metadata"]["name"] for document in definitions(OPERATOR)], SYSTEM)
     await admin.apply(KLUSTERLETS, {"metadata": {"name": "klusterlet"}, "spec": {"clusterName": "other"}}, manager="test")
     assert "there is other" in (await findings(fleet, *flags))["agent"][0]

@@ -13,28 +13,22 @@ from muster.api.addon.v1beta1 import ClusterManagementAddOn
 from muster.api.cluster.v1beta1 import Placement, PlacementDecision
 from muster.api.work.v1 import ManifestWork
 from muster.cli.clusteradm import listings
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.clock import SYSTEM
+from muster.machinery.objects import GVR, Object
 from muster.operator.bundle import KLUSTERLET_OPERATOR, bundle
 from muster.operator.names import KLUSTERLETS, OPERATOR_NAMESPACE
-from muster.registration.installing import SERVICE_ACCOUNTS, await_definitions
-from muster.registration.kinds import (
-    ADDONS,
-    CLUSTER_ROLES,
-    CLUSTER_SET_BINDINGS,
-    CLUSTER_SETS,
-    MANAGED_CLUSTERS,
-    MANIFEST_WORKS,
-    served,
-)
-from muster.runtime.clock import SYSTEM
-from muster.runtime.direct import InProcessClient
-from muster.runtime.resource import NAMESPACES, SECRETS, Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.registration.kinds import ADDONS, CLUSTER_SET_BINDINGS, CLUSTER_SETS, MANAGED_CLUSTERS, MANIFEST_WORKS
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CLUSTER_ROLES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from muster.runtime.client.typed import served
+from muster.runtime.install.objects import await_definitions
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, Fleet, condition
 
 CAPACITY = {"cpu": "8", "memory": "16Gi"}
 
 
-async def put(fleet: Fleet, resource: Resource, document: Object, status: Object | None = None) -> None:
+async def put(fleet: Fleet, resource: GVR, document: Object, status: Object | None = None) -> None:
     await fleet.admin().apply(resource, document, manager="test")
     if status is not None:
         key = document["metadata"]
@@ -276,7 +270,7 @@ class Overtaken:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    async def get(self, resource: Resource, name: str) -> Any:
+    async def get(self, resource: GVR, name: str) -> Any:
         found = await self._client.get(resource, name)
         if self._times:
             self._times -= 1

@@ -7,8 +7,8 @@ from muster.api.resource import Resource as Kind
 from muster.api.structural import object_schema
 from muster.api.work.v1 import ManifestWork
 from muster.registration.kinds import MANIFEST_WORKS
-from muster.runtime.errors import BadRequest, Invalid
-from muster.runtime.resource import NAMESPACES
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.client.errors import BadRequest, Invalid
 from tests.support.hostile import VALUES, fields, written
 from tests.unit.cli.clusteradm.conftest import Fleet
 

@@ -17,12 +17,20 @@ from muster.administration.hub import probe
 from muster.administration.hub.initialize import InitOptions, initialize
 from muster.administration.hubs import HubAddress
 from muster.apiserver.auth.identity import User
-from muster.operator.names import CLUSTER_MANAGERS, DEPLOYMENTS, OPERATOR_NAMESPACE
-from muster.registration.installing import SERVICE_ACCOUNTS
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, MANAGED_CLUSTERS, SIGNING_REQUESTS
-from muster.runtime.errors import Forbidden
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS
-from muster.runtime.verbs import JSON, Query
+from muster.operator.names import CLUSTER_MANAGERS, OPERATOR_NAMESPACE
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CONFIG_MAPS,
+    CRDS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SIGNING_REQUESTS,
+)
+from muster.runtime.client.errors import Forbidden
 from tests.unit.cli.clusteradm.conftest import FRESH, Fleet, Told
 
 
@@ -249,7 +257,7 @@ async def test_a_dry_run_writes_nothing_and_issues_no_token(fleet: Fleet, tmp_pa
     assert "--hub-token <token>" in said
     assert "certificatesigningrequests" not in said
     assert await fleet.revision(FRESH) == before
-    assert not await fleet.find(DEFINITIONS, "clustermanagers.operator.open-cluster-management.io", "", FRESH)
+    assert not await fleet.find(CRDS, "clustermanagers.operator.open-cluster-management.io", "", FRESH)
     assert "kind: ClusterManager" in path.read_text()
 
 

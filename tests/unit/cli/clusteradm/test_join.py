@@ -14,11 +14,10 @@ import yaml
 from muster.administration.members.hub_trust import is_signed
 from muster.administration.members.newcomers import name_problem, token_problem
 from muster.api.cluster.v1 import ManagedCluster
-from muster.operator.names import DEPLOYMENTS, KLUSTERLETS, OPERATOR_NAMESPACE
-from muster.registration.installing import SERVICE_ACCOUNTS
+from muster.operator.names import KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from tests.support.https_server import Answer, HttpsServer, Received
 from tests.support.processes import free_ports
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, FRESH, HUB, PLAIN, Fleet
@@ -33,7 +32,7 @@ async def test_operator_bootstrap_secret_and_klusterlet_are_there(joining: Joini
     assert joining.token not in said
     fleet = joining.fleet
     assert await fleet.find(DEPLOYMENTS, "klusterlet", OPERATOR_NAMESPACE, PLAIN)
-    assert await fleet.find(DEFINITIONS, "klusterlets.operator.open-cluster-management.io", "", PLAIN)
+    assert await fleet.find(CRDS, "klusterlets.operator.open-cluster-management.io", "", PLAIN)
     spec = (await joining.klusterlet())["spec"]
     assert (spec["clusterName"], spec["namespace"], spec["deployOption"]) == ("cluster1", AGENT_NAMESPACE, {"mode": "Default"})
     assert spec["registrationConfiguration"]["registrationDriver"] == {"authType": "csr"}
@@ -69,7 +68,7 @@ async def test_a_dry_run_writes_nothing_on_either_side(joining: Joining) -> None
 async def test_another_authority_than_the_hash_says_is_refused_before_the_token_is_sent(joining: Joining) -> None:
     joining.digest = "sha256:" + "0" * 64
     assert "it is another hub, or somebody in between" in await joining.fails()
-    assert not await joining.fleet.find(DEFINITIONS, "klusterlets.operator.open-cluster-management.io", "", PLAIN)
+    assert not await joining.fleet.find(CRDS, "klusterlets.operator.open-cluster-management.io", "", PLAIN)
 
 
 async def test_without_any_proof_nothing_is_believed_and_the_token_stays_here(joining: Joining) -> None:
@@ -351,7 +350,7 @@ async def test_a_cluster_of_cluster_api_is_found(joining: Joining) -> None:
     await fleet.admin(PLAIN).create(SECRETS, secret, "default")
     await joining.ok("--capi-import", "--capi-cluster-name", "default/made")
     assert await fleet.find(KLUSTERLETS, "klusterlet", "", FRESH)
-    assert not await fleet.find(DEFINITIONS, "klusterlets.operator.open-cluster-management.io", "", PLAIN)
+    assert not await fleet.find(CRDS, "klusterlets.operator.open-cluster-management.io", "", PLAIN)
     assert "Secret default/other-kubeconfig is not there" in await joining.fails("--capi-import", "--capi-cluster-name", "other")
 
 

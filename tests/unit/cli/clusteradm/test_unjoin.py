@@ -14,11 +14,18 @@ from muster.api.crds import SPOKE, definitions
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR
 from muster.operator.klusterlet.controller import KlusterletOperator, OperatorOptions
 from muster.operator.klusterlet.removal import APPLIED_WORKS
-from muster.operator.names import DEPLOYMENTS, KLUSTERLETS, OPERATOR_NAMESPACE
-from muster.registration.installing import SERVICE_ACCOUNTS
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS
+from muster.operator.names import KLUSTERLETS, OPERATOR_NAMESPACE
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CRDS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
 from tests.support.operating import Observed, running
 from tests.support.processes import free_ports
 from tests.unit.cli.clusteradm.conftest import FRESH, HUB, PLAIN, Fleet
@@ -52,7 +59,7 @@ async def accepted(fleet: Fleet) -> bool:
 async def apply_work(fleet: Fleet, agent: str, cluster: str = PLAIN) -> None:
     """As the work agent of a Klusterlet would."""
     for definition in definitions(SPOKE):
-        await fleet.admin(cluster).apply(DEFINITIONS, definition, manager="test")
+        await fleet.admin(cluster).apply(CRDS, definition, manager="test")
     spec = {"hubHash": "0123", "agentID": agent, "manifestWorkName": "web"}
     work = {"metadata": {"name": "0123-web"}, "spec": spec}
     await fleet.until(lambda: _served(fleet, cluster))
@@ -60,7 +67,7 @@ async def apply_work(fleet: Fleet, agent: str, cluster: str = PLAIN) -> None:
 
 
 async def _served(fleet: Fleet, cluster: str) -> bool:
-    found = await fleet.admin(cluster).get(DEFINITIONS, "appliedmanifestworks.work.open-cluster-management.io")
+    found = await fleet.admin(cluster).get(CRDS, "appliedmanifestworks.work.open-cluster-management.io")
     return any(one["type"] == "Established" for one in (found.get("status") or {}).get("conditions") or ())
 
 
@@ -75,7 +82,7 @@ async def test_a_cluster_leaves_whole_and_the_hub_is_told(joining: Joining) -> N
     assert "left: ManagedCluster cluster1 stays on the hub, denied; an administrator of the hub removes it with" in said
     assert not await accepted(fleet)
     for resource, name in (
-        (DEFINITIONS, KLUSTERLET_CRD),
+        (CRDS, KLUSTERLET_CRD),
         (NAMESPACES, AGENT_NAMESPACE),
         (NAMESPACES, OPERATOR_NAMESPACE),
         (CLUSTER_ROLES, KLUSTERLET_OPERATOR.name),
@@ -110,7 +117,7 @@ async def test_a_hub_that_does_not_finish_is_waited_for_while_the_agents_are_the
     assert await joining.klusterlet()
     said = await unjoin(joining, *hub, "--force")
     assert "left: ManagedCluster cluster1 is still being deleted on the hub" in said
-    assert await joining.fleet.find(DEFINITIONS, KLUSTERLET_CRD, "", PLAIN) is None
+    assert await joining.fleet.find(CRDS, KLUSTERLET_CRD, "", PLAIN) is None
 
 
 async def test_a_hub_that_is_away_keeps_nobody_and_what_is_left_is_said(joining: Joining) -> None:
@@ -123,7 +130,7 @@ async def test_a_hub_that_is_away_keeps_nobody_and_what_is_left_is_said(joining:
     said = await unjoin(joining)
     assert "left: the hub could not be told: https://127.0.0.1" in said
     assert "kubectl delete managedcluster cluster1" in said
-    assert await joining.fleet.find(DEFINITIONS, KLUSTERLET_CRD, "", PLAIN) is None
+    assert await joining.fleet.find(CRDS, KLUSTERLET_CRD, "", PLAIN) is None
 
 
 async def test_a_credential_that_only_the_agents_can_use_is_left_to_them(joining: Joining) -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from muster.administration.content.manifests import read_manifests
 from muster.administration.content.works import DECISIONS, PLACEMENTS, REPLICA_SETS, Done, await_works, create_works
-from muster.registration.installing import ROLES
-from muster.registration.kinds import MANIFEST_WORKS, ROLE_BINDINGS
-from muster.runtime.direct import InProcessClient
-from muster.runtime.resource import NAMESPACES, Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR, Object
+from muster.registration.kinds import MANIFEST_WORKS
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import NAMESPACES, ROLE_BINDINGS, ROLES
 from tests.unit.cli.clusteradm.conftest import Fleet, Told, condition
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "greeting", "namespace": "default"}}
@@ -72,7 +72,7 @@ class Reporting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
+    async def get(self, resource: GVR, name: str, namespace: str = "") -> Object:
         found = await self._client.get(resource, name, namespace)
         if resource == MANIFEST_WORKS:
             status = {"conditions": [condition("Applied", "True")]}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from muster.fleet.node import PodEnvironment
-from muster.logs import get_logger
-from muster.runtime.resource import NAMESPACES
+from muster.machinery.logs import get_logger
+from muster.runtime.client.builtin import NAMESPACES
 from tests.support.stage import Stage, open_stage
 
 log = get_logger("test.program")

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Any
 
-from muster.confinement import current
 from muster.fleet.node import PodEnvironment
 from muster.fleet.node.boundary import Places, PodNetwork
-from muster.runtime.podnamespace import MAY_DIAL, MAY_RUN, not_running
-from muster.runtime.resource import NAMESPACES, Object, Resource
+from muster.machinery.confinement import current
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.install.pod_namespaces import MAY_DIAL, MAY_RUN, not_running
 from tests.support.stage import PODS, Stage, condition, let_pods_run
 
 SERVER = "https://127.0.0.1:6443/clusters/c1"
@@ -20,10 +21,10 @@ class View:
     def __init__(self, dialled: str = "") -> None:
         self.dialled = dialled
 
-    def read(self, resource: Resource, key: str) -> Object | None:
+    def read(self, resource: GVR, key: str) -> Object | None:
         return {"metadata": {"name": key, "annotations": {MAY_DIAL: self.dialled}}}
 
-    def scan(self, resource: Resource, namespace: str = "") -> Sequence[Object]:
+    def scan(self, resource: GVR, namespace: str = "") -> Sequence[Object]:
         return ()
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from muster.fleet.node.door import Door
-from muster.runtime.clock import SYSTEM
-from muster.runtime.resource import Resource
+from muster.machinery.clock import SYSTEM
+from muster.machinery.objects import GVR
 from tests.support.pki import Authority, Pair
 from tests.support.stage import Stage
 
-BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+BINDINGS = GVR("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
 Get = Callable[[str, Pair | None], "asyncio.Future[tuple[int, str]]"]
 
 

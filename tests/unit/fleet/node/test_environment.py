@@ -13,15 +13,16 @@ from muster.fleet.node import PodEnvironment, atomicdir
 from muster.fleet.node.environment import MissingReference, expand, mounted
 from muster.fleet.node.podspec import Mount, pod_of
 from muster.fleet.node.programs import command_line, find_program, is_ours
-from muster.logs import get_logger
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import Forbidden, Unauthorized
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, SECRETS, Resource
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import GVR
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SECRETS
+from muster.runtime.client.errors import Forbidden, Unauthorized
+from muster.runtime.client.http import HttpClient
 from tests.support.fake_clock import FakeClock
 from tests.support.stage import PODS, Stage, open_stage
 from tests.unit.fleet.node.conftest import PROGRAMS, show
 
-ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+ROLE_BINDINGS = GVR("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 
@@ -248,7 +249,7 @@ async def test_the_token_in_the_pod_opens_the_server_over_its_socket(stage: Stag
     async def knock(args: Any, env: Any) -> int:
         client = HttpClient(env.client_config)
         try:
-            review = Resource("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+            review = GVR("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
             answer = await client.create(review, {"apiVersion": review.api_version, "kind": review.kind})
             seen.append(answer["status"]["userInfo"]["username"])
         finally:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.fleet.kinds import NODES
-from muster.runtime.errors import BadRequest
+from muster.runtime.client.builtin import NODES
+from muster.runtime.client.errors import BadRequest
 from tests.support.stage import IMAGE, PODS, Stage, condition
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.fleet.kinds import NODES
+from muster.fleet.in_process import InProcessClient
 from muster.fleet.node import RemoteNode
 from muster.fleet.node.remote import HasKubelets, kubelets
-from muster.runtime.direct import InProcessClient
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import NODES
 
 
 def node(name: str, ready: str, runtime: str) -> Object:

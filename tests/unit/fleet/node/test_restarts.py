@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.fleet.node import PodEnvironment
-from muster.runtime.errors import BadRequest
+from muster.runtime.client.errors import BadRequest
 from tests.support.fake_clock import FakeClock
 from tests.support.stage import PODS, Stage, open_stage
 from tests.unit.fleet.node.conftest import PROGRAMS

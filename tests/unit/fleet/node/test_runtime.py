@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.fleet.in_process import InProcessClient
 from muster.fleet.node import NodeRuntime
 from muster.fleet.node import addresses as addresses_module
 from muster.fleet.node import pod as pod_module
 from muster.fleet.node.addresses import LoopbackAddresses
 from muster.fleet.node.binding import obstacle
-from muster.runtime.direct import InProcessClient
-from muster.runtime.resource import LEASES
+from muster.runtime.client.builtin import LEASES
 from tests.support.fake_clock import FakeClock
 from tests.support.stage import IMAGE, PODS, Stage, condition, let_pods_run, open_stage, pod_manifest
 from tests.unit.fleet.node.conftest import PROGRAMS

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from muster.fleet.kinds import SLICES
 from muster.fleet.workloads.endpoints import endpoints_of, slice_of, target_port
+from muster.runtime.client.builtin import ENDPOINT_SLICES
 from tests.support.stage import PODS, SERVICES, Stage
 
 embedded_only = pytest.mark.parametrize("stage", [False], ids=["embedded"], indirect=True)
@@ -58,9 +58,9 @@ async def test_a_service_that_goes_takes_its_endpoints_along(stage: Stage) -> No
 async def test_a_slice_somebody_deletes_or_bends_is_mended(stage: Stage) -> None:
     await stage.client.create(SERVICES, service())
     (piece,) = await stage.until(lambda: pieces(stage), "there is a slice")
-    await stage.client.patch(SLICES, piece["metadata"]["name"], {"endpoints": [{"addresses": ["10.0.0.9"]}]}, "default")
+    await stage.client.patch(ENDPOINT_SLICES, piece["metadata"]["name"], {"endpoints": [{"addresses": ["10.0.0.9"]}]}, "default")
     await stage.until(lambda: not pieces(stage)[0].get("endpoints"), "it is mended")
-    await stage.client.delete(SLICES, piece["metadata"]["name"], "default")
+    await stage.client.delete(ENDPOINT_SLICES, piece["metadata"]["name"], "default")
     await stage.until(lambda: pieces(stage), "there is another")
 
 

@@ -19,25 +19,29 @@ from cryptography import x509
 from muster.api.crds import HUB, definitions
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.fleet.in_process import InProcessClient
 from muster.kube import certificates, yaml
+from muster.machinery.clock import timestamp
+from muster.machinery.objects import Object
 from muster.registration.agent.agent import Agent
 from muster.registration.agent.install import ACCOUNT, install
 from muster.registration.agent.options import AgentOptions
-from muster.registration.installing import rule
-from muster.registration.kinds import (
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.names import AGENT_NAMESPACE, LEASE
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
-    MANAGED_CLUSTERS,
+    CRDS,
+    LEASES,
+    NAMESPACES,
     NODES,
     ROLE_BINDINGS,
+    SECRETS,
     SIGNING_REQUESTS,
 )
-from muster.registration.names import AGENT_NAMESPACE, LEASE
-from muster.runtime.clock import timestamp
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import AlreadyExists, NotFound, Unauthorized, Unreachable
-from muster.runtime.resource import DEFINITIONS, LEASES, NAMESPACES, SECRETS, Object
-from muster.runtime.verbs import JSON, Query
+from muster.runtime.client.errors import AlreadyExists, NotFound, Unauthorized, Unreachable
+from muster.runtime.install.objects import rule
 from tests.support.fake_clock import FakeClock, settle
 
 GROUP = "cluster.open-cluster-management.io"
@@ -134,7 +138,7 @@ class Hub:
 
     async def prepare(self) -> None:
         for document in definitions(kind for kind in HUB if kind.resource.kind == "ManagedCluster"):
-            await self.admin.create(DEFINITIONS, document)
+            await self.admin.create(CRDS, document)
         await self.role("bootstrap", RULES_BOOTSTRAP, {"kind": "User", "name": "bootstrap"})
         await until(self._served, "the hub's definitions")
 

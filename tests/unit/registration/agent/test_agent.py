@@ -3,9 +3,9 @@
 import pytest
 
 from muster.registration.agent.agent import EXPIRED
-from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.resource import NAMESPACES, SECRETS
+from muster.runtime.client.builtin import NAMESPACES, SECRETS, SIGNING_REQUESTS
 from tests.unit.registration.agent.conftest import Fleet, User, until
 
 HOUR = {"client-cert-expiration-seconds": ("3600",)}

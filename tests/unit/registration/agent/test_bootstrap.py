@@ -7,8 +7,8 @@ from pathlib import Path
 
 from muster.registration.agent.memory.bootstrap import Bootstraps
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.informer import Informer
-from muster.runtime.resource import SECRETS
+from muster.runtime.cache.informer import Informer
+from muster.runtime.client.builtin import SECRETS
 from tests.unit.registration.agent.conftest import Fleet, Link, until
 
 

@@ -9,8 +9,8 @@ from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import Progress, Report, Watched
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.errors import Unreachable
-from muster.runtime.resource import EVENTS
+from muster.runtime.client.builtin import EVENTS
+from muster.runtime.client.errors import Unreachable
 from tests.unit.registration.agent.conftest import Fleet, Link, User, until
 from tests.unit.registration.agent.worlds import IdleDriver, world_of
 

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.client.builtin import SIGNING_REQUESTS
 from tests.unit.registration.agent.conftest import Fleet, Hub, until
 
 MOST = 40

@@ -9,8 +9,9 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.registration.agent.failover import Failover, denied, objection
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
-from muster.registration.kinds import CLUSTER_ROLES, MANAGED_CLUSTERS
-from muster.runtime.verbs import KubeClient
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CLUSTER_ROLES
 from tests.support.fake_clock import FakeClock
 from tests.unit.registration.agent.conftest import Fleet, Link, User, until
 

@@ -8,7 +8,7 @@ import pytest
 
 from muster.kube import yaml
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress, address_of, hub_kubeconfig
-from muster.runtime.kubeconfig import KubeconfigError, load_kubeconfig
+from muster.runtime.client.kubeconfig import KubeconfigError, load_kubeconfig
 
 
 def document(**cluster: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import pytest
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress, hub_kubeconfig
 from muster.registration.agent.memory.hub_secret import HubSecret, mirror, opened, part_of, settled, stepped
 from muster.registration.names import AGENT_NAMESPACE, AgentIdentity
-from muster.runtime.errors import Conflict
-from muster.runtime.resource import SECRETS
+from muster.runtime.client.builtin import SECRETS
+from muster.runtime.client.errors import Conflict
 from tests.unit.registration.agent.conftest import Fleet, Link
 
 HERE, THERE = HubAddress("here", "https://here"), HubAddress("there", "https://there")

@@ -2,18 +2,16 @@
 
 from typing import Any
 
-from muster.registration.access import SELF_REVIEWS
 from muster.registration.agent.install import ACCOUNT, install
 from muster.registration.agent.options import AgentOptions
-from muster.registration.installing import SERVICE_ACCOUNTS
-from muster.runtime.resource import DEFINITIONS, NAMESPACES
+from muster.runtime.client.builtin import CRDS, NAMESPACES, SELF_ACCESS_REVIEWS, SERVICE_ACCOUNTS
 from tests.unit.registration.agent.conftest import Fleet, Link
 
 
 async def test_it_may_be_repeated_and_changes_nothing_then(fleet: Fleet) -> None:
-    before = (await fleet.admin.get(DEFINITIONS, "clusterclaims.cluster.open-cluster-management.io"))["metadata"]
+    before = (await fleet.admin.get(CRDS, "clusterclaims.cluster.open-cluster-management.io"))["metadata"]
     await install(fleet.admin, AgentOptions())
-    after = (await fleet.admin.get(DEFINITIONS, "clusterclaims.cluster.open-cluster-management.io"))["metadata"]
+    after = (await fleet.admin.get(CRDS, "clusterclaims.cluster.open-cluster-management.io"))["metadata"]
     assert after["resourceVersion"] == before["resourceVersion"]
 
 
@@ -39,6 +37,8 @@ async def test_the_account_may_do_what_an_agent_does_and_no_more(fleet: Fleet) -
 
 async def _may(fleet: Fleet, verb: str, resource: str, group: str = "", namespace: str = "") -> bool:
     attributes = {"verb": verb, "resource": resource, "group": group, "namespace": namespace}
-    review: dict[str, Any] = {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind}
-    answer = await Link(fleet.spoke, fleet.account).create(SELF_REVIEWS, {**review, "spec": {"resourceAttributes": attributes}})
+    review: dict[str, Any] = {"apiVersion": SELF_ACCESS_REVIEWS.api_version, "kind": SELF_ACCESS_REVIEWS.kind}
+    answer = await Link(fleet.spoke, fleet.account).create(
+        SELF_ACCESS_REVIEWS, {**review, "spec": {"resourceAttributes": attributes}}
+    )
     return bool(answer["status"]["allowed"])

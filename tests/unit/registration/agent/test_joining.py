@@ -6,8 +6,9 @@ import pytest
 
 from muster.registration.agent.joining import ReservedName, introduce, kept_right, new_cluster
 from muster.registration.agent.options import AgentOptions
-from muster.registration.kinds import CLUSTER_ROLES, MANAGED_CLUSTERS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AgentIdentity
+from muster.runtime.client.builtin import CLUSTER_ROLES
 from tests.unit.registration.agent.conftest import Fleet, Link, User
 from tests.unit.registration.agent.worlds import IdleDriver, world_of
 

@@ -9,8 +9,8 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.registration.agent.reports.lease import LeaseKeeper, lease_seconds, missed_at
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import LEASE
-from muster.runtime.informer import Informer
-from muster.runtime.resource import LEASES
+from muster.runtime.cache.informer import Informer
+from muster.runtime.client.builtin import LEASES
 from tests.unit.registration.agent.conftest import Fleet, Link, User, until
 from tests.unit.registration.agent.worlds import world_of
 

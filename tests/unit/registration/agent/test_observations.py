@@ -12,8 +12,8 @@ from muster.registration.agent.options import AgentOptions
 from muster.registration.agent.reports.claims import exposed, values_of
 from muster.registration.agent.reports.health import HEALTHY, ApiServerHealth
 from muster.registration.agent.reports.resources import Node, decode_node, reduced_node, resources_of
-from muster.runtime.errors import Forbidden, KubeError, NotFound, ServerFailure, Unreachable
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import Forbidden, KubeError, NotFound, ServerFailure, Unreachable
 from tests.support.fake_clock import FakeClock
 
 

@@ -1,6 +1,6 @@
 """An agent that only renews its lease, for weeks, leaves nothing behind with each renewal."""
 
-from muster.runtime.resource import LEASES
+from muster.runtime.client.builtin import LEASES
 from tests.support.holdings import grown, population
 from tests.unit.registration.agent.conftest import Fleet, until
 

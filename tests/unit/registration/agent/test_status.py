@@ -14,9 +14,9 @@ from muster.registration.agent.reports.resources import Resources
 from muster.registration.agent.reports.status import Facts, StatusReporter, observed
 from muster.registration.drivers.seam import Report
 from muster.registration.kinds import CLUSTER_CLAIMS, MANAGED_CLUSTERS
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informer
-from muster.runtime.resource import EVENTS, NAMESPACES
+from muster.runtime.cache.informer import Informer
+from muster.runtime.client.builtin import EVENTS, NAMESPACES
+from muster.runtime.controller.events import EventRecorder
 from tests.unit.registration.agent.conftest import Fleet, Link, User, until
 from tests.unit.registration.agent.worlds import IdleDriver, world_of
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from muster.api.resource import Document
+from muster.machinery.metrics import Metrics
 from muster.registration.agent.memory.bootstrap import Bootstraps
 from muster.registration.agent.memory.hub_secret import HubSecret
 from muster.registration.agent.world import AgentState, AgentWorld
 from muster.registration.drivers.seam import Progress
 from muster.registration.names import AGENT_NAMESPACE, AgentIdentity
-from muster.runtime.events import EventRecorder
-from muster.runtime.metrics import Metrics
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.controller.events import EventRecorder
 from tests.unit.registration.agent.conftest import Fleet, Link
 
 IDENTITY = AgentIdentity("c1", "a")

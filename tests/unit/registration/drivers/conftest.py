@@ -13,16 +13,16 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.api.crds import definitions
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.metrics import Metrics
 from muster.registration.drivers import find
 from muster.registration.drivers.seam import HubContext, HubDriver, Progress, SpokeContext, SpokeDriver
 from muster.registration.names import AgentIdentity
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.direct import InProcessClient
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informers
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import DEFINITIONS
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.informer import Informers
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CRDS
+from muster.runtime.controller.events import EventRecorder
 from tests.support.in_process import serving
 
 BOOTSTRAP = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"
@@ -45,7 +45,7 @@ async def admin(server: ApiServer) -> InProcessClient:
     client = client_of(server)
     for definition in definitions():
         if definition["spec"]["names"]["kind"] == "ManagedCluster":
-            await client.create(DEFINITIONS, definition)
+            await client.create(CRDS, definition)
             await until(lambda: client.raw("GET", ManagedCluster.resource.path()))
     return client
 

@@ -11,9 +11,9 @@ from cryptography import x509
 
 from muster.kube.certificates import CLIENT_AUTH, CertificateAuthority
 from muster.kube.duration import format_time
-from muster.runtime.errors import AlreadyExists, NotFound, Unreachable
-from muster.runtime.resource import Resource
-from muster.runtime.verbs import KubeClient, Page
+from muster.machinery.objects import GVR
+from muster.runtime.client.base import KubeClient, Page
+from muster.runtime.client.errors import AlreadyExists, NotFound, Unreachable
 from tests.support.fake_clock import FakeClock
 
 Document = dict[str, Any]
@@ -43,13 +43,13 @@ class ScriptedHub:
             raise Unreachable("hub", "connection reset")
         return copy.deepcopy(csr)
 
-    async def get(self, resource: Resource, name: str) -> Document:
+    async def get(self, resource: GVR, name: str) -> Document:
         self._called("get")
         if name not in self.requests:
             raise NotFound(404, "NotFound")
         return self._answer(self.requests[name])
 
-    async def create(self, resource: Resource, obj: Document) -> Document:
+    async def create(self, resource: GVR, obj: Document) -> Document:
         self._called("create")
         name = obj["metadata"]["name"]
         if name in self.requests:
@@ -58,7 +58,7 @@ class ScriptedHub:
         self.requests[name]["metadata"]["creationTimestamp"] = format_time(self.clock.now())
         return self._answer(self.requests[name])
 
-    async def pages(self, resource: Resource, *, label_selector: str, limit: int) -> AsyncIterator[Page]:
+    async def pages(self, resource: GVR, *, label_selector: str, limit: int) -> AsyncIterator[Page]:
         self._called("list")
         yield Page([orjson.dumps(csr) for csr in self.requests.values()][:limit], "1", "")
 

@@ -10,11 +10,14 @@ import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.apiserver.server import ApiServer
+from muster.fleet.in_process import InProcessClient
 from muster.kube import certificates
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.metrics import Metrics
 from muster.registration.drivers.csr.approval import Approver
 from muster.registration.drivers.csr.requests import new_key, request_object
 from muster.registration.drivers.seam import DriverConfigError, HubContext, Vote
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import (
     ALL_CLUSTERS_GROUP,
     CLUSTER_LABEL,
@@ -23,13 +26,10 @@ from muster.registration.names import (
     AgentIdentity,
     cluster_group,
 )
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import AlreadyExists, Forbidden, NotFound
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informers
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import EVENTS
+from muster.runtime.cache.informer import Informers
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, EVENTS, SIGNING_REQUESTS
+from muster.runtime.client.errors import AlreadyExists, Forbidden, NotFound
+from muster.runtime.controller.events import EventRecorder
 from tests.unit.registration.drivers.conftest import BOOTSTRAP, MASTERS, client_of, hub_driver, until
 
 AGENT = AgentIdentity("cluster1", "abcde")

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from muster.apiserver.server import ApiServer
+from muster.fleet.in_process import InProcessClient
 from muster.kube.certificates import KeyPair
-from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AgentIdentity
-from muster.runtime.direct import InProcessClient
+from muster.runtime.client.builtin import SIGNING_REQUESTS
 from tests.unit.registration.drivers.conftest import BOOTSTRAP, Agent, client_of, hub_driver, until
 
 TRUSTED = {"auto-approved-csr-users": (BOOTSTRAP,)}

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from muster.kube.certificates import subject
+from muster.machinery.metrics import Metrics
 from muster.registration.drivers import find
 from muster.registration.drivers.csr.requests import new_key, request_object
 from muster.registration.drivers.csr.spoke import HALTED_PAUSE, LONGEST_SLEEP, MOST_REQUESTS, REFUSED_PAUSE, UNHEARD_PAUSE
 from muster.registration.drivers.seam import DriverConfigError, SpokeContext
-from muster.registration.kinds import SIGNING_REQUESTS
 from muster.registration.names import AgentIdentity
-from muster.runtime.errors import Unreachable
-from muster.runtime.metrics import Metrics
+from muster.runtime.client.builtin import SIGNING_REQUESTS
+from muster.runtime.client.errors import Unreachable
 from tests.support.fake_clock import FakeClock
 from tests.unit.registration.drivers.conftest import Agent
 from tests.unit.registration.drivers.scripted_hub import ScriptedHub

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from muster.kube.certificates import KeyPair, common_name, load_key, subject
 from muster.registration.drivers.csr.requests import is_for, validity_of
 from muster.registration.names import AgentIdentity
-from muster.runtime.errors import Unreachable
+from muster.runtime.client.errors import Unreachable
 from tests.support.fake_clock import FakeClock
 from tests.unit.registration.drivers.conftest import Agent
 from tests.unit.registration.drivers.scripted_hub import ScriptedHub

@@ -18,12 +18,12 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.registration.drivers import available, find
 from muster.registration.drivers.seam import DriverError, HubContext, SpokeContext
 from muster.registration.names import AgentIdentity
-from muster.runtime.clock import SYSTEM
-from muster.runtime.direct import InProcessClient
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informers
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES
+from muster.machinery.clock import SYSTEM
+from muster.fleet.in_process import InProcessClient
+from muster.runtime.controller.events import EventRecorder
+from muster.runtime.cache.informer import Informers
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import CONFIG_MAPS, NAMESPACES
 
 async def main():
     told = {"available": available(), "by alias": find("token").name}

@@ -11,19 +11,20 @@ import pytest
 from muster.api.cluster.v1 import ManagedCluster
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import GVR, Object
 from muster.registration.drivers.seam import HubDriver, Outcome, Vote
 from muster.registration.hub.install import ACCOUNT, install
 from muster.registration.hub.options import HubOptions
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import NotFound
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informers
-from muster.runtime.metrics import Metrics
-from muster.runtime.resource import NAMESPACES, Object, Resource
-from muster.runtime.verbs import JSON, Query
+from muster.runtime.cache.informer import Informers
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.client.errors import NotFound
+from muster.runtime.controller.events import EventRecorder
 from tests.support.fake_clock import FakeClock
 
 C = TypeVar("C", bound=InProcessClient)
@@ -171,11 +172,11 @@ class Play:
         body = {"apiVersion": MANIFEST_WORKS.api_version, "kind": MANIFEST_WORKS.kind, "metadata": metadata, "spec": {}}
         return await self.admin.create(MANIFEST_WORKS, body)
 
-    async def let_go(self, resource: Resource, name: str, namespace: str = "") -> None:
+    async def let_go(self, resource: GVR, name: str, namespace: str = "") -> None:
         """Take all finalizers off, as whoever put them would."""
         await self.admin.patch(resource, name, {"metadata": {"finalizers": None}}, namespace)
 
-    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object | None:
+    async def get(self, resource: GVR, name: str, namespace: str = "") -> Object | None:
         try:
             return await self.admin.get(resource, name, namespace)
         except NotFound:
@@ -194,7 +195,7 @@ class Play:
         found: Object = await self.until(probe)
         return found
 
-    async def until_gone(self, resource: Resource, name: str, namespace: str = "") -> None:
+    async def until_gone(self, resource: GVR, name: str, namespace: str = "") -> None:
         async def gone() -> bool:
             return await self.get(resource, name, namespace) is None
 

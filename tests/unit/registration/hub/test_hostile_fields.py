@@ -15,10 +15,12 @@ from muster.registration.hub.clusters import rbac
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.manager import CONTROLLERS
 from muster.registration.hub.webhooks.managed_cluster import ManagedClusterWebhook
-from muster.registration.kinds import CLUSTER_ROLES, MANAGED_CLUSTERS, MANIFEST_WORKS, served
-from muster.runtime.delegation import Action, Identity, Verdict
-from muster.runtime.errors import BadRequest, Forbidden, Invalid
-from muster.runtime.webhookserver import AdmissionRequest
+from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
+from muster.runtime.auth.delegation import Action, Identity, Verdict
+from muster.runtime.client.builtin import CLUSTER_ROLES
+from muster.runtime.client.errors import BadRequest, Forbidden, Invalid
+from muster.runtime.client.typed import served
+from muster.runtime.webhook.server import AdmissionRequest
 from tests.support.hostile import VALUES, Path, fields, written
 from tests.unit.registration.hub.conftest import Play
 

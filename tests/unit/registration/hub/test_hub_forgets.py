@@ -7,7 +7,7 @@ from muster.apiserver.client import DirectClient
 from muster.registration.hub.manager import Hub
 from muster.registration.hub.options import HubOptions
 from muster.registration.kinds import CLUSTER_SETS, MANAGED_CLUSTERS
-from muster.runtime.resource import NAMESPACES
+from muster.runtime.client.builtin import NAMESPACES
 from tests.support.holdings import grown, holdings
 from tests.unit.registration.hub.conftest import Play
 from tests.unit.registration.hub.test_hub import running

@@ -12,6 +12,9 @@ import pytest
 
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.clock import SYSTEM
+from muster.machinery.objects import GVR, Object
 from muster.registration.hub.install import (
     ACCOUNT,
     BOOTSTRAP_GROUP,
@@ -24,17 +27,15 @@ from muster.registration.hub.install import (
 )
 from muster.registration.hub.options import HubOptions
 from muster.registration.hub.serving import Webhooks
-from muster.registration.kinds import ADDONS, CLUSTER_ROLES, MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.registration.kinds import ADDONS, MANAGED_CLUSTERS
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE, BOOTSTRAP_ROLE, HUB_NAMESPACE
-from muster.runtime.certs import ServingPair, make_pair
-from muster.runtime.clock import SYSTEM
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import BadRequest, Forbidden, NotFound
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, LEASES, NAMESPACES, SECRETS, Object, Resource
-from muster.runtime.webhookserving import ServingOptions
+from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, CRDS, LEASES, NAMESPACES, SECRETS, SIGNING_REQUESTS
+from muster.runtime.client.errors import BadRequest, Forbidden, NotFound
+from muster.runtime.webhook.certificates import ServingPair, make_pair
+from muster.runtime.webhook.serving import ServingOptions
 from tests.support.fake_clock import FakeClock
 
-V1ALPHA1_ADDONS = Resource("addon.open-cluster-management.io/v1alpha1", "managedclusteraddons", "ManagedClusterAddOn")
+V1ALPHA1_ADDONS = GVR("addon.open-cluster-management.io/v1alpha1", "managedclusteraddons", "ManagedClusterAddOn")
 
 
 @dataclass
@@ -66,7 +67,7 @@ def cluster(name: str, **spec: Any) -> Object:
 async def test_installing_again_changes_nothing(site: Site) -> None:
     async def versions() -> dict[str, str]:
         found = {}
-        for resource in (DEFINITIONS, CLUSTER_ROLES, NAMESPACES, HOOKS[0].resource, HOOKS[1].resource):
+        for resource in (CRDS, CLUSTER_ROLES, NAMESPACES, HOOKS[0].resource, HOOKS[1].resource):
             for obj in (await site.admin.list(resource)).items:
                 found[f"{resource}/{obj['metadata']['name']}"] = obj["metadata"]["resourceVersion"]
         return found
@@ -126,13 +127,13 @@ async def test_the_hub_itself_reads_no_secrets_but_its_own_and_cannot_make_itsel
 async def test_webhooks_can_be_switched_off_again(site: Site) -> None:
     await install(site.admin, webhooks=endpoint())
     for name in CONVERTED:
-        assert (await site.admin.get(DEFINITIONS, name))["spec"]["conversion"]["strategy"] == "Webhook"
+        assert (await site.admin.get(CRDS, name))["spec"]["conversion"]["strategy"] == "Webhook"
     await install(site.admin)
     for hook in HOOKS:
         with pytest.raises(NotFound):
             await site.admin.get(hook.resource, hook.name)
     for name in CONVERTED:
-        assert (await site.admin.get(DEFINITIONS, name))["spec"]["conversion"] == {"strategy": "None"}
+        assert (await site.admin.get(CRDS, name))["spec"]["conversion"] == {"strategy": "None"}
 
 
 def test_in_a_cluster_webhooks_are_called_through_the_service() -> None:

@@ -4,9 +4,10 @@ from datetime import datetime
 
 from muster.api.cluster.v1 import AVAILABLE
 from muster.kube.duration import format_micro_time
+from muster.machinery.objects import Object
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import LEASE
-from muster.runtime.resource import LEASES, NAMESPACES, Object
+from muster.runtime.client.builtin import LEASES, NAMESPACES
 from tests.unit.registration.hub.conftest import Play
 
 

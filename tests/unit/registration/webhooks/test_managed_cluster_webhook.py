@@ -10,10 +10,10 @@ from muster.kube.duration import format_time
 from muster.kube.patching.jsonpatch import apply_json_patch
 from muster.registration.hub.webhooks.managed_cluster import ManagedClusterWebhook, is_https_url
 from muster.registration.names import CLUSTER_LABEL, CLUSTER_SET_LABEL, RESOURCE_CLEANUP
-from muster.runtime.delegation import Action, Identity
-from muster.runtime.delegation import Verdict as Answer
-from muster.runtime.errors import NotFound, Unreachable
-from muster.runtime.webhookserver import AdmissionRequest, Denied, Verdict
+from muster.runtime.auth.delegation import Action, Identity
+from muster.runtime.auth.delegation import Verdict as Answer
+from muster.runtime.client.errors import NotFound, Unreachable
+from muster.runtime.webhook.server import AdmissionRequest, Denied, Verdict
 from tests.support.fake_clock import FakeClock
 
 Document = dict[str, Any]

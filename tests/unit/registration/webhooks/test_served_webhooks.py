@@ -7,20 +7,21 @@ import pytest
 
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.fleet.in_process import InProcessClient
 from muster.http import server_context
+from muster.machinery.objects import GVR
 from muster.registration.hub.install import ACCOUNT, WebhookEndpoint, install
 from muster.registration.hub.webhooks import register
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_SET_BINDINGS, MANAGED_CLUSTERS
+from muster.registration.kinds import CLUSTER_SET_BINDINGS, MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE
-from muster.runtime.certs import ServingCertificate
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import BadRequest, Forbidden
-from muster.runtime.resource import NAMESPACES, Resource
-from muster.runtime.webhookserver import WebhookServer
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES
+from muster.runtime.client.errors import BadRequest, Forbidden
+from muster.runtime.webhook.certificates import ServingCertificate
+from muster.runtime.webhook.server import WebhookServer
 
 Document = dict[str, Any]
-ADDONS_ALPHA = Resource("addon.open-cluster-management.io/v1alpha1", "managedclusteraddons", "ManagedClusterAddOn")
-ADDONS_BETA = Resource("addon.open-cluster-management.io/v1beta1", "managedclusteraddons", "ManagedClusterAddOn")
+ADDONS_ALPHA = GVR("addon.open-cluster-management.io/v1alpha1", "managedclusteraddons", "ManagedClusterAddOn")
+ADDONS_BETA = GVR("addon.open-cluster-management.io/v1beta1", "managedclusteraddons", "ManagedClusterAddOn")
 
 
 class Hub:

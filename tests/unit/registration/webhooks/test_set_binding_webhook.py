@@ -3,7 +3,7 @@
 import pytest
 
 from muster.registration.hub.webhooks.set_binding import SetBindingWebhook
-from muster.runtime.webhookserver import AdmissionRequest, Denied
+from muster.runtime.webhook.server import AdmissionRequest, Denied
 from tests.unit.registration.webhooks.test_managed_cluster_webhook import Document, Rights, review
 
 BIND = "create managedclustersets/bind.cluster.open-cluster-management.io blue"

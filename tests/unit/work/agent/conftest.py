@@ -11,12 +11,13 @@ import pytest
 
 from muster.api.crds import HUB, SPOKE, definitions
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.registration.installing import await_definitions
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import NotFound, Unreachable
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, Object
-from muster.runtime.verbs import JSON, Query
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import Object
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES
+from muster.runtime.client.errors import NotFound, Unreachable
+from muster.runtime.install.objects import await_definitions
 from muster.work.agent.agent import WorkAgent
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
@@ -94,7 +95,7 @@ class Site:
         for client, kinds in ((self.hub, HUB), (self.spoke, SPOKE)):
             wanted = [kind for kind in kinds if kind.resource.group == "work.open-cluster-management.io"]
             for document in definitions(wanted):
-                await client.create(DEFINITIONS, document)
+                await client.create(CRDS, document)
             await await_definitions(client, [kind.name for kind in wanted], SYSTEM)
         await self.hub.create(NAMESPACES, namespace(CLUSTER))
         await self.spoke.create(NAMESPACES, namespace("app"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from muster.runtime.resource import CONFIG_MAPS
+from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.work.kinds import MANIFEST_WORKS
 from tests.unit.work.agent.conftest import CLUSTER, Life, Site, config_map, until
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object, Resource
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
 from tests.unit.work.agent.conftest import Site, config_map, namespace, until
 from tests.unit.work.agent.test_pass import applied, message, of, quiet
 
-SERVICES = Resource("v1", "services", "Service")
+SERVICES = GVR("v1", "services", "Service")
 ALWAYS = {"type": "CEL", "condition": "Complete", "celExpressions": ["true"]}
 WHEN_SEALED = {"type": "CEL", "condition": "Complete", "celExpressions": ["object.?immutable.orValue(false)"]}
 

@@ -4,9 +4,10 @@ import asyncio
 from typing import Any
 
 from muster.apiserver.client import DirectClient
-from muster.runtime.cache import Recent
-from muster.runtime.events import EventRecorder
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
+from muster.machinery.objects import Object
+from muster.runtime.cache.store import Recent
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
+from muster.runtime.controller.events import EventRecorder
 from muster.work.agent.agent import WorkAgent
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS

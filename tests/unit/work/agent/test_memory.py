@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from muster.api.work.v1 import UpdateStrategy
-from muster.runtime.clock import Backoff
-from muster.runtime.errors import Forbidden, Invalid, NotFound
-from muster.runtime.resource import CONFIG_MAPS
+from muster.machinery.backoff import Backoff
+from muster.runtime.client.builtin import CONFIG_MAPS
+from muster.runtime.client.errors import Forbidden, Invalid, NotFound
 from muster.work.agent.memory import CHANGED_RETRY, CONTESTED_RETRY, MISSING_RETRY, REPAIR_PAUSE, REPAIRS, Memory
 from muster.work.agent.reporting import failed
 from muster.work.agent.seam import ABSENT, UNKNOWN, ApplyProblem, Manifest, ObjectRef, Presence, Sight

@@ -9,11 +9,12 @@ from unittest import mock
 import pytest
 
 from muster.api.work.v1 import ManifestWork
-from muster.runtime.controller import Controller
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import Unreachable
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object
-from muster.runtime.workqueue import WorkQueue
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import Object
+from muster.machinery.workqueue import WorkQueue
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
+from muster.runtime.client.errors import Unreachable
+from muster.runtime.controller.controller import Controller
 from muster.work.agent.records import Records
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from tests.unit.work.agent.conftest import CLUSTER, Life, Site, config_map, namespace, until

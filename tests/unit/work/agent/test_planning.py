@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.work.v1 import ManifestWork, ManifestWorkSpec
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, SECRETS, Object, Resource
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SECRETS
 from muster.work.agent.planning import Plan, kinds, make_plan, rank_of
 
-DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
-SERVED: dict[tuple[str, str], Resource | str] = {
+DEPLOYMENTS = GVR("apps/v1", "deployments", "Deployment")
+SERVED: dict[tuple[str, str], GVR | str] = {
     (one.api_version, one.kind): one for one in (CONFIG_MAPS, NAMESPACES, SECRETS, DEPLOYMENTS)
 }
 

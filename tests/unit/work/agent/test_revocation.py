@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster.runtime.rbac import ROLE_BINDINGS, ROLES, ChangeHandler, RbacAuthorizer
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
+from muster.runtime.auth.rbac import ROLE_BINDINGS, ROLES, ChangeHandler, RbacAuthorizer
 from muster.work.kinds import MANIFEST_WORKS
 from tests.unit.work.agent.conftest import CLUSTER, Mortal, Site, config_map, until
 

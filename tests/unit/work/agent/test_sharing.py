@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from muster.api.work.v1 import AppliedManifestWork
-from muster.runtime.direct import InProcessClient
-from muster.runtime.resource import CONFIG_MAPS, Object, Resource
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.work.agent.leaving import Remover
 from muster.work.agent.memory import REPAIRS
 from muster.work.agent.observing import ClusterObserver, Mapper
@@ -136,7 +137,7 @@ async def test_an_object_that_another_work_takes_on_at_the_last_moment_is_not_de
     """A manifest moves from one work to another, and the deletion for the one is overtaken by the write for the other."""
 
     class Overtaken(InProcessClient):
-        async def delete(self, resource: Resource, name: str, namespace: str = "", **options: Any) -> Object:
+        async def delete(self, resource: GVR, name: str, namespace: str = "", **options: Any) -> Object:
             if resource == CONFIG_MAPS and not taken:
                 taken.append(name)
                 await site.create("new", config_map(name, a="2"))

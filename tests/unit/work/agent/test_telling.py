@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from muster import logs
-from muster.runtime.rbac import ROLE_BINDINGS, ROLES
-from muster.runtime.resource import EVENTS, NAMESPACES, Object
+from muster.machinery import logs
+from muster.machinery.objects import Object
+from muster.runtime.auth.rbac import ROLE_BINDINGS, ROLES
+from muster.runtime.client.builtin import EVENTS, NAMESPACES
 from tests.unit.work.agent.conftest import Site, config_map, namespace, until
 
 EXECUTOR = {"subject": {"type": "ServiceAccount", "serviceAccount": {"namespace": "app", "name": "deployer"}}}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster.runtime.errors import NotFound, StatusError
-from muster.runtime.resource import Resource
+from muster.machinery.objects import GVR
+from muster.runtime.client.errors import NotFound, StatusError
 from muster.work.agent.seam import ABSENT
 from tests.support.bad_manifests import BAD_MANIFESTS, BadManifest
 from tests.support.manifests import manifest
@@ -25,6 +25,6 @@ async def test_a_manifest_that_the_cluster_refuses_is_reported_in_its_words(
     with pytest.raises(StatusError) as caught:
         await cluster.applier.apply(wanted, OWNER, ABSENT)
     assert bad.says in str(caught.value)
-    resource = Resource(bad.api_version, bad.plural, bad.kind, bad.namespaced)
+    resource = GVR(bad.api_version, bad.plural, bad.kind, bad.namespaced)
     with pytest.raises(NotFound):
         await cluster.client.get(resource, wanted.ref.name, wanted.ref.namespace)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster.runtime.errors import Invalid
-from muster.runtime.resource import DEFINITIONS
+from muster.runtime.client.builtin import CRDS
+from muster.runtime.client.errors import Invalid
 from muster.work.agent.seam import ApplyProblem
 from tests.support.manifests import GADGETS, HOOK, JOB, KINDS, of
 from tests.unit.work.applying.conftest import OTHER, Cluster, live
@@ -243,7 +243,7 @@ async def test_an_empty_value_that_went_from_a_custom_resource_comes_back(cluste
 
 
 async def established(cluster: Cluster) -> None:
-    async for event in cluster.client.watch(DEFINITIONS, initial_events=True, timeout=10):
+    async for event in cluster.client.watch(CRDS, initial_events=True, timeout=10):
         found = await live(cluster.client, GADGETS)
         conditions = {entry["type"]: entry["status"] for entry in (found.get("status") or {}).get("conditions") or ()}
         if conditions.get("Established") == "True":

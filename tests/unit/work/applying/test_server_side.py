@@ -10,7 +10,7 @@ import pytest
 from muster.api.work.v1 import IgnoreField, ServerSideApply
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer
-from muster.runtime.errors import Forbidden
+from muster.runtime.client.errors import Forbidden
 from muster.work.agent.applying.serverside import config_hash
 from muster.work.agent.seam import ABSENT, UNKNOWN, ApplyProblem
 from muster.work.names import CONFIG_HASH

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.runtime.errors import Conflict, Forbidden, Invalid, NotFound
-from muster.runtime.resource import CONFIG_MAPS
+from muster.runtime.client.builtin import CONFIG_MAPS
+from muster.runtime.client.errors import Conflict, Forbidden, Invalid, NotFound
 from muster.work.agent.seam import UNKNOWN
 from tests.support.manifests import manifest, sight_of
 from tests.unit.work.applying.conftest import OTHER, OWNER, Cluster, Recorder, live

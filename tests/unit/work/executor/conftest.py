@@ -12,11 +12,12 @@ import pytest
 from muster.api.work.v1 import ExecutorServiceAccount, ManifestResourceMeta
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import KubeError, NotFound
-from muster.runtime.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.runtime.resource import CONFIG_MAPS, NAMESPACES, Object, Resource
-from muster.runtime.verbs import JSON, KubeClient, Query
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR, Object
+from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
+from muster.runtime.client.errors import KubeError, NotFound
 from muster.work.agent.executor import ExecutorOptions
 from muster.work.agent.seam import Manifest, Misfit
 from tests.support.gates import LoneGate
@@ -105,7 +106,7 @@ class Stage:
     async def revoke(self, namespace: str, name: str = "grant") -> None:
         await self.admin.delete(ROLE_BINDINGS if namespace else CLUSTER_ROLE_BINDINGS, name, namespace)
 
-    async def put(self, resource: Resource, obj: Object) -> None:
+    async def put(self, resource: GVR, obj: Object) -> None:
         metadata = obj["metadata"]
         try:
             live = await self.admin.get(resource, metadata["name"], metadata.get("namespace", ""))

@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from muster.api.work.v1 import ExecutorServiceAccount
-from muster.runtime.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.runtime.verbs import JSON, Query
+from muster.runtime.auth.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from muster.runtime.client.base import JSON, Query
 from muster.work.agent.seam import Manifest
 from tests.support.gates import LoneGate
 from tests.unit.work.executor.conftest import FULL, USER, E, Recording, Stage, account, group, manifest, rule, several

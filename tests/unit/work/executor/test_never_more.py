@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.kube.rbac import API_GROUP
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 from tests.support.escalating import SPACE, WIDE, Arena, Change, Scenario
 
 EXAMPLES = int(os.environ.get("MUSTER_ESCALATION_EXAMPLES", "0"))

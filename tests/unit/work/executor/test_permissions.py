@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from muster.api.work.v1 import ExecutorServiceAccount, FeedbackRule
-from muster.runtime.errors import ServerFailure
-from muster.runtime.rbac import CLUSTER_ROLES
+from muster.runtime.auth.rbac import CLUSTER_ROLES
+from muster.runtime.client.errors import ServerFailure
 from tests.unit.work.executor.conftest import FULL, USER, E, Stage, account, group, manifest, misfit, rule, several
 
 

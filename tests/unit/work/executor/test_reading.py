@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.kube.rbac import EVERYTHING
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 from muster.work.agent.executor.reading import RoleRef, granted_by, result, role_of
 from muster.work.agent.seam import Write
 

@@ -9,13 +9,13 @@ import pytest
 
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.registration.installing import apply_all, ensure_namespace
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR, Object
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.direct import InProcessClient
-from muster.runtime.resource import NAMESPACES, Object, Resource
-from muster.runtime.verbs import JSON, Query
-from muster.runtime.webhookserving import ServingOptions
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS
+from muster.runtime.install.objects import apply_all, ensure_namespace
+from muster.runtime.webhook.serving import ServingOptions
 from muster.work.hub.install import ACCOUNT, install, permissions
 from muster.work.hub.options import WorkHubOptions
 from muster.work.hub.serving import Webhooks
@@ -31,7 +31,7 @@ class NotingClient(InProcessClient):
 
     reviews: list[Object]
 
-    async def create(self, resource: Resource, obj: Any, *arguments: Any, **options: Any) -> Object:
+    async def create(self, resource: GVR, obj: Any, *arguments: Any, **options: Any) -> Object:
         if resource.plural == "subjectaccessreviews":
             self.reviews.append(obj["spec"])
         return await super().create(resource, obj, *arguments, **options)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import Object
 from muster.registration.kinds import ADDONS
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.delegation import Identity
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import BadRequest, Forbidden
-from muster.runtime.informer import Informers
-from muster.runtime.resource import Object
-from muster.runtime.webhookserver import Denied
+from muster.runtime.auth.delegation import Identity
+from muster.runtime.cache.informer import Informers
+from muster.runtime.client.errors import BadRequest, Forbidden
+from muster.runtime.webhook.server import Denied
 from muster.work.hub.bindings.accounts import ACCOUNTS, BINDINGS, BoundAccounts
 from muster.work.hub.bindings.policy import ByBinding
 from muster.work.hub.install import ACCOUNT

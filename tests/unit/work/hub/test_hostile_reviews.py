@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.runtime.delegation import Identity
-from muster.runtime.webhookserver import AdmissionRequest, Denied, Verdict
+from muster.runtime.auth.delegation import Identity
+from muster.runtime.webhook.server import AdmissionRequest, Denied, Verdict
 from muster.work.hub.webhooks.executors import Executor
 from muster.work.hub.webhooks.works import Rules, WorkWebhooks
 from tests.unit.work.hub.conftest import config_map, executor

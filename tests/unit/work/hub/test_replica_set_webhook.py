@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.runtime.errors import BadRequest
+from muster.runtime.client.errors import BadRequest
 from muster.work.hub.install import REPLICA_SET_VALIDATOR
 from muster.work.hub.options import WorkHubOptions
 from muster.work.kinds import REPLICA_SETS

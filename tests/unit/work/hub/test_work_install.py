@@ -6,11 +6,10 @@ import pytest
 
 from muster.api.crds import ACCOUNTS
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.registration.kinds import CLUSTER_ROLES
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.errors import NotFound, ServerFailure
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, SECRETS, VALIDATING_WEBHOOKS
-from muster.runtime.webhookserving import ServingOptions
+from muster.runtime.client.builtin import CLUSTER_ROLES, CRDS, NAMESPACES, SECRETS, VALIDATING_WEBHOOKS
+from muster.runtime.client.errors import NotFound, ServerFailure
+from muster.runtime.webhook.serving import ServingOptions
 from muster.work.hub.install import BINDING_VALIDATOR, REPLICA_SET_VALIDATOR, WORK_VALIDATOR, WorkEndpoint, install
 from muster.work.hub.options import ExecutorAuthorization, WorkHubOptions
 from muster.work.hub.serving import Webhooks
@@ -37,7 +36,7 @@ async def webhooks_of(site: Hub) -> set[str]:
 
 async def test_installing_again_changes_nothing(site: Hub) -> None:
     async def versions() -> dict[str, str]:
-        found = [await site.admin.list(resource) for resource in (DEFINITIONS, CLUSTER_ROLES, VALIDATING_WEBHOOKS)]
+        found = [await site.admin.list(resource) for resource in (CRDS, CLUSTER_ROLES, VALIDATING_WEBHOOKS)]
         return {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for page in found for obj in page.items}
 
     await install(site.admin, BOUND, NOWHERE)
@@ -50,7 +49,7 @@ async def test_bindings_come_and_go_with_the_option(site: Hub) -> None:
     await install(site.admin, BOUND, NOWHERE)
     assert await webhooks_of(site) == {WORK_VALIDATOR, REPLICA_SET_VALIDATOR, BINDING_VALIDATOR}
     for kind in ACCOUNTS:
-        await site.admin.get(DEFINITIONS, kind.name)
+        await site.admin.get(CRDS, kind.name)
     await install(site.admin, WorkHubOptions(), NOWHERE)
     assert await webhooks_of(site) == {WORK_VALIDATOR, REPLICA_SET_VALIDATOR}
     await install(site.admin, WorkHubOptions(), None)

@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from muster.http import Response
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS
-from muster.runtime.errors import BadRequest, Invalid, ServerFailure
-from muster.runtime.resource import VALIDATING_WEBHOOKS, Object
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, VALIDATING_WEBHOOKS
+from muster.runtime.client.errors import BadRequest, Invalid, ServerFailure
 from muster.work.hub.install import WORK_VALIDATOR
 from muster.work.hub.options import WorkHubOptions
 from muster.work.kinds import MANIFEST_WORKS

@@ -10,21 +10,22 @@ import pytest
 
 from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import KubeError, StatusError
-from muster.runtime.resource import DEFINITIONS, NAMESPACES, Object, Resource
-from muster.runtime.verbs import JSON, KubeClient, Query
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.builtin import CRDS, NAMESPACES
+from muster.runtime.client.errors import KubeError, StatusError
 from muster.work.agent.observing import ClusterObserver
 from muster.work.agent.seam import ObjectRef
 from tests.support.fake_clock import FakeClock
 
 RBAC = "rbac.authorization.k8s.io/v1"
-CLUSTER_ROLES = Resource(RBAC, "clusterroles", "ClusterRole", namespaced=False)
-CLUSTER_BINDINGS = Resource(RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
-ROLES = Resource(RBAC, "roles", "Role")
-BINDINGS = Resource(RBAC, "rolebindings", "RoleBinding")
+CLUSTER_ROLES = GVR(RBAC, "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_BINDINGS = GVR(RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+ROLES = GVR(RBAC, "roles", "Role")
+BINDINGS = GVR(RBAC, "rolebindings", "RoleBinding")
 WORKER = "worker"
-WIDGETS = Resource("example.com/v1", "widgets", "Widget")
+WIDGETS = GVR("example.com/v1", "widgets", "Widget")
 
 
 class Disturbed(InProcessClient):
@@ -146,8 +147,8 @@ async def observing(client: KubeClient, **options: Any) -> AsyncIterator[Scene]:
 def definition() -> Object:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {
-        "apiVersion": DEFINITIONS.api_version,
-        "kind": DEFINITIONS.kind,
+        "apiVersion": CRDS.api_version,
+        "kind": CRDS.kind,
         "metadata": {"name": "widgets.example.com"},
         "spec": {
             "group": "example.com",
@@ -158,7 +159,7 @@ def definition() -> Object:
     }
 
 
-async def until_made(admin: InProcessClient, resource: Resource, document: Object) -> None:
+async def until_made(admin: InProcessClient, resource: GVR, document: Object) -> None:
     """Kinds take a moment to be served, and another to be gone."""
     async with asyncio.timeout(10):
         while True:

@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import Unreachable
-from muster.runtime.resource import API_SERVICES, CONFIG_MAPS, DEFINITIONS, NAMESPACES, Resource
-from muster.runtime.verbs import JSON, Query
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.builtin import API_SERVICES, CONFIG_MAPS, CRDS, NAMESPACES
+from muster.runtime.client.errors import Unreachable
 from muster.work.agent.observing import Mapper, UnservedKind
 from muster.work.agent.observing.mapping import ASK_AGAIN, FORGOTTEN
 from tests.support.fake_clock import FakeClock
@@ -35,7 +36,7 @@ async def test_a_group_version_is_asked_once_for_all_its_kinds(client: Disturbed
     assert mapper.known("v1", "ConfigMap") is None
     found = await asyncio.gather(mapper.find("v1", "ConfigMap"), mapper.find("v1", "Namespace"))
     assert found == [CONFIG_MAPS, NAMESPACES]
-    assert await mapper.find("apps/v1", "Deployment") == Resource("apps/v1", "deployments", "Deployment")
+    assert await mapper.find("apps/v1", "Deployment") == GVR("apps/v1", "deployments", "Deployment")
     assert mapper.known("v1", "ConfigMap") == CONFIG_MAPS
     assert client.reads == ["/api/v1", "/apis/apps/v1"]
 
@@ -104,7 +105,7 @@ async def test_a_new_kind_is_told_of_when_it_is_served_and_found_without_asking_
     async with running(mapper) as told:
         with pytest.raises(UnservedKind):
             await mapper.find("example.com/v1", "Widget")
-        await admin.create(DEFINITIONS, definition())
+        await admin.create(CRDS, definition())
         await eventually(lambda: told == ["example.com"])
         client.reads.clear()
         assert await mapper.find("example.com/v1", "Widget") == WIDGETS
@@ -132,9 +133,9 @@ async def test_a_kind_that_went_is_told_of_and_found_no_longer(admin: InProcessC
     async with running(mapper) as told:
         with pytest.raises(UnservedKind):
             await mapper.find("example.com/v1", "Widget")
-        await admin.create(DEFINITIONS, definition())
+        await admin.create(CRDS, definition())
         await eventually(lambda: told == ["example.com"])
-        await admin.delete(DEFINITIONS, "widgets.example.com")
+        await admin.delete(CRDS, "widgets.example.com")
         await eventually(lambda: told == ["example.com"] * 2)
         assert mapper.known("example.com/v1", "Widget") is None
 
@@ -143,20 +144,20 @@ async def test_definitions_that_nobody_uses_are_nobodys_news(admin: InProcessCli
     mapper = Mapper(client)
     async with running(mapper) as told:
         await mapper.find("v1", "ConfigMap")
-        await admin.create(DEFINITIONS, definition())
+        await admin.create(CRDS, definition())
         other = definition()
         other["metadata"]["name"] = "gadgets.used.com"
         other["spec"] |= {"group": "used.com", "names": {"plural": "gadgets", "kind": "Gadget"}}
         with pytest.raises(UnservedKind):
             await mapper.find("used.com/v1", "Gadget")
-        await admin.create(DEFINITIONS, other)
+        await admin.create(CRDS, other)
         await eventually(lambda: told)
         assert told == ["used.com"]
         assert "/apis/example.com/v1" not in client.reads
 
 
 async def test_the_first_sight_of_definitions_in_use_is_no_news(admin: InProcessClient, client: Disturbed) -> None:
-    await until_made(admin, DEFINITIONS, definition())
+    await until_made(admin, CRDS, definition())
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"}}
     await until_made(admin, WIDGETS, widget)
     probe = Mapper(client)

@@ -6,9 +6,10 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.runtime.direct import InProcessClient
-from muster.runtime.errors import Expired, StatusError, Unreachable
-from muster.runtime.resource import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS, Key, Resource
+from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import GVR, ObjectKey
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES, SECRETS
+from muster.runtime.client.errors import Expired, StatusError, Unreachable
 from muster.work.agent.observing import observer as module
 from muster.work.agent.seam import ObjectRef, Presence, Sight
 from tests.support.holdings import grown, holdings
@@ -16,10 +17,10 @@ from tests.unit.runtime.conftest import config_map, eventually
 from tests.unit.runtime.scripted import ScriptedClient, bookmark, event
 from tests.unit.work.observing.conftest import WIDGETS, Disturbed, Scene, definition, namespaces, observing, permit, until_made
 
-SERVICE_ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+SERVICE_ACCOUNTS = GVR("v1", "serviceaccounts", "ServiceAccount")
 
 
-def ref(name: str, namespace: str = "default", resource: Resource = CONFIG_MAPS) -> ObjectRef:
+def ref(name: str, namespace: str = "default", resource: GVR = CONFIG_MAPS) -> ObjectRef:
     return ObjectRef(resource, namespace, name)
 
 
@@ -154,7 +155,7 @@ async def test_what_was_dropped_while_the_state_was_taken_in_is_asked_for(
         scene.observer.follow("w1", frozenset({ref("early")}))
         takes = module.Watch.take
 
-        def take(self: module.Watch, raw: bytes, found: set[Key] | None) -> None:
+        def take(self: module.Watch, raw: bytes, found: set[ObjectKey] | None) -> None:
             takes(self, raw, found)
             if b'"late"' in raw:
                 scene.observer.follow("w2", frozenset({ref("late")}))
@@ -301,17 +302,17 @@ async def test_objects_go_with_their_kind_and_are_followed_again_when_it_is_back
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"}}
     one = ref("a", resource=WIDGETS)
 
-    await until_made(admin, DEFINITIONS, definition())
+    await until_made(admin, CRDS, definition())
     await until_made(admin, WIDGETS, widget)
     async with observing(client) as scene:
         scene.observer.follow("w", frozenset({one}))
         await scene.known(one)
         assert scene.observer.look(one).presence is Presence.PRESENT
-        await admin.delete(DEFINITIONS, "widgets.example.com")
+        await admin.delete(CRDS, "widgets.example.com")
         await eventually(lambda: scene.observer.look(one).presence is Presence.ABSENT)
         await eventually(lambda: scene.told)
         client.cut(Unreachable("s", "closed"))
-        await until_made(admin, DEFINITIONS, definition())
+        await until_made(admin, CRDS, definition())
         await until_made(admin, WIDGETS, widget)
         scene.told.clear()
         # Whoever hears of the kind's return follows its objects again.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.runtime.resource import CONFIG_MAPS
+from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.work.agent.observing.sighting import Sighting, kept, older, trimmed
 from muster.work.agent.seam import Presence
 

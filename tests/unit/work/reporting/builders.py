@@ -23,13 +23,14 @@ from muster.api.work.v1 import (
     UpdateStrategy,
 )
 from muster.apiserver.crd.compiled import CustomVersion, compile_definition
-from muster.runtime.resource import CONFIG_MAPS, Object, Resource
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.work.agent.reporting import Failure, Outcome
 from muster.work.agent.seam import Manifest, Misfit, ObjectRef
 
-DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
-JOBS = Resource("batch/v1", "jobs", "Job")
-PODS = Resource("v1", "pods", "Pod")
+DEPLOYMENTS = GVR("apps/v1", "deployments", "Deployment")
+JOBS = GVR("batch/v1", "jobs", "Job")
+PODS = GVR("v1", "pods", "Pod")
 FIRST, LATER = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 
 
@@ -41,7 +42,7 @@ def manifest(
     name: str = "a",
     *,
     ordinal: int = 0,
-    resource: Resource = CONFIG_MAPS,
+    resource: GVR = CONFIG_MAPS,
     feedback: Sequence[FeedbackRule] = (),
     conditions: Sequence[ConditionRule] = (),
 ) -> Manifest:

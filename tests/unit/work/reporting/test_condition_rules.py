@@ -8,16 +8,17 @@ import pytest
 
 from muster.api.meta import Condition
 from muster.api.work.v1 import ConditionRule
-from muster.runtime.resource import CONFIG_MAPS, Resource
+from muster.machinery.objects import GVR
+from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.work.agent.reporting.rules import Evaluated, evaluate
 from tests.unit.work.reporting.builders import JOBS, PODS, cel
 
 
-def judged(document: Any, *rules: ConditionRule, resource: Resource = CONFIG_MAPS) -> Evaluated:
+def judged(document: Any, *rules: ConditionRule, resource: GVR = CONFIG_MAPS) -> Evaluated:
     return evaluate(resource, document, rules)
 
 
-def one(document: Any, rule: ConditionRule, resource: Resource = CONFIG_MAPS) -> Condition:
+def one(document: Any, rule: ConditionRule, resource: GVR = CONFIG_MAPS) -> Condition:
     [condition] = judged(document, rule, resource=resource).conditions
     return condition
 
@@ -127,7 +128,7 @@ def test_all_rules_of_a_manifest_share_a_budget() -> None:
         (PODS, {"phase": "Running"}, "False", "Pod is in phase Running"),
     ],
 )
-def test_jobs_and_pods_are_known_to_complete(resource: Resource, status: Any, expected: str, message: str) -> None:
+def test_jobs_and_pods_are_known_to_complete(resource: GVR, status: Any, expected: str, message: str) -> None:
     rule = ConditionRule(type="WellKnownConditions", condition="Complete")
     condition = one({"status": status}, rule, resource)
     assert (condition.status, condition.reason, condition.message) == (expected, "ConditionRuleEvaluated", message)

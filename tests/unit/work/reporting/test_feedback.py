@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from muster.api.work.v1 import FeedbackRule, JsonPath
-from muster.runtime.resource import CONFIG_MAPS, Resource
+from muster.machinery.objects import GVR
+from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.work.agent.reporting import Reporter
 from muster.work.agent.reporting.feedback import FeedbackReader
 from tests.unit.work.reporting.builders import (
@@ -26,7 +27,7 @@ from tests.unit.work.reporting.builders import (
 )
 
 
-def read(document: Any, *rules: FeedbackRule, resource: Resource = CONFIG_MAPS, **options: Any) -> tuple[dict[str, Any], str]:
+def read(document: Any, *rules: FeedbackRule, resource: GVR = CONFIG_MAPS, **options: Any) -> tuple[dict[str, Any], str]:
     """The values, and what StatusFeedbackSynced says."""
     subject = manifest(resource=resource, feedback=rules)
     status = Reporter(**options).status(work(), [applied(subject, document)], FIRST)
@@ -46,7 +47,7 @@ def read(document: Any, *rules: FeedbackRule, resource: Resource = CONFIG_MAPS, 
             {"ReadyReplicas": 1, "Replicas": 2, "AvailableReplicas": 3},
         ),
         (
-            Resource("apps/v1", "daemonsets", "DaemonSet"),
+            GVR("apps/v1", "daemonsets", "DaemonSet"),
             {"numberReady": 1, "desiredNumberScheduled": 2, "numberAvailable": 0},
             {"NumberReady": 1, "DesiredNumberScheduled": 2, "NumberAvailable": 0},
         ),
@@ -60,11 +61,11 @@ def read(document: Any, *rules: FeedbackRule, resource: Resource = CONFIG_MAPS, 
             {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
             {"PodReady": "True", "PodPhase": "Running"},
         ),
-        (Resource("apps/v1", "statefulsets", "StatefulSet"), {"replicas": 2}, {"Replicas": 2}),
+        (GVR("apps/v1", "statefulsets", "StatefulSet"), {"replicas": 2}, {"Replicas": 2}),
         (DEPLOYMENTS, {}, {}),
     ],
 )
-def test_kinds_that_are_known_report_their_own_status(resource: Resource, status: Any, expected: dict[str, Any]) -> None:
+def test_kinds_that_are_known_report_their_own_status(resource: GVR, status: Any, expected: dict[str, Any]) -> None:
     assert read({"status": status}, well_known(), resource=resource) == (expected, "")
 
 

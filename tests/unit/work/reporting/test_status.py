@@ -7,7 +7,7 @@ import pytest
 
 from muster.api.meta import Condition
 from muster.api.work.v1 import ManifestCondition, ManifestResourceMeta, ManifestWorkStatus
-from muster.runtime.errors import Invalid, Unreachable
+from muster.runtime.client.errors import Invalid, Unreachable
 from muster.work.agent.reporting import Failure, Outcome, Reporter, deleting, failed, refused, unfit
 from muster.work.agent.seam import ApplyProblem, Misfit, Refusal
 from tests.unit.work.reporting.builders import FIRST, LATER, applied, cel, complaints, manifest, misfit, paths, said, values, work

@@ -11,7 +11,7 @@ from muster.administration.content.faring import NOT_YET, is_old, problem_of, re
 from muster.api.meta import Condition, condition_of
 from muster.api.work.v1 import FieldValue, ManifestCondition, ManifestWork
 from muster.cli.output import Branch, Item
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 from muster.work.names import APPLIED, AVAILABLE, FEEDBACK_SYNCED
 
 COLUMNS: Final = ("Name", "Cluster", "Number Of Manifests", "Applied", "Available")

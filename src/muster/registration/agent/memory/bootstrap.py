@@ -15,15 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from muster.confinement import read, shown
-from muster.logs import get_logger
+from muster.machinery.clock import Clock, pause
+from muster.machinery.confinement import read, shown
+from muster.machinery.logs import get_logger
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress, address_of
 from muster.registration.agent.memory.hub_secret import KUBECONFIG, mirror
-from muster.runtime.cache import Snapshot
-from muster.runtime.clock import Clock, pause
-from muster.runtime.credentials import stamp_of
-from muster.runtime.informer import Informer
-from muster.runtime.kubeconfig import KubeconfigError, load_kubeconfig
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.credentials import stamp_of
+from muster.runtime.client.kubeconfig import KubeconfigError, load_kubeconfig
 
 log = get_logger("muster.registration.agent")
 

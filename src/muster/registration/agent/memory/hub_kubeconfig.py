@@ -17,9 +17,9 @@ from typing import Any
 import orjson
 
 from muster.api.resource import Document
-from muster.confinement import beside, read
 from muster.kube import yaml
-from muster.runtime.kubeconfig import KubeconfigError
+from muster.machinery.confinement import beside, read
+from muster.runtime.client.kubeconfig import KubeconfigError
 
 CONTEXT = "default-context"
 USER = "default-auth"

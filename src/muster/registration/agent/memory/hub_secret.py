@@ -18,16 +18,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from muster.confinement import own
-from muster.logs import get_logger
-from muster.privatefiles import replace_private
+from muster.machinery.confinement import own
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
+from muster.machinery.privatefiles import replace_private
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress, address_of
 from muster.registration.names import AgentIdentity
-from muster.runtime.cache import Snapshot
-from muster.runtime.errors import AlreadyExists, Conflict, NotFound
-from muster.runtime.kubeconfig import KubeconfigError
-from muster.runtime.resource import SECRETS, Object
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SECRETS
+from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
+from muster.runtime.client.kubeconfig import KubeconfigError
 
 log = get_logger("muster.registration.agent")
 

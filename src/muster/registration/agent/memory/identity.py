@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
+from muster.machinery.clock import Random
 from muster.registration.agent.memory.hub_secret import AGENT_NAME, CLUSTER_NAME
 from muster.registration.agent.options import AgentOptions
 from muster.registration.names import AgentIdentity, is_cluster_name
-from muster.runtime.clock import Random
 
 SAFE_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Without vowels: no name spells a word."""

@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 
 from muster.api.cluster.v1 import ManagedClusterClaim
 from muster.api.cluster.v1alpha1 import ClusterClaim
+from muster.machinery.objects import GVR
 from muster.registration.names import SPOKE_ONLY_LABEL
-from muster.runtime.cache import Snapshot
-from muster.runtime.resource import Resource
+from muster.runtime.cache.store import Snapshot
 
-PROPERTIES: Final = Resource("about.k8s.io/v1alpha1", "clusterproperties", "ClusterProperty", namespaced=False)
+PROPERTIES: Final = GVR("about.k8s.io/v1alpha1", "clusterproperties", "ClusterProperty", namespaced=False)
 TRUNCATED: Final = "CustomClusterClaimsTruncated"
 RESERVED: Final = frozenset(
     (

@@ -13,9 +13,9 @@ import orjson
 
 from muster.api import Condition
 from muster.api.cluster.v1 import AVAILABLE
-from muster.runtime.clock import Clock
-from muster.runtime.errors import Forbidden, KubeError, NotFound, StatusError, Unreachable
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import Clock
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import Forbidden, KubeError, NotFound, StatusError, Unreachable
 
 PATIENCE = 20.0
 """So long must an API server be failing before the cluster is called unavailable."""

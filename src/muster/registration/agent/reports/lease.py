@@ -16,14 +16,16 @@ from collections.abc import Callable
 
 from muster.api import condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, ManagedCluster
-from muster.logs import get_logger
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import pause, timestamp
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
 from muster.registration.agent.world import AgentWorld
 from muster.registration.names import DEFAULT_LEASE_SECONDS, LEASE
-from muster.runtime.clock import Backoff, pause, timestamp
-from muster.runtime.errors import Conflict, KubeError, Unauthorized
-from muster.runtime.informer import Informer
-from muster.runtime.resource import LEASES, Object
-from muster.runtime.verbs import KubeClient
+from muster.runtime.cache.informer import Informer
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import LEASES
+from muster.runtime.client.errors import Conflict, KubeError, Unauthorized
 
 log = get_logger("muster.registration.agent")
 

@@ -11,10 +11,10 @@ import msgspec
 
 from muster.api import Condition, with_condition
 from muster.api.cluster.v1 import ClusterSetManagedNamespace
-from muster.logs import get_logger
-from muster.runtime.errors import AlreadyExists, KubeError
-from muster.runtime.resource import NAMESPACES
-from muster.runtime.verbs import KubeClient
+from muster.machinery.logs import get_logger
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.client.errors import AlreadyExists, KubeError
 
 log = get_logger("muster.registration.agent")
 

@@ -17,7 +17,9 @@ from muster.api import Condition, condition_of, merge_patch, with_condition
 from muster.api.cluster.v1 import AVAILABLE, JOINED, ManagedCluster, ManagedClusterClaim
 from muster.api.cluster.v1alpha1 import ClusterClaim
 from muster.kube.duration import format_time
-from muster.logs import get_logger
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import pause, sleep
+from muster.machinery.logs import get_logger
 from muster.registration.agent.joining import kept_right
 from muster.registration.agent.reports.claims import PROPERTIES, TRUNCATED, exposed, values_of
 from muster.registration.agent.reports.health import ApiServerHealth
@@ -26,14 +28,14 @@ from muster.registration.agent.reports.managed_namespaces import Entries, Manage
 from muster.registration.agent.reports.resources import Node, Resources, decode_node, merged_capacity, reduced_node, resources_of
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import Report
-from muster.registration.kinds import CLUSTER_CLAIMS, MANAGED_CLUSTERS, NODES
-from muster.runtime.cache import Snapshot
-from muster.runtime.clock import Backoff, pause, sleep
-from muster.runtime.errors import Conflict, KubeError, StatusError
-from muster.runtime.events import EventRecorder
-from muster.runtime.informer import Informer
-from muster.runtime.parts import first
-from muster.runtime.verbs import KubeClient
+from muster.registration.kinds import CLUSTER_CLAIMS, MANAGED_CLUSTERS
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import NODES
+from muster.runtime.client.errors import Conflict, KubeError, StatusError
+from muster.runtime.controller.events import EventRecorder
+from muster.runtime.process.parts import first
 
 log = get_logger("muster.registration.agent")
 

@@ -17,18 +17,19 @@ from typing import Final
 
 from muster.api import condition_of, is_true
 from muster.api.cluster.v1 import AVAILABLE, JOINED, ManagedCluster
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object, ObjectKey
 from muster.registration.drivers.csr.first_requests import approval, has_rival, is_approved_for, is_contender, is_settled
 from muster.registration.drivers.csr.requests import AgentRequest, NotAnAgentsRequest, read_request, verdict_of
 from muster.registration.drivers.seam import HubContext
-from muster.registration.kinds import MANAGED_CLUSTERS, SIGNING_REQUESTS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL, OURS, REGISTER_GROUP
-from muster.runtime.cache import Snapshot, label_index
-from muster.runtime.controller import Controller
-from muster.runtime.delegation import AccessReviewer, Action
-from muster.runtime.errors import NotFound
-from muster.runtime.latest import Latest
-from muster.runtime.resource import Key, Object
+from muster.runtime.auth.delegation import AccessReviewer, Action
+from muster.runtime.cache.mutation_cache import MutationCache
+from muster.runtime.cache.store import Snapshot, label_index
+from muster.runtime.client.builtin import SIGNING_REQUESTS
+from muster.runtime.client.errors import NotFound
+from muster.runtime.controller.controller import Controller
 
 log = get_logger("muster.registration.drivers.csr")
 
@@ -50,7 +51,7 @@ class Approver:
         self._trusted = trusted if context.auto_approval else frozenset()
         self._requests = context.informers.of(SIGNING_REQUESTS, label_selector=OURS)
         self._requests.cache.add_index(BY_CLUSTER, label_index(CLUSTER_LABEL))
-        self._latest = Latest(self._requests, clock=context.clock)
+        self._latest = MutationCache(self._requests, clock=context.clock)
         self._clusters = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
         self._understood: dict[str, tuple[tuple[str, str], AgentRequest | None]] = {}
         """By name, with what it was understood from: which object, and the label, which alone may change."""
@@ -72,7 +73,7 @@ class Approver:
         await self._controller.run()
 
     async def reconcile(self, name: str) -> float | None:
-        csr = self._latest.snapshot(Key("", name))
+        csr = self._latest.snapshot(ObjectKey("", name))
         if csr is None:
             self._understood.pop(name, None)
             return None

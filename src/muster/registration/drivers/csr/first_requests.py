@@ -17,8 +17,8 @@ from typing import Final
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.kube.duration import parse_time
+from muster.machinery.objects import Object
 from muster.registration.drivers.csr.requests import AgentRequest, issued_certificate, verdict_of
-from muster.runtime.resource import Object
 
 _FOR: Final = "Approved for the ManagedCluster with uid "
 

@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 
 from muster.api.resource import Document
 from muster.kube import certificates
-from muster.registration.kinds import SIGNING_REQUESTS
+from muster.machinery.clock import Random
 from muster.registration.names import (
     ADDON_LABEL,
     ALL_CLUSTERS_GROUP,
@@ -32,8 +32,8 @@ from muster.registration.names import (
     cluster_group,
     parse_common_name,
 )
-from muster.runtime.clock import Random
-from muster.runtime.delegation import Identity
+from muster.runtime.auth.delegation import Identity
+from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 USAGES: Final = ("digital signature", "key encipherment", "client auth")
 SHORTEST_EXPIRATION: Final = 3600

@@ -20,7 +20,7 @@ from typing import Any, Final
 from muster.api.resource import Document
 from muster.kube.duration import parse_time
 from muster.kube.names import GENERATED_SUFFIX_LENGTH, generate_name
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 from muster.registration.drivers.csr.options import client_expiration
 from muster.registration.drivers.csr.requests import (
     certificate_problem,
@@ -34,12 +34,12 @@ from muster.registration.drivers.csr.requests import (
     verdict_of,
 )
 from muster.registration.drivers.seam import Progress, Report, SpokeContext, Watched
-from muster.registration.kinds import SIGNING_REQUESTS
 from muster.registration.names import ADDON_LABEL, CLUSTER_LABEL
-from muster.runtime.client import HttpClient
-from muster.runtime.errors import AlreadyExists, NotFound
-from muster.runtime.kubeconfig import load_kubeconfig
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SIGNING_REQUESTS
+from muster.runtime.client.errors import AlreadyExists, NotFound
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 
 log = get_logger("muster.registration.drivers.csr")
 

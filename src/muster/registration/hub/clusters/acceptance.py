@@ -27,7 +27,8 @@ from typing import Final, NamedTuple
 
 from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object, ObjectKey
 from muster.registration import names
 from muster.registration.drivers.seam import HubDriver, Outcome, Step
 from muster.registration.hub.cluster_writer import Change, redated, with_finalizers
@@ -37,9 +38,9 @@ from muster.registration.hub.clusters.permissions import Permissions
 from muster.registration.hub.clusters.rbac import Wanted
 from muster.registration.hub.clusters.remains import Remains
 from muster.registration.hub.world import HubWorld
-from muster.registration.kinds import CLUSTER_ROLES, MANIFEST_WORKS
-from muster.runtime.errors import Conflict, KubeError, TooManyRequests, Unreachable
-from muster.runtime.resource import Key, Object
+from muster.registration.kinds import MANIFEST_WORKS
+from muster.runtime.client.builtin import CLUSTER_ROLES
+from muster.runtime.client.errors import Conflict, KubeError, TooManyRequests, Unreachable
 
 log = get_logger("muster.registration.acceptance")
 
@@ -226,7 +227,9 @@ class Acceptance:
 
     async def _forget(self, name: str) -> None:
         """There is no such cluster: whatever permissions are left of it go."""
-        if Key("", name) in self._world.clusters.malformed or rbac.name_problem(name, self._world.options.namespace, is_new=False):
+        if ObjectKey("", name) in self._world.clusters.malformed or rbac.name_problem(
+            name, self._world.options.namespace, is_new=False
+        ):
             return
         problems: tuple[str, ...] = ()
         if (last := self._departed.get(name)) is not None:

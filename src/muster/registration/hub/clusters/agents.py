@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from muster.api import condition_of
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
+from muster.machinery.objects import Object, ObjectKey
 from muster.registration.hub.clusters.permissions import Permissions
 from muster.registration.hub.clusters.rbac import Agents
 from muster.registration.hub.world import HubWorld
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS
 from muster.registration.names import CLUSTER_UID, cluster_group, cluster_role, parse_common_name
-from muster.runtime.resource import Key, Object
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS
 
 
 class ClusterAgents:
@@ -35,7 +35,7 @@ class ClusterAgents:
         agents = self._known.get(name, Agents(uid))
         if agents.uid != uid:
             agents = Agents(uid)
-        binding = self._permissions.get(CLUSTER_ROLE_BINDINGS, Key("", cluster_role(name)))
+        binding = self._permissions.get(CLUSTER_ROLE_BINDINGS, ObjectKey("", cluster_role(name)))
         if binding is not None:
             agents |= recorded(binding.data, cluster)
         for driver in self._drivers.values():

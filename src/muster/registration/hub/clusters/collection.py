@@ -19,13 +19,13 @@ from typing import Final
 
 from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import ManagedCluster
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.registration.hub.cluster_writer import with_cluster_said, with_finalizers
 from muster.registration.hub.clusters.remains import Remains
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import CLEANUP_PRIORITY, COLLECTION_CLEANUP
-from muster.runtime.errors import Conflict, KubeError, NotFound, TooManyRequests, Unreachable
-from muster.runtime.resource import Key, Object, Resource
+from muster.runtime.client.errors import Conflict, KubeError, NotFound, TooManyRequests, Unreachable
 
 log = get_logger("muster.registration.collection")
 
@@ -69,7 +69,7 @@ class Collection:
     async def reconcile(self, name: str) -> float | None:
         cluster = self._clusters.get(name)
         if cluster is None:
-            unreadable = Key("", name) in self._world.clusters.malformed
+            unreadable = ObjectKey("", name) in self._world.clusters.malformed
             if self._on and not unreadable and not self._done.pop(name, None):
                 await self._collect(name, None)
             return None
@@ -116,7 +116,7 @@ class Collection:
         self._done[name] = (cluster.metadata.uid, self._world.clock.monotonic())
         return AGAIN_AFTER
 
-    async def _shrink(self, name: str, cluster: ManagedCluster | None, resource: Resource, found: list[Object]) -> float | None:
+    async def _shrink(self, name: str, cluster: ManagedCluster | None, resource: GVR, found: list[Object]) -> float | None:
         problems = await self._delete(resource, name, next_to_go(found))
         if problems:
             if cluster is not None:
@@ -134,7 +134,7 @@ class Collection:
         await self._say(cluster, remaining_condition(resource, found))
         return None
 
-    async def _delete(self, resource: Resource, namespace: str, going: Sequence[Object]) -> list[str]:
+    async def _delete(self, resource: GVR, namespace: str, going: Sequence[Object]) -> list[str]:
         """Gives what went wrong, object by object."""
         slots = asyncio.Semaphore(AT_ONCE)
 
@@ -162,13 +162,13 @@ class Collection:
         await self._clusters.change(cluster.metadata.name, with_cluster_said(condition, self._world.clock.now()), status=True)
 
 
-def parse_resource(text: str) -> Resource:
+def parse_resource(text: str) -> GVR:
     """`group/version/plural`, or `version/plural` of the core group. Raises ValueError."""
     api_version, _, plural = text.rpartition("/")
     parts = api_version.split("/")
     if not plural or len(parts) > 2 or not all(parts):
         raise ValueError(f"{text!r} names no resource to clean up: expected group/version/plural")
-    return Resource(api_version, plural, "")
+    return GVR(api_version, plural, "")
 
 
 def priority(obj: Object) -> int:
@@ -183,7 +183,7 @@ def next_to_go(found: list[Object]) -> list[Object]:
     return [obj for obj in found if priority(obj) == lowest and not obj["metadata"].get("deletionTimestamp")]
 
 
-def remaining_condition(resource: Resource, found: list[Object]) -> Condition:
+def remaining_condition(resource: GVR, found: list[Object]) -> Condition:
     held = sum(1 for obj in found if obj["metadata"].get("finalizers"))
     # Spelt as upstream's hub spells it: people and tools match on it.
     message = (

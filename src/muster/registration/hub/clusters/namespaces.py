@@ -7,10 +7,11 @@ until the namespace has the label that the hub puts on namespaces it makes. A cl
 
 from __future__ import annotations
 
+from muster.machinery.objects import Object
 from muster.registration.names import CLUSTER_LABEL
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import NAMESPACES, Object
-from muster.runtime.verbs import KubeClient
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.client.errors import NotFound
 
 
 async def namespace_named(client: KubeClient, name: str) -> Object | None:

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.registration import names
 from muster.registration.hub.clusters import rbac
 from muster.registration.hub.clusters.rbac import Wanted
 from muster.registration.hub.world import HubWorld
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
-from muster.runtime.cache import Snapshot
-from muster.runtime.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
-from muster.runtime.informer import Informer
-from muster.runtime.latest import Latest
-from muster.runtime.resource import NAMESPACES, Key, Object, Resource
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.mutation_cache import MutationCache
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS
+from muster.runtime.client.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
 
 log = get_logger("muster.registration.permissions")
 
@@ -45,13 +45,13 @@ class BeingDeleted(KubeError):
 class Permissions:
     def __init__(self, world: HubWorld) -> None:
         self._client = world.client
-        self.caches: dict[Resource, Informer[Snapshot]] = {kind: world.kept(kind) for kind in KINDS}
-        self._latest = {kind: Latest(cache, clock=world.clock) for kind, cache in self.caches.items()}
+        self.caches: dict[GVR, Informer[Snapshot]] = {kind: world.kept(kind) for kind in KINDS}
+        self._latest = {kind: MutationCache(cache, clock=world.clock) for kind, cache in self.caches.items()}
 
-    def get(self, resource: Resource, key: Key) -> Snapshot | None:
+    def get(self, resource: GVR, key: ObjectKey) -> Snapshot | None:
         return self._latest[resource].snapshot(key)
 
-    def of(self, cluster: str) -> list[tuple[Resource, Key]]:
+    def of(self, cluster: str) -> list[tuple[GVR, ObjectKey]]:
         """Which of a cluster's permissions are there."""
         return [(resource, key) for resource, key in rbac.own_keys(cluster) if self.get(resource, key)]
 
@@ -60,7 +60,7 @@ class Permissions:
         return self.get(ROLE_BINDINGS, _work_binding(cluster)) is not None
 
     def namespace_terminating(self, cluster: str) -> bool:
-        found = self.get(NAMESPACES, Key("", cluster))
+        found = self.get(NAMESPACES, ObjectKey("", cluster))
         return found is not None and _terminating(found)
 
     async def ensure(self, wanted: Wanted) -> None:
@@ -80,7 +80,7 @@ class Permissions:
             answer = await self._put_right(wanted)
         self._latest[wanted.resource].wrote(answer)
 
-    async def remove(self, resource: Resource, key: Key, cluster: str, *, unseen: bool = False) -> None:
+    async def remove(self, resource: GVR, key: ObjectKey, cluster: str, *, unseen: bool = False) -> None:
         """Delete an object that the caches show; `unseen` also one that they might not show for want of its label."""
         current = self.get(resource, key)
         if current is None and not unseen:
@@ -155,8 +155,8 @@ def _is_held(answer: Object) -> bool:
     return answer.get("kind") != "Status" and bool((answer.get("metadata") or {}).get("finalizers"))
 
 
-def _work_binding(cluster: str) -> Key:
-    return Key(cluster, names.work_binding(cluster))
+def _work_binding(cluster: str) -> ObjectKey:
+    return ObjectKey(cluster, names.work_binding(cluster))
 
 
 def _whole(wanted: Wanted) -> Object:

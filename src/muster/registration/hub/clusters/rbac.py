@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
+from muster.machinery.objects import GVR, Object, ObjectKey, key_of
 from muster.registration.names import (
     ALL_CLUSTERS_GROUP,
     BOOTSTRAP_NAMESPACE,
@@ -36,7 +36,7 @@ from muster.registration.names import (
     reserved_name_problem,
     work_binding,
 )
-from muster.runtime.resource import NAMESPACES, Key, Object, Resource, key_of
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 CLUSTER_GROUP: Final = "cluster.open-cluster-management.io"
@@ -63,11 +63,11 @@ class Agents:
 class Wanted:
     """An object that must be there."""
 
-    resource: Resource
+    resource: GVR
     body: Object
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         return key_of(self.body)
 
     def __str__(self) -> str:
@@ -136,14 +136,14 @@ def namespace_bindings(cluster: str, labels: Labels, agents: Agents) -> tuple[Wa
     )
 
 
-def own_keys(cluster: str) -> tuple[tuple[Resource, Key], ...]:
+def own_keys(cluster: str) -> tuple[tuple[GVR, ObjectKey], ...]:
     """Where a cluster's permissions are, by name; its namespace, which outlives it, is none of them."""
     name = cluster_role(cluster)
     return (
-        (ROLE_BINDINGS, Key(cluster, registration_binding(cluster))),
-        (ROLE_BINDINGS, Key(cluster, work_binding(cluster))),
-        (CLUSTER_ROLE_BINDINGS, Key("", name)),
-        (CLUSTER_ROLES, Key("", name)),
+        (ROLE_BINDINGS, ObjectKey(cluster, registration_binding(cluster))),
+        (ROLE_BINDINGS, ObjectKey(cluster, work_binding(cluster))),
+        (CLUSTER_ROLE_BINDINGS, ObjectKey("", name)),
+        (CLUSTER_ROLES, ObjectKey("", name)),
     )
 
 

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from muster.machinery.objects import GVR, Object
 from muster.registration.hub.world import HubWorld
-from muster.runtime.cache import Snapshot
-from muster.runtime.errors import NotFound
-from muster.runtime.informer import Informer
-from muster.runtime.resource import Object, Resource
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.errors import NotFound
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Remains:
         self._clock = world.clock
         self._random = world.random
         self._wake = wake
-        self._watches: dict[tuple[Resource, str], _Watch] = {}
+        self._watches: dict[tuple[GVR, str], _Watch] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
     def watching(self) -> int:
         return len(self._watches)
 
-    async def of(self, resource: Resource, namespace: str) -> list[Object]:
+    async def of(self, resource: GVR, namespace: str) -> list[Object]:
         watch = self._watches.get((resource, namespace))
         if watch is not None and watch.informer.has_synced:
             found = [snapshot.data for snapshot in watch.informer.cache]
@@ -72,7 +72,7 @@ class Remains:
                 self._watches.clear()
         raise AssertionError("an event that nobody sets was set")
 
-    def _watch(self, resource: Resource, namespace: str) -> None:
+    def _watch(self, resource: GVR, namespace: str) -> None:
         if self._tasks is None or (resource, namespace) in self._watches:
             return
         informer: Informer[Snapshot] = Informer(self._client, resource, namespace, clock=self._clock, random=self._random)
@@ -87,7 +87,7 @@ class Remains:
             # What went between the list and the watch, no event tells.
             self._wake(namespace)
 
-    def _end(self, resource: Resource, namespace: str) -> None:
+    def _end(self, resource: GVR, namespace: str) -> None:
         watch = self._watches.pop((resource, namespace), None)
         if watch is not None:
             watch.task.cancel()

@@ -18,13 +18,13 @@ from typing import Final
 from muster.api import condition_of
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.kube.duration import parse_time
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import ObjectKey
 from muster.registration.hub.clusters.acceptance import DENIED
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.controller import Controller
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import Key
+from muster.runtime.client.errors import NotFound
+from muster.runtime.controller.controller import Controller
 
 log = get_logger("muster.registration.removal")
 
@@ -50,7 +50,7 @@ class Removal:
             await self._controller.run()
 
     async def reconcile(self, name: str) -> float | None:
-        cluster = self._world.clusters.cache.get(Key("", name))
+        cluster = self._world.clusters.cache.get(ObjectKey("", name))
         since = None if cluster is None else denied_at(cluster)
         if cluster is None or since is None or self._after is None:
             return None

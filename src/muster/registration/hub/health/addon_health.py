@@ -13,11 +13,11 @@ import msgspec
 from muster.api import Condition, condition_of
 from muster.api.addon.v1beta1 import ManagedClusterAddOn
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import ADDONS
-from muster.registration.writes import say
-from muster.runtime.cache import Snapshot
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.controller.writes import say
 
 log = get_logger("muster.registration.hub.health.addon_health")
 

@@ -12,13 +12,13 @@ from typing import Final
 
 from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import CLOCK_SYNCED, ManagedCluster
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 from muster.registration.hub.cluster_writer import with_cluster_said
 from muster.registration.hub.health.leases import grace, is_cluster_lease, renewal
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import SKIP_CLOCK_CHECK
-from muster.runtime.cache import Snapshot
-from muster.runtime.resource import LEASES
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.builtin import LEASES
 
 log = get_logger("muster.registration.hub.health.clock_check")
 

@@ -22,13 +22,14 @@ import msgspec
 from muster.api import Condition, condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, ManagedCluster
 from muster.kube.duration import format_micro_time, parse_time
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
 from muster.registration.hub.cluster_writer import with_cluster_said
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import CLUSTER_LABEL, DEFAULT_LEASE_SECONDS, LEASE, LEASE_PERIODS
-from muster.runtime.cache import Snapshot
-from muster.runtime.errors import AlreadyExists, NotFound
-from muster.runtime.resource import LEASES, Object
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.builtin import LEASES
+from muster.runtime.client.errors import AlreadyExists, NotFound
 
 log = get_logger("muster.registration.hub.health.leases")
 

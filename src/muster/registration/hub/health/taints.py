@@ -10,7 +10,7 @@ import msgspec
 
 from muster.api import condition_of
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster, Taint
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
 from muster.registration.hub.world import HubWorld
 from muster.registration.names import UNAVAILABLE_TAINT, UNREACHABLE_TAINT
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from muster.api import Condition
 from muster.api.cluster.v1beta2 import BOUND, ManagedClusterSet, ManagedClusterSetBinding
+from muster.machinery.objects import ObjectKey
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_SET_BINDINGS, CLUSTER_SETS
-from muster.registration.writes import say
-from muster.runtime.controller import Controller
-from muster.runtime.resource import Key
+from muster.runtime.controller.controller import Controller
+from muster.runtime.controller.writes import say
 
 BY_SET = "set"
 
@@ -25,7 +25,7 @@ class SetBindings:
         self._sets = world.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
         self._bindings = world.informers.of(CLUSTER_SET_BINDINGS, decode=ManagedClusterSetBinding.decode)
         self._bindings.cache.add_index(BY_SET, lambda binding: [binding.spec.cluster_set])
-        self._controller: Controller[Key] = Controller(
+        self._controller: Controller[ObjectKey] = Controller(
             "set-bindings", self.reconcile, workers=2, metrics=world.metrics, clock=world.clock, random=world.random
         )
         self._controller.watch(self._bindings, lambda binding: [_key(binding)])
@@ -42,13 +42,13 @@ class SetBindings:
         for binding in self._bindings.cache.by_index(BY_SET, name):
             self._controller.enqueue(_key(binding))
 
-    async def reconcile(self, key: Key) -> None:
+    async def reconcile(self, key: ObjectKey) -> None:
         binding = self._bindings.cache.get(key)
         if binding is None or binding.metadata.deletion_timestamp:
             return
-        condition = boundness(Key("", binding.spec.cluster_set) in self._sets.cache)
+        condition = boundness(ObjectKey("", binding.spec.cluster_set) in self._sets.cache)
         await say(self._world.client, binding, condition, self._world.clock.now())
 
 
-def _key(binding: ManagedClusterSetBinding) -> Key:
-    return Key(binding.metadata.namespace, binding.metadata.name)
+def _key(binding: ManagedClusterSetBinding) -> ObjectKey:
+    return ObjectKey(binding.metadata.namespace, binding.metadata.name)

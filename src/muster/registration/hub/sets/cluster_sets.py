@@ -17,16 +17,16 @@ from muster.api import Condition, ObjectMeta
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.cluster.v1beta2 import BY_LABELS, EMPTY, EXCLUSIVE, ClusterSetSelector, ManagedClusterSet, ManagedClusterSetSpec
 from muster.api.meta import LabelSelector
-from muster.logs import get_logger
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import ObjectKey
 from muster.registration.hub.sets.members import selector_of, sets_of
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_SETS
 from muster.registration.names import AUTO_UPDATE
-from muster.registration.writes import patch_read, with_said
-from muster.runtime.controller import Controller
-from muster.runtime.errors import AlreadyExists
-from muster.runtime.latest import Latest
-from muster.runtime.resource import Key
+from muster.runtime.cache.mutation_cache import MutationCache
+from muster.runtime.client.errors import AlreadyExists
+from muster.runtime.controller.controller import Controller
+from muster.runtime.controller.writes import patch_read, with_said
 
 log = get_logger("muster.registration.hub.sets.cluster_sets")
 
@@ -59,7 +59,7 @@ class ClusterSets:
         self._clusters = world.clusters
         self._sets = world.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
         # While a fleet joins, the next count is often due before the watch has shown the last.
-        self._latest = Latest(self._sets, clock=world.clock)
+        self._latest = MutationCache(self._sets, clock=world.clock)
         self._kept = WELL_KNOWN if world.options.default_cluster_set else {}
         self._controller: Controller[str] = Controller(
             "cluster-sets", self.reconcile, workers=2, metrics=world.metrics, clock=world.clock, random=world.random
@@ -85,7 +85,7 @@ class ClusterSets:
             self._controller.queue.add_after(name, SETTLING)
 
     async def reconcile(self, name: str) -> None:
-        cluster_set = self._latest.get(Key("", name))
+        cluster_set = self._latest.get(ObjectKey("", name))
         if cluster_set is None:
             if name in self._kept:
                 await self._create(name)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Final
 
 from muster.api.addon.conversion import ConversionError, convert
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import Object
 from muster.registration.hub.webhooks.managed_cluster import ManagedClusterWebhook
 from muster.registration.hub.webhooks.set_binding import SetBindingWebhook
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.clock import SYSTEM, Clock
-from muster.runtime.delegation import AccessReviewer
-from muster.runtime.resource import Object
-from muster.runtime.verbs import KubeClient
-from muster.runtime.webhookserver import Denied, WebhookServer
+from muster.runtime.auth.delegation import AccessReviewer
+from muster.runtime.client.base import KubeClient
+from muster.runtime.webhook.server import Denied, WebhookServer
 
 MUTATE_CLUSTER: Final = "/mutate-cluster-open-cluster-management-io-v1-managedcluster"
 VALIDATE_CLUSTER: Final = "/validate-cluster-open-cluster-management-io-v1-managedcluster"

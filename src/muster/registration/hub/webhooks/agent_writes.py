@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.registration.names import AGENT_ANNOTATIONS, CLUSTER_SET_LABEL, agent_groups
-from muster.runtime.delegation import Identity
+from muster.runtime.auth.delegation import Identity
 
 
 def is_agent_of(who: Identity, cluster: str) -> bool:

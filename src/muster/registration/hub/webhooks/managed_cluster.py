@@ -19,16 +19,16 @@ from urllib.parse import urlsplit
 from muster.api.cluster.v1 import GROUP, ManagedCluster, Taint
 from muster.kube.duration import format_time, parse_time
 from muster.kube.names import dns1123_label
+from muster.machinery.clock import Clock
+from muster.machinery.objects import Object
 from muster.registration.hub.clusters.namespaces import foreign_namespace_problem, is_terminating, namespace_named
 from muster.registration.hub.clusters.rbac import name_problem
 from muster.registration.hub.webhooks.agent_writes import is_agent_of, life_changes, selection_changes
 from muster.registration.hub.webhooks.refusals import forbidden, may
 from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, REGISTER_GROUP, RESOURCE_CLEANUP
-from muster.runtime.clock import Clock
-from muster.runtime.delegation import Authorizer, Identity
-from muster.runtime.resource import Object
-from muster.runtime.verbs import KubeClient
-from muster.runtime.webhookserver import AdmissionRequest, Verdict, allow, bad_request, mutate, read
+from muster.runtime.auth.delegation import Authorizer, Identity
+from muster.runtime.client.base import KubeClient
+from muster.runtime.webhook.server import AdmissionRequest, Verdict, allow, bad_request, mutate, read
 
 DEFAULT_SET = "default"
 _WRITES = ("CREATE", "UPDATE")

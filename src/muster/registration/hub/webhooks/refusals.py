@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from muster.api.cluster.v1 import GROUP
-from muster.runtime.delegation import Action, Authorizer, Identity
-from muster.runtime.webhookserver import Denied
+from muster.runtime.auth.delegation import Action, Authorizer, Identity
+from muster.runtime.webhook.server import Denied
 
 
 def forbidden(resource: str, name: str, why: str) -> Denied:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from muster.api.cluster.v1 import GROUP
 from muster.api.cluster.v1beta2 import ManagedClusterSetBinding
 from muster.registration.hub.webhooks.refusals import forbidden, may
-from muster.runtime.delegation import Authorizer
-from muster.runtime.webhookserver import AdmissionRequest, Verdict, allow, bad_request, read
+from muster.runtime.auth.delegation import Authorizer
+from muster.runtime.webhook.server import AdmissionRequest, Verdict, allow, bad_request, read
 
 
 class SetBindingWebhook:

@@ -19,10 +19,12 @@ from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
-from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, sleep
-from muster.runtime.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError
-from muster.runtime.resource import SECRETS, Object
-from muster.runtime.verbs import KubeClient
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random, sleep
+from muster.machinery.objects import Object
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import SECRETS
+from muster.runtime.client.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError
 from muster.work.agent.applying.memory import Memory
 from muster.work.agent.applying.merging import creation, merged
 from muster.work.agent.applying.owners import owners_wanted, reference

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from muster.api.work.v1 import IgnoreField
 from muster.kube.jsonpath import JSONPathError, Limit, compile_path
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 from muster.work.agent.applying.jqpaths import JqError, delete_path
 from muster.work.agent.seam import ApplyProblem
 

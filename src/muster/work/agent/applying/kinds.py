@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.runtime.resource import Object, Resource
+from muster.machinery.objects import GVR, Object
 from muster.work.agent.applying.agreeing import Rules, paired
 from muster.work.agent.seam import ApplyProblem
 
@@ -138,7 +138,7 @@ _BUILTIN: Final = KindRules(_builtin())
 _CUSTOM: Final = KindRules(Rules())
 
 
-def rules_of(resource: Resource) -> KindRules:
+def rules_of(resource: GVR) -> KindRules:
     found = _TABLE.get((resource.group, resource.kind))
     if found is not None:
         return found

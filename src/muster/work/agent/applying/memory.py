@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 from muster.work.agent.applying.agreeing import shape, stated
 from muster.work.agent.applying.kinds import content_of, rules_of
 from muster.work.agent.seam import Manifest, Owner

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 from muster.work.agent.applying.agreeing import Rules, agrees, overlay, replacement, stated, without_unsaid
 from muster.work.agent.applying.kinds import content_of, rules_of
 from muster.work.agent.applying.owners import owners_wanted, reference

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 from muster.work.agent.seam import Owner
 from muster.work.kinds import APPLIED_WORKS
 

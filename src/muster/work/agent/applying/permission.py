@@ -6,9 +6,9 @@ the server is asked which of the verbs that applying takes the agent itself may 
 
 from __future__ import annotations
 
-from muster.registration.access import missing_rights, rights
-from muster.runtime.errors import Forbidden, KubeError
-from muster.runtime.verbs import KubeClient
+from muster.runtime.auth.self_access import missing_rights, rights
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import Forbidden, KubeError
 from muster.work.agent.seam import ObjectRef
 
 

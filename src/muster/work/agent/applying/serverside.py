@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from muster.api.work.v1 import ServerSideApply
 from muster.kube import gotext
-from muster.runtime.errors import Conflict
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
+from muster.runtime.client.errors import Conflict
 from muster.work.agent.applying.ignoring import without_ignored
 from muster.work.agent.applying.memory import Memory
 from muster.work.agent.applying.merging import agreed

@@ -11,7 +11,7 @@ from typing import Final
 
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.kube.names import dns1123_subdomain
-from muster.runtime.delegation import Action, Identity
+from muster.runtime.auth.delegation import Action, Identity
 from muster.work.agent.seam import Manifest, ObjectRef
 
 _LIFE: Final = ("create", "update", "patch", "get")

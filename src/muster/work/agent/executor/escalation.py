@@ -18,11 +18,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from muster.kube.rbac import API_GROUP, Place, RawRule, role_place, shown, uncovered
-from muster.runtime.delegation import Action
-from muster.runtime.errors import AlreadyExists, Conflict, NotFound
-from muster.runtime.rbac import RbacAuthorizer
-from muster.runtime.resource import Object
-from muster.runtime.verbs import KubeClient
+from muster.machinery.objects import Object
+from muster.runtime.auth.delegation import Action
+from muster.runtime.auth.rbac import RbacAuthorizer
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
 from muster.work.agent.executor.demands import shortened
 from muster.work.agent.executor.reading import Granted, gathers, granted_by, result, role_of, unreadable
 from muster.work.agent.executor.rehearsing import Rehearsals, Unrehearsed

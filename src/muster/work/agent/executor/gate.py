@@ -21,12 +21,13 @@ from typing import Final
 
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.kube.rbac import Subject, subjects_of
-from muster.logs import get_logger
-from muster.runtime.clock import SYSTEM, Backoff, Clock, Random, pause
-from muster.runtime.errors import KubeError
-from muster.runtime.rbac import RbacAuthorizer
-from muster.runtime.resource import Object
-from muster.runtime.verbs import KubeClient
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random, pause
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
+from muster.runtime.auth.rbac import RbacAuthorizer
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import KubeError
 from muster.work.agent.executor.demands import action, denial, identity_of, lacking, malformed, verbs
 from muster.work.agent.executor.escalation import Escalation, Planned, Undecided, judged, planned_roles
 from muster.work.agent.executor.standing import ALLOWED_FOR, Standing

@@ -16,10 +16,10 @@ from dataclasses import replace
 
 import orjson
 
-from muster.logs import get_logger
-from muster.runtime.errors import AlreadyExists, Conflict, Forbidden, NotFound, StatusError
-from muster.runtime.resource import Object
-from muster.runtime.verbs import KubeClient
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import AlreadyExists, Conflict, Forbidden, NotFound, StatusError
 from muster.work.agent.executor.demands import action, shortened
 from muster.work.agent.executor.standing import Standing
 from muster.work.agent.seam import ObjectRef, Write

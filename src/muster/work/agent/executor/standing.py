@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from muster.logs import get_logger
-from muster.runtime.clock import Clock, sleep
-from muster.runtime.delegation import AccessReviewer, Action, Identity, Memory, Verdict
-from muster.runtime.rbac import RbacAuthorizer
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import Clock, sleep
+from muster.machinery.logs import get_logger
+from muster.runtime.auth.delegation import AccessReviewer, Action, Identity, Memory, Verdict
+from muster.runtime.auth.rbac import RbacAuthorizer
+from muster.runtime.client.base import KubeClient
 
 log = get_logger("muster.work.agent.executor")
 

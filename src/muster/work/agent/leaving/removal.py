@@ -17,16 +17,16 @@ from typing import Any, Final
 import orjson
 
 from muster.api.work.v1 import GROUP, AppliedResource
-from muster.runtime.errors import Conflict, KubeError, NotFound
-from muster.runtime.resource import Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import Conflict, KubeError, NotFound
 from muster.work.agent.planning import rank_of
 from muster.work.agent.seam import ObjectRef, Observer, Owner, Presence
 from muster.work.kinds import APPLIED_WORKS
 
 ATTEMPTS: Final = 4
 """How often an object is looked at again that somebody changes meanwhile."""
-Locate = Callable[[str, str, str], Awaitable[Resource | None]]
+Locate = Callable[[str, str, str], Awaitable[GVR | None]]
 """Where objects of a group, version and plural are served; None: nowhere."""
 
 
@@ -83,7 +83,7 @@ class Remover:
             resource = None
         if resource is None:
             api_version = f"{entry.group}/{entry.version}" if entry.group else entry.version
-            resource = Resource(api_version, entry.resource, "", namespaced=bool(entry.namespace))
+            resource = GVR(api_version, entry.resource, "", namespaced=bool(entry.namespace))
         return ObjectRef(resource, entry.namespace if resource.namespaced else "", entry.name)
 
     async def remove(self, entries: Iterable[AppliedResource], owner: Owner) -> Removal:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Set
 
 import msgspec
 
-from muster.logs import get_logger
-from muster.runtime.clock import Clock, Timer
-from muster.runtime.errors import Expired, Forbidden, KubeError, NotFound, StatusError
-from muster.runtime.reflector import Reflector
-from muster.runtime.resource import Key, Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import Clock, Timer
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import GVR, ObjectKey
+from muster.runtime.cache.reflector import Reflector
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import Expired, Forbidden, KubeError, NotFound, StatusError
 from muster.work.agent.observing.sighting import Metadata, Sighting, head, older, trimmed
 from muster.work.agent.seam import Presence
 from muster.work.kinds import APPLIED_WORKS
@@ -46,7 +46,7 @@ class Place:
 class Collection:
     """What is known of one resource."""
 
-    def __init__(self, resource: Resource, tell: Callable[[Sighting], None]) -> None:
+    def __init__(self, resource: GVR, tell: Callable[[Sighting], None]) -> None:
         self.resource = resource
         self.places: dict[str, Place] = {}
         self.tell = tell
@@ -124,12 +124,12 @@ class Watch(Reflector):
             if self._timer is not None:
                 self._timer.cancel()
 
-    def take(self, raw: bytes, found: set[Key] | None) -> None:
+    def take(self, raw: bytes, found: set[ObjectKey] | None) -> None:
         metadata = self._glance(raw)
         if metadata is None:
             return
         if found is not None:
-            found.add(Key(metadata.namespace, metadata.name))
+            found.add(ObjectKey(metadata.namespace, metadata.name))
         else:
             self.resource_version = self._newest = metadata.resourceVersion
         sighting = self._collection.find(metadata.namespace, metadata.name)
@@ -141,12 +141,12 @@ class Watch(Reflector):
         if sighting.news:
             self._collection.tell(sighting)
 
-    def drop(self, raw: bytes, found: set[Key] | None) -> None:
+    def drop(self, raw: bytes, found: set[ObjectKey] | None) -> None:
         metadata = self._glance(raw)
         if metadata is None:
             return
         if found is not None:
-            found.discard(Key(metadata.namespace, metadata.name))
+            found.discard(ObjectKey(metadata.namespace, metadata.name))
         else:
             self.resource_version = self._newest = metadata.resourceVersion
         sighting = self._collection.find(metadata.namespace, metadata.name)
@@ -159,14 +159,14 @@ class Watch(Reflector):
         if sighting.news:
             self._collection.tell(sighting)
 
-    def complete(self, found: set[Key], version: str) -> None:
+    def complete(self, found: set[ObjectKey], version: str) -> None:
         if older(version, self._newest):
             self._set_back()
         self._newest = version
         self.unserved = False
         for namespace, place in self._collection.covered(self.namespace):
             for name, sighting in place.sightings.items():
-                if Key(namespace, name) not in found:
+                if ObjectKey(namespace, name) not in found:
                     sighting.missing(version)
                 elif sighting.presence is Presence.UNKNOWN:
                     # It came by before somebody asked for it, so it was dropped.

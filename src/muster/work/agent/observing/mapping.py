@@ -18,11 +18,13 @@ from typing import Final
 
 import msgspec
 
-from muster.runtime.clock import SYSTEM, Backoff, Clock, sleep
-from muster.runtime.errors import KubeError, NotFound, StatusError
-from muster.runtime.informer import Informer
-from muster.runtime.resource import API_SERVICES, DEFINITIONS, Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, sleep
+from muster.machinery.objects import GVR
+from muster.runtime.cache.informer import Informer
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import API_SERVICES, CRDS
+from muster.runtime.client.errors import KubeError, NotFound, StatusError
 
 ASK_AGAIN: Final = 3.0
 """Seconds for which a miss is remembered."""
@@ -65,7 +67,7 @@ class Definition(msgspec.Struct, frozen=True):
     """What is kept of a CustomResourceDefinition or an APIService."""
 
     group: str
-    serves: tuple[Resource, ...]
+    serves: tuple[GVR, ...]
     """An APIService promises only that its group version answers: a resource without names."""
     ready: bool
 
@@ -113,7 +115,7 @@ class _DefinitionDocument(msgspec.Struct):
     def definition(self) -> Definition:
         spec, names = self.spec, self.spec.names
         serves = tuple(
-            Resource(f"{spec.group}/{version.name}", names.plural, names.kind, spec.scope == "Namespaced")
+            GVR(f"{spec.group}/{version.name}", names.plural, names.kind, spec.scope == "Namespaced")
             for version in spec.versions or ()
             if version.served
         )
@@ -134,7 +136,7 @@ class _ServiceDocument(msgspec.Struct):
     def definition(self) -> Definition:
         spec = self.spec
         # Those without a service stand for what the server has itself: definitions tell of that.
-        serves = (Resource(f"{spec.group}/{spec.version}", "", ""),) if spec.service else ()
+        serves = (GVR(f"{spec.group}/{spec.version}", "", ""),) if spec.service else ()
         return Definition(spec.group, serves, self.status.true("Available"))
 
 
@@ -143,7 +145,7 @@ _decode_group = msgspec.json.Decoder(_Group).decode
 
 
 def _definitions(
-    client: KubeClient, resource: Resource, form: type[_DefinitionDocument | _ServiceDocument], clock: Clock
+    client: KubeClient, resource: GVR, form: type[_DefinitionDocument | _ServiceDocument], clock: Clock
 ) -> Informer[Definition]:
     decode = msgspec.json.Decoder(form).decode
     return Informer(
@@ -161,13 +163,13 @@ class _Listing:
     __slots__ = ("asked", "asking", "kinds", "why")
 
     def __init__(self) -> None:
-        self.kinds: dict[str, Resource] = {}
+        self.kinds: dict[str, GVR] = {}
         self.asked = float("-inf")
         self.asking = asyncio.Lock()
         self.why = ""
         """Why it could not say, where that is so."""
 
-    def named(self, plural: str) -> Resource | None:
+    def named(self, plural: str) -> GVR | None:
         return next((resource for resource in self.kinds.values() if resource.plural == plural), None)
 
 
@@ -180,11 +182,11 @@ class Mapper:
         self._listings: dict[str, _Listing] = {}
         self._tidied = clock.monotonic()
         self._handlers: list[Callable[[str], None]] = []
-        self._promises: dict[str, dict[Resource, bool]] = {}
+        self._promises: dict[str, dict[GVR, bool]] = {}
         """By group: what the server is to have, or to have no longer."""
         self._news = asyncio.Event()
         self._sources = [
-            _definitions(client, DEFINITIONS, _DefinitionDocument, clock),
+            _definitions(client, CRDS, _DefinitionDocument, clock),
             _definitions(client, API_SERVICES, _ServiceDocument, clock),
         ]
         for source in self._sources:
@@ -194,12 +196,12 @@ class Mapper:
         """`handler` is called with a group whose kinds came or went."""
         self._handlers.append(handler)
 
-    def known(self, api_version: str, kind: str) -> Resource | None:
+    def known(self, api_version: str, kind: str) -> GVR | None:
         """What can be said without asking the server."""
         listing = self._listings.get(api_version)
         return None if listing is None else listing.kinds.get(kind)
 
-    async def find(self, api_version: str, kind: str) -> Resource:
+    async def find(self, api_version: str, kind: str) -> GVR:
         """Raises UnservedKind, or KubeError when the server could not be asked at all."""
         found = self.known(api_version, kind)
         if found is not None:
@@ -215,7 +217,7 @@ class Mapper:
             raise UnservedKind(api_version, kind, listing.why)
         return found
 
-    async def locate(self, group: str, version: str, plural: str) -> Resource | None:
+    async def locate(self, group: str, version: str, plural: str) -> GVR | None:
         """A resource by its plural: in this version, else in another that is served; None when the cluster has no such thing.
 
         Raises KubeError when the server could not be asked at all.
@@ -227,7 +229,7 @@ class Mapper:
                 return found
         return None
 
-    async def _listed(self, api_version: str, plural: str) -> Resource | None:
+    async def _listed(self, api_version: str, plural: str) -> GVR | None:
         if _GROUP_VERSION.fullmatch(api_version) is None:
             return None
         listing = self._listing(api_version)
@@ -278,7 +280,7 @@ class Mapper:
         listing.kinds = {}
         for row in rows:
             if "/" not in row.name:
-                listing.kinds.setdefault(row.kind, Resource(api_version, row.name, row.kind, row.namespaced))
+                listing.kinds.setdefault(row.kind, GVR(api_version, row.name, row.kind, row.namespaced))
         listing.asked = self._clock.monotonic()
 
     async def run(self) -> None:
@@ -303,7 +305,7 @@ class Mapper:
             self._promises.setdefault(next(iter(changes)).group, {}).update(changes)
             self._news.set()
 
-    def _has(self, resource: Resource) -> bool:
+    def _has(self, resource: GVR) -> bool:
         listing = self._listings.get(resource.api_version)
         if listing is None or not resource.kind:
             return listing is not None and bool(listing.kinds)

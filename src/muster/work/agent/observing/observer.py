@@ -14,11 +14,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from muster.logs import get_logger
-from muster.runtime.clock import SYSTEM, Clock, Timer, pause, sleep, within
-from muster.runtime.errors import KubeError, NotFound
-from muster.runtime.resource import Object, Resource
-from muster.runtime.verbs import KubeClient
+from muster.machinery.clock import SYSTEM, Clock, Timer, pause, sleep, within
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import KubeError, NotFound
 from muster.work.agent.observing.collection import ALL, Collection, Watch
 from muster.work.agent.observing.sighting import Sighting, kept, older
 from muster.work.agent.seam import UNKNOWN, ObjectRef, Presence, Sight
@@ -69,7 +69,7 @@ class ClusterObserver:
         self._clock = clock
         self._poll_seconds = poll_seconds
         self._works: dict[str, frozenset[ObjectRef]] = {}
-        self._resources: dict[Resource, _Followed] = {}
+        self._resources: dict[GVR, _Followed] = {}
         self._handlers: list[Callable[[str], None]] = []
         self._needs = asyncio.Event()
         self._refusals = asyncio.Event()

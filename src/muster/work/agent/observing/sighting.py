@@ -13,7 +13,7 @@ from typing import Final, cast
 import msgspec
 import orjson
 
-from muster.runtime.resource import Object, Resource
+from muster.machinery.objects import GVR, Object
 from muster.work.agent.seam import ABSENT, UNKNOWN, Presence, Sight
 
 
@@ -150,12 +150,12 @@ def older(version: str, than: str) -> bool:
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
-def trimmed(raw: bytes, resource: Resource) -> bytes:
+def trimmed(raw: bytes, resource: GVR) -> bytes:
     """An object of a list or watch as it is kept: with its type, without the books on who wrote what."""
     return kept(cast(Object, orjson.loads(raw)), resource)
 
 
-def kept(document: Object, resource: Resource) -> bytes:
+def kept(document: Object, resource: GVR) -> bytes:
     """Like `trimmed`; the document stays as it is."""
     metadata = document.get("metadata") or {}
     if "managedFields" in metadata:

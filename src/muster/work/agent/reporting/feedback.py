@@ -14,7 +14,7 @@ from typing import Any, Final
 from muster.api.work.v1 import FeedbackRule, FeedbackValue, FieldValue, JsonPath
 from muster.kube import gotext
 from muster.kube.jsonpath import MOST, JSONPathError, Limit, UnknownIdentifier, compile_path
-from muster.runtime.resource import Object, Resource
+from muster.machinery.objects import GVR, Object
 
 LONGEST_STRING: Final = 32768
 LONGEST_RAW: Final = 1024
@@ -60,7 +60,7 @@ class FeedbackReader:
     limit: Limit = field(default_factory=lambda: Limit(MOST), compare=False)
     """For all that one reader reads: no work may keep the agent from the others."""
 
-    def read(self, resource: Resource, document: Object, rules: Iterable[FeedbackRule]) -> Feedback:
+    def read(self, resource: GVR, document: Object, rules: Iterable[FeedbackRule]) -> Feedback:
         values: dict[str, FeedbackValue] = {}
         problems: dict[str, None] = {}
         for path in _asked(resource, rules, problems):
@@ -109,7 +109,7 @@ class _Unreadable(Exception):
     """A path that gives no value, and why."""
 
 
-def _asked(resource: Resource, rules: Iterable[FeedbackRule], problems: dict[str, None]) -> Iterator[JsonPath]:
+def _asked(resource: GVR, rules: Iterable[FeedbackRule], problems: dict[str, None]) -> Iterator[JsonPath]:
     """The paths that the rules ask for; what no path can be found for is a problem."""
     for rule in rules:
         if rule.type == "JSONPaths":

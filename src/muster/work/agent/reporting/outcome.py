@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.api.work.v1 import ManifestResourceMeta
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 from muster.work.agent.seam import ApplyProblem, Manifest, Misfit, Refusal
 from muster.work.names import FAILED_TO_APPLY
 

@@ -36,7 +36,7 @@ from muster.cel import (
 from muster.cel.library.registry import overload
 from muster.cel.values import is_list, is_map, lookup
 from muster.kube import gotext
-from muster.runtime.resource import Object, Resource
+from muster.machinery.objects import GVR, Object
 from muster.work.names import APPLIED, COMPLETE, DELETING, FEEDBACK_SYNCED
 
 EVALUATED: Final = "ConditionRuleEvaluated"
@@ -81,7 +81,7 @@ def comes_from_rule(condition: Condition) -> bool:
     return condition.reason.startswith(_PREFIX)
 
 
-def evaluate(resource: Resource, document: Object, rules: Iterable[ConditionRule]) -> Evaluated:
+def evaluate(resource: GVR, document: Object, rules: Iterable[ConditionRule]) -> Evaluated:
     budget = CostBudget()
     conditions: dict[str, Condition] = {}
     problems: list[str] = []
@@ -94,13 +94,13 @@ def evaluate(resource: Resource, document: Object, rules: Iterable[ConditionRule
     return Evaluated(tuple(conditions.values()), tuple(problems))
 
 
-def completes(resource: Resource, document: Object, rules: Iterable[ConditionRule]) -> bool:
+def completes(resource: GVR, document: Object, rules: Iterable[ConditionRule]) -> bool:
     """Whether the rules call this object complete."""
     asked = [rule for rule in rules if rule.condition == COMPLETE]
     return any(one.status == "True" for one in evaluate(resource, document, asked).conditions)
 
 
-def _condition(resource: Resource, document: Object, rule: ConditionRule, budget: CostBudget) -> Condition | None:
+def _condition(resource: GVR, document: Object, rule: ConditionRule, budget: CostBudget) -> Condition | None:
     if rule.type == "CEL":
         return _by_expressions(document, rule, budget)
     if rule.type != "WellKnownConditions":

@@ -28,7 +28,7 @@ from muster.api.work.v1 import (
     ManifestWorkStatus,
     StatusFeedback,
 )
-from muster.runtime.resource import Object
+from muster.machinery.objects import Object
 from muster.work.agent.reporting.aggregate import aggregated
 from muster.work.agent.reporting.feedback import LONGEST_RAW, Feedback, FeedbackReader
 from muster.work.agent.reporting.outcome import Outcome

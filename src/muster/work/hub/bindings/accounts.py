@@ -12,10 +12,11 @@ from typing import Final
 from muster.api.addon.v1beta1 import ManagedClusterAddOn
 from muster.api.authentication.v1alpha1 import BindingSubject, ManagedServiceAccountBinding
 from muster.api.authentication.v1beta1 import ManagedServiceAccount
-from muster.registration.kinds import ADDONS, served
-from muster.runtime.delegation import Identity
-from muster.runtime.informer import Informers
-from muster.runtime.resource import Key
+from muster.machinery.objects import ObjectKey
+from muster.registration.kinds import ADDONS
+from muster.runtime.auth.delegation import Identity
+from muster.runtime.cache.informer import Informers
+from muster.runtime.client.typed import served
 from muster.work.hub.webhooks.executors import Executor, user_name
 
 BINDINGS: Final = served(ManagedServiceAccountBinding)
@@ -39,8 +40,8 @@ def is_subject(subject: BindingSubject, who: Identity) -> bool:
     return False
 
 
-def account_key(binding: ManagedServiceAccountBinding) -> Key:
-    return Key(binding.spec.ref.namespace, binding.spec.ref.name)
+def account_key(binding: ManagedServiceAccountBinding) -> ObjectKey:
+    return ObjectKey(binding.spec.ref.namespace, binding.spec.ref.name)
 
 
 class BoundAccounts:
@@ -57,18 +58,18 @@ class BoundAccounts:
     def complete(self) -> bool:
         return all(informer.has_synced for informer in (self.bindings, self.accounts, self._addons))
 
-    def exists(self, account: Key) -> bool:
+    def exists(self, account: ObjectKey) -> bool:
         found = self.accounts.cache.get(account)
         return found is not None and not found.metadata.deletion_timestamp
 
-    def of_account(self, account: Key) -> Iterator[ManagedServiceAccountBinding]:
+    def of_account(self, account: ObjectKey) -> Iterator[ManagedServiceAccountBinding]:
         yield from self.bindings.cache.by_index(BY_ACCOUNT, str(account))
 
-    def executor(self, account: Key) -> Executor:
+    def executor(self, account: ObjectKey) -> Executor:
         """What a managed service account is on its cluster. Raises NotKnown."""
         if not self._addons.has_synced:
             raise NotKnown("addons are not known yet")
-        addon = self._addons.cache.get(Key(account.namespace, ADDON))
+        addon = self._addons.cache.get(ObjectKey(account.namespace, ADDON))
         there = addon.status.namespace if addon is not None else ""
         return Executor(there or self._default_namespace, account.name)
 
@@ -76,7 +77,7 @@ class BoundAccounts:
         """Whether a binding lets somebody have works of a cluster run as this. Raises NotKnown."""
         if not self.complete:
             raise NotKnown("bindings of managed service accounts are not known yet")
-        account = Key(cluster, executor.name)
+        account = ObjectKey(cluster, executor.name)
         if not self.exists(account) or self.executor(account) != executor:
             return False
         counting = (binding for binding in self.of_account(account) if not binding.metadata.deletion_timestamp)

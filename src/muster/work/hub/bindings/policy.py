@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.runtime.delegation import Identity
+from muster.runtime.auth.delegation import Identity
 from muster.work.hub.bindings.accounts import BoundAccounts, NotKnown
 from muster.work.hub.webhooks.authorization import ExecutorPolicy, unknown
 from muster.work.hub.webhooks.executors import AGENT, Executor

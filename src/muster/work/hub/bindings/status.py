@@ -5,8 +5,8 @@ from __future__ import annotations
 from muster.api import Condition
 from muster.api.authentication.v1alpha1 import ACCEPTED, REF_FOUND, ManagedServiceAccountBinding
 from muster.api.authentication.v1beta1 import ManagedServiceAccount
-from muster.registration.writes import patch_read, with_said
-from muster.runtime.resource import Key
+from muster.machinery.objects import ObjectKey
+from muster.runtime.controller.writes import patch_read, with_said
 from muster.work.hub.bindings.accounts import BoundAccounts, account_key
 from muster.work.hub.world import WorkHubWorld
 
@@ -31,17 +31,17 @@ class BindingStatus:
         self._world = world
         self._bound = BoundAccounts(world.informers, world.options.addon_namespace)
         self._controller = world.controller("service-account-bindings", self.reconcile)
-        self._controller.watch(self._bound.bindings, lambda binding: [Key("", binding.metadata.name)])
+        self._controller.watch(self._bound.bindings, lambda binding: [ObjectKey("", binding.metadata.name)])
         self._controller.watch(self._bound.accounts, self._bindings_of)
 
-    def _bindings_of(self, account: ManagedServiceAccount) -> list[Key]:
-        key = Key(account.metadata.namespace, account.metadata.name)
-        return [Key("", binding.metadata.name) for binding in self._bound.of_account(key)]
+    def _bindings_of(self, account: ManagedServiceAccount) -> list[ObjectKey]:
+        key = ObjectKey(account.metadata.namespace, account.metadata.name)
+        return [ObjectKey("", binding.metadata.name) for binding in self._bound.of_account(key)]
 
     async def run(self) -> None:
         await self._controller.run()
 
-    async def reconcile(self, key: Key) -> None:
+    async def reconcile(self, key: ObjectKey) -> None:
         binding = self._bound.bindings.cache.get(key)
         if binding is None or binding.metadata.deletion_timestamp:
             return

@@ -7,8 +7,8 @@ hub by `execute-as`, never of bindings: being bound does not include binding oth
 from __future__ import annotations
 
 from muster.api.authentication.v1alpha1 import ManagedServiceAccountBinding
-from muster.runtime.resource import Key
-from muster.runtime.webhookserver import AdmissionRequest, Denied, Verdict, allow, read
+from muster.machinery.objects import ObjectKey
+from muster.runtime.webhook.server import AdmissionRequest, Denied, Verdict, allow, read
 from muster.work.hub.bindings.accounts import BINDINGS, BoundAccounts, NotKnown, account_key
 from muster.work.hub.webhooks.authorization import ExecutorPolicy, unknown
 
@@ -29,7 +29,7 @@ class BindingWebhook:
             await self._check(request, account)
         return allow()
 
-    async def _check(self, request: AdmissionRequest, account: Key) -> None:
+    async def _check(self, request: AdmissionRequest, account: ObjectKey) -> None:
         try:
             executor = self._bound.executor(account)
         except NotKnown as error:

@@ -29,10 +29,10 @@ from muster.api.meta import Condition
 from muster.api.resource import Document
 from muster.api.work.v1alpha1 import MANIFEST_WORK_APPLIED, ManifestWorkReplicaSet, ManifestWorkReplicaSetStatus
 from muster.kube.names import label_value
-from muster.registration.kinds import served
-from muster.registration.writes import patch_read, with_said
-from muster.runtime.errors import AlreadyExists, KubeError, NotFound
-from muster.runtime.resource import Key, Object
+from muster.machinery.objects import Object, ObjectKey
+from muster.runtime.client.errors import AlreadyExists, KubeError, NotFound
+from muster.runtime.client.typed import served
+from muster.runtime.controller.writes import patch_read, with_said
 from muster.work.hub.replica_sets import reporting
 from muster.work.hub.replica_sets.decisions import groups_of
 from muster.work.hub.replica_sets.replicas import Replica, digest, is_ruled
@@ -65,7 +65,7 @@ class TakenName(Exception):
     """Every name that a work could have is another's."""
 
 
-def owner_label(key: Key) -> str:
+def owner_label(key: ObjectKey) -> str:
     return f"{key.namespace}.{key.name}"
 
 
@@ -84,7 +84,7 @@ class Wanted:
     def of(cls, replica_set: ManifestWorkReplicaSet) -> Wanted:
         metadata = replica_set.metadata
         template = replica_set.document()["spec"].get("manifestWorkTemplate") or {}
-        owner = owner_label(Key(metadata.namespace, metadata.name))
+        owner = owner_label(ObjectKey(metadata.namespace, metadata.name))
         names = (metadata.name, f"{metadata.name[:_LONGEST]}-{hashlib.sha256(owner.encode()).hexdigest()[:5]}")
         return cls(names, owner, template, {**metadata.labels, REPLICA_SET_LABEL: owner}, digest(template))
 
@@ -113,10 +113,10 @@ class ReplicaSets:
     async def run(self) -> None:
         await self._controller.run()
 
-    def _sets_with(self, placement: Key) -> list[Key]:
+    def _sets_with(self, placement: ObjectKey) -> list[ObjectKey]:
         return [_key(one) for one in self._sets.cache.by_index(_BY_PLACEMENT, str(placement))]
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: ObjectKey) -> float | None:
         found = self._sets.cache.get(key)
         if found is None:
             return None
@@ -202,7 +202,7 @@ class ReplicaSets:
         for ref in found.spec.placement_refs:
             if any(share.name == ref.name for share in shares):
                 continue
-            key = Key(found.metadata.namespace, ref.name)
+            key = ObjectKey(found.metadata.namespace, ref.name)
             if key not in self._placements.cache:
                 shares.append(Share(ref.name, missing=True))
                 continue
@@ -254,7 +254,7 @@ class ReplicaSets:
 
     async def _change(self, wanted: Wanted, work: Replica, placement: str) -> None:
         """The spec as a whole, of the version that was seen and of no other; labels are added, not taken away."""
-        seen = self._works.cache.snapshot(Key(work.cluster, work.metadata.name))
+        seen = self._works.cache.snapshot(ObjectKey(work.cluster, work.metadata.name))
         if seen is None:
             return
         current, fresh = seen.decode(), wanted.document(work.metadata.name, work.cluster, placement)
@@ -304,8 +304,8 @@ class ReplicaSets:
         await patch_read(self._world.client, found, wanted, status=True)
 
 
-def _key(one: ManifestWorkReplicaSet | Placement) -> Key:
-    return Key(one.metadata.namespace, one.metadata.name)
+def _key(one: ManifestWorkReplicaSet | Placement) -> ObjectKey:
+    return ObjectKey(one.metadata.namespace, one.metadata.name)
 
 
 def _one_each(works: Iterable[Replica], names: Sequence[str]) -> tuple[dict[str, Replica], list[Replica]]:
@@ -315,15 +315,15 @@ def _one_each(works: Iterable[Replica], names: Sequence[str]) -> tuple[dict[str,
     return first, [work for work in ordered if first.setdefault(work.cluster, work) is not work]
 
 
-def _owners(work: Replica) -> list[Key]:
+def _owners(work: Replica) -> list[ObjectKey]:
     """A namespace has no dot, a name may have some."""
     namespace, separator, name = work.owner.partition(".")
-    return [Key(namespace, name)] if separator else []
+    return [ObjectKey(namespace, name)] if separator else []
 
 
-def _placement_of(decision: PlacementDecision) -> Key:
-    return Key(decision.metadata.namespace, decision.metadata.labels.get(PLACEMENT_LABEL, ""))
+def _placement_of(decision: PlacementDecision) -> ObjectKey:
+    return ObjectKey(decision.metadata.namespace, decision.metadata.labels.get(PLACEMENT_LABEL, ""))
 
 
-def _placements(one: ManifestWorkReplicaSet) -> list[Key]:
-    return [Key(one.metadata.namespace, ref.name) for ref in (one.spec.placement_refs if one.spec else ())]
+def _placements(one: ManifestWorkReplicaSet) -> list[ObjectKey]:
+    return [ObjectKey(one.metadata.namespace, ref.name) for ref in (one.spec.placement_refs if one.spec else ())]

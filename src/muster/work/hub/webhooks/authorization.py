@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from muster.api.work.v1 import GROUP, ManifestWork
-from muster.runtime.delegation import Action, Authorizer, Identity
-from muster.runtime.errors import KubeError
-from muster.runtime.webhookserver import Denied
+from muster.runtime.auth.delegation import Action, Authorizer, Identity
+from muster.runtime.client.errors import KubeError
+from muster.runtime.webhook.server import Denied
 from muster.work.hub.webhooks.executors import Executor
 from muster.work.names import EXECUTE_AS
 

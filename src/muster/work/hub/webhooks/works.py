@@ -21,10 +21,10 @@ import orjson
 
 from muster.api.work.v1 import GROUP, ManifestWork, ManifestWorkSpec
 from muster.api.work.v1alpha1 import ManifestWorkReplicaSet
+from muster.machinery.objects import Object
 from muster.registration.names import agent_groups
-from muster.runtime.delegation import Identity
-from muster.runtime.resource import Object
-from muster.runtime.webhookserver import AdmissionRequest, Denied, Verdict, allow, bad_request, read
+from muster.runtime.auth.delegation import Identity
+from muster.runtime.webhook.server import AdmissionRequest, Denied, Verdict, allow, bad_request, read
 from muster.work.hub.webhooks.authorization import ExecutorPolicy
 from muster.work.hub.webhooks.configs import config_problem
 from muster.work.hub.webhooks.executors import Executor, MalformedExecutor, concerned, executor_of

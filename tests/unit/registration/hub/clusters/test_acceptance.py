@@ -7,11 +7,11 @@ import pytest
 
 from muster.registration.drivers.seam import Outcome, Step
 from muster.registration.hub.clusters.acceptance import Acceptance
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, MANIFEST_WORKS, ROLE_BINDINGS
+from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import CLUSTER_LABEL, REGISTRATION_ROLE, RESOURCE_CLEANUP, WORK_ROLE
-from muster.runtime.errors import Forbidden, TooManyRequests
-from muster.runtime.resource import LEASES, NAMESPACES
-from muster.runtime.verbs import JSON, Query
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, LEASES, NAMESPACES, ROLE_BINDINGS
+from muster.runtime.client.errors import Forbidden, TooManyRequests
 from tests.unit.registration.hub.conftest import CountingClient, Play
 
 ROLE = "open-cluster-management:managedcluster:c1"

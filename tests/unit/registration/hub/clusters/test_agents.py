@@ -4,10 +4,10 @@ import pytest
 
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.world import HubWorld
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, MANAGED_CLUSTERS, ROLE_BINDINGS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_UID
-from muster.runtime.errors import Forbidden
-from muster.runtime.resource import LEASES
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, LEASES, ROLE_BINDINGS
+from muster.runtime.client.errors import Forbidden
 from tests.unit.registration.hub.conftest import Play
 
 ROLE = "open-cluster-management:managedcluster:c1"

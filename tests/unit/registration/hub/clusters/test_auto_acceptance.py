@@ -12,7 +12,7 @@ from muster.registration.hub.clusters.auto_acceptance import AutoAcceptance, ele
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AUTO_ACCEPTED
-from muster.runtime.resource import NAMESPACES
+from muster.runtime.client.builtin import NAMESPACES
 from tests.unit.registration.hub.conftest import Play, ScriptedDriver
 
 

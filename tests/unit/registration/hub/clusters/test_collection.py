@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from muster.machinery.objects import Object
 from muster.registration.hub.clusters.collection import Collection, next_to_go, parse_resource, priority
 from muster.registration.kinds import ADDONS, MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import CLEANUP_PRIORITY, COLLECTION_CLEANUP
-from muster.runtime.errors import Forbidden
-from muster.runtime.resource import DEFINITIONS, Object
-from muster.runtime.verbs import JSON, Query
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.builtin import CRDS
+from muster.runtime.client.errors import Forbidden
 from tests.unit.registration.hub.conftest import CountingClient, Play
 
 
@@ -198,8 +199,8 @@ async def test_works_of_a_cluster_whose_finalizers_were_taken_off_are_collected_
 
 
 async def test_a_kind_that_the_hub_does_not_have_is_empty(play: Play) -> None:
-    await play.admin.delete(DEFINITIONS, "managedclusteraddons.addon.open-cluster-management.io")
-    await play.until_gone(DEFINITIONS, "managedclusteraddons.addon.open-cluster-management.io")
+    await play.admin.delete(CRDS, "managedclusteraddons.addon.open-cluster-management.io")
+    await play.until_gone(CRDS, "managedclusteraddons.addon.open-cluster-management.io")
     async with play.running(Collection):
         await play.create_cluster("c1")
         await play.until(lambda: held(play))

@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
+from muster.machinery.objects import ObjectKey
 from muster.registration.drivers.seam import Outcome, Step
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.clusters.collection import Collection
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, MANIFEST_WORKS, ROLE_BINDINGS
+from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import CLUSTER_LABEL, COLLECTION_CLEANUP, WORK_ROLE
-from muster.runtime.resource import NAMESPACES, Key
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS
 from tests.unit.registration.hub.conftest import Play
 
 ROLE = "open-cluster-management:managedcluster:c1"
@@ -166,7 +167,7 @@ async def test_a_cluster_that_cannot_be_read_keeps_its_permissions(play: Play, m
     monkeypatch.setattr(ManagedCluster, "decode", refusing)
     async with play.running(Acceptance) as world:
         await world.informers.synced()
-        assert Key("", "c1") in world.clusters.malformed
+        assert ObjectKey("", "c1") in world.clusters.malformed
         await play.at_rest()
         assert await play.get(CLUSTER_ROLES, WORK_ROLE)
         await accepted(play, "c2")

@@ -6,10 +6,10 @@ import pytest
 
 from muster.registration.drivers.seam import Outcome, Step
 from muster.registration.hub.clusters.acceptance import Acceptance, denied_condition
-from muster.registration.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANAGED_CLUSTERS, MANIFEST_WORKS, ROLE_BINDINGS
+from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import RESOURCE_CLEANUP
-from muster.runtime.errors import Forbidden
-from muster.runtime.resource import LEASES, NAMESPACES
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, LEASES, NAMESPACES, ROLE_BINDINGS
+from muster.runtime.client.errors import Forbidden
 from tests.unit.registration.hub.conftest import Play
 
 ROLE = "open-cluster-management:managedcluster:c1"

@@ -2,9 +2,9 @@
 
 import pytest
 
+from muster.machinery.objects import Object
 from muster.registration.hub.clusters import rbac
 from muster.registration.names import CLUSTER_LABEL
-from muster.runtime.resource import Object
 
 
 def rules(role: Object) -> list[tuple[object, ...]]:

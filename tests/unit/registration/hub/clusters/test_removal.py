@@ -6,7 +6,7 @@ from muster.kube.duration import format_time
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.clusters.removal import Removal
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.resource import EVENTS
+from muster.runtime.client.builtin import EVENTS
 from tests.unit.registration.hub.conftest import Play
 
 WEEK = 7 * 86_400.0

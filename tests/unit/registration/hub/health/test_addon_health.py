@@ -1,9 +1,9 @@
 """Addons of an unreachable cluster are Unknown with it; of others they speak for themselves."""
 
 from muster.api.cluster.v1 import AVAILABLE
+from muster.machinery.objects import Object
 from muster.registration.hub.health.addon_health import AddonHealth
 from muster.registration.kinds import ADDONS
-from muster.runtime.resource import Object
 from tests.unit.registration.hub.conftest import Play
 from tests.unit.registration.hub.watched import Watched
 

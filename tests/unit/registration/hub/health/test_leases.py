@@ -9,7 +9,7 @@ from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.registration.hub.health.leases import Leases, alive_until, grace
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL, LEASE
-from muster.runtime.resource import EVENTS, LEASES
+from muster.runtime.client.builtin import EVENTS, LEASES
 from tests.unit.registration.hub.conftest import DeafClient, Play
 from tests.unit.registration.hub.watched import Watched
 

@@ -4,13 +4,13 @@ from typing import Any
 
 from muster.api.cluster.v1 import ClusterSetManagedNamespace, ManagedCluster
 from muster.api.cluster.v1beta2 import ManagedClusterSet
+from muster.machinery.objects import Object
 from muster.registration.hub.sets.bindings import SetBindings
 from muster.registration.hub.sets.cluster_sets import ClusterSets
 from muster.registration.hub.sets.managed_namespaces import ManagedNamespaces, wanted_namespaces
 from muster.registration.hub.sets.members import selector_of
 from muster.registration.kinds import CLUSTER_SET_BINDINGS, CLUSTER_SETS, MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_SET_LABEL
-from muster.runtime.resource import Object
 from tests.unit.registration.hub.conftest import DeafClient, Play
 
 

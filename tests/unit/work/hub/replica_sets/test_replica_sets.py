@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.runtime.errors import NotFound
-from muster.runtime.resource import NAMESPACES, Object
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.client.errors import NotFound
 from muster.work.hub.install import install
 from muster.work.hub.manager import WorkHub
 from muster.work.hub.options import WorkHubOptions

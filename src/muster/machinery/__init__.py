@@ -1,0 +1,5 @@
+"""The ground of the house: what every room may need and none owns. It imports nothing above itself.
+
+Names of things (`objects`), time and chance (`clock`, `backoff`), the work queue, counters (`metrics`), logs and what may be
+printed, files that others must not read, and the boundary of a pod (`confinement`).
+"""

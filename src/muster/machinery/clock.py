@@ -1,0 +1,104 @@
+"""Time and chance as things that are handed in: lifetimes, leases and backoffs are tested without waiting.
+
+A `Clock` tells wall time (`now`, always UTC), tells a time that never steps back (`monotonic`), and calls back later.
+Whatever waits does so through the clock it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+Random = Callable[[], float]
+"""A number in [0, 1)."""
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    def now(self) -> datetime: ...
+
+    def monotonic(self) -> float: ...
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer: ...
+
+
+class SystemClock:
+    """The machine's clock and the running loop's timers."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+SYSTEM = SystemClock()
+
+
+async def sleep(clock: Clock, seconds: float) -> None:
+    if seconds <= 0:
+        await asyncio.sleep(0)
+        return
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    timer = clock.call_later(seconds, wake)
+    try:
+        await done
+    finally:
+        timer.cancel()
+
+
+async def pause(clock: Clock, news: asyncio.Event, seconds: float | None) -> None:
+    """Until there is news or so much time has passed (None: until there is news); the news counts as heard."""
+    timer = None
+    try:
+        if seconds is not None and seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        timer = None if seconds is None else clock.call_later(seconds, news.set)
+        await news.wait()
+    finally:
+        if timer is not None:
+            timer.cancel()
+        news.clear()
+
+
+async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
+    """The result of `work`; TimeoutError when the clock has gone on that far first. `work` is cancelled then."""
+    task = asyncio.ensure_future(work)
+    expired = False
+
+    def expire() -> None:
+        nonlocal expired
+        expired = not task.done()
+        task.cancel()
+
+    timer = clock.call_later(seconds, expire)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not expired:
+            task.cancel()
+            raise
+        raise TimeoutError(f"no end within {seconds:g} s") from None
+    finally:
+        timer.cancel()
+
+
+def timestamp(moment: datetime) -> str:
+    """A Kubernetes MicroTime."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

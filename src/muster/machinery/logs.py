@@ -1,0 +1,108 @@
+"""The log of every program: structured lines, with the machinery for them loaded by the first line that is written.
+
+Importing structlog (and rich, which it pulls in where it is installed) takes longer than everything else a start does
+together, and a healthy server writes no line before it is ready; so loggers here only remember their name until then.
+
+Several programs may live in one process as tasks. `diverted` gives the lines of the current task, and of tasks it starts, to a
+function instead of standard error: that is how each keeps a log of its own. Lines are printable, whatever fields say.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from muster.machinery.printable import printable
+
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
+_level = INFO
+_sink: ContextVar[Callable[[str], object] | None] = ContextVar("log sink", default=None)
+
+
+class Logger:
+    """What a module logs with. `event` says what happened; fields say to whom and why."""
+
+    __slots__ = ("_name", "_structured")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._structured: Any = None
+
+    def debug(self, event: str, **fields: object) -> None:
+        if _level <= DEBUG:
+            self._write("debug", event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        if _level <= INFO:
+            self._write("info", event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        if _level <= WARNING:
+            self._write("warning", event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        self._write("error", event, fields)
+
+    def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
+        if self._structured is None:
+            _configure()
+            import structlog
+
+            self._structured = structlog.get_logger(self._name)
+        getattr(self._structured, level)(event, **fields)
+
+
+def get_logger(name: str) -> Logger:
+    return Logger(name)
+
+
+def set_level(level: int) -> None:
+    """Which lines are written from now on: `DEBUG`, `INFO`, `WARNING` or `ERROR`, and up."""
+    global _level
+    _level = level
+
+
+@contextmanager
+def diverted(sink: Callable[[str], object] | None) -> Iterator[None]:
+    """Inside, lines of this context go to `sink`, each with its line break; to standard error again if it is None."""
+    token = _sink.set(sink)
+    try:
+        yield
+    finally:
+        _sink.reset(token)
+
+
+class _Output:
+    """Looks for the sink with every line: loggers outlive contexts."""
+
+    def write(self, text: str) -> None:
+        text = printable(text)
+        sink = _sink.get()
+        if sink is not None:
+            sink(text)
+        else:
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        if _sink.get() is None:
+            sys.stderr.flush()
+
+
+def _configure() -> None:
+    import structlog
+
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(_level),
+        logger_factory=structlog.WriteLoggerFactory(_Output()),  # type: ignore[arg-type]  # of a file it uses these two
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(bool_as_flag=False),
+        ],
+    )

@@ -1,0 +1,67 @@
+"""Names of things: which resource (`GVR`), which object of it (`ObjectKey`), and the URL path of either.
+
+A `GVR` is declared once as a constant by whoever uses it; nothing here asks a server's discovery.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON."""
+_ELSEWHERE = frozenset((".", ".."))
+"""What HTTP clients resolve in paths."""
+
+
+class ObjectKey(NamedTuple):
+    """Which object of a known resource; `namespace` is empty for cluster-scoped ones."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class GVR:
+    """Group, version and resource, with the kind and the scope that a RESTMapping would tell."""
+
+    api_version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        return self.api_version.rpartition("/")[2]
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path of an object, or of a collection when no name is given."""
+        if name in _ELSEWHERE or namespace in _ELSEWHERE:
+            raise ValueError(f"{name or namespace!r} names nothing: it would lead to another place")
+        parts = ["/api" if "/" not in self.api_version else "/apis", self.api_version]
+        if namespace and self.namespaced:
+            parts += ["namespaces", quote(namespace, safe="")]
+        elif name and self.namespaced:
+            raise ValueError(f"{self.plural} live in namespaces: none was given for {name!r}")
+        parts.append(self.plural)
+        if name:
+            parts.append(quote(name, safe=":"))
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+def key_of(obj: Object) -> ObjectKey:
+    metadata = obj["metadata"]
+    return ObjectKey(metadata.get("namespace") or "", metadata["name"])

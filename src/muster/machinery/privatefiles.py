@@ -1,0 +1,123 @@
+"""Directories and files that are their owner's alone: made so, checked before they are trusted, and replaced in one step.
+
+What is kept there (keys, tokens, the state of a cluster) gives its reader an administrator's rights, and whoever can put a file or
+a link there chooses what we read and where we write. So a directory is used only if it and all in it belong to the user of this
+process and nobody else may write to it, and if nobody can put another in its place. Files are opened without following links, new
+ones under names that nobody can know before, and what replaces another is renamed over it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from muster.machinery.logs import get_logger
+
+log = get_logger(__name__)
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+TEMPORARY = ".{}."
+"""How the name of a half-written file begins that is to become the one of that name."""
+
+
+class UnsafePath(PermissionError):
+    """Somebody else could read or change what is kept there; `strerror` says why and what to do."""
+
+    def __init__(self, path: Path | str, problem: str) -> None:
+        super().__init__(errno.EPERM, problem, str(path))
+
+
+def make_private_directory(path: Path) -> None:
+    """Make it if there is none, and take from others what they may do in one that is ours. Raises UnsafePath and other OSErrors."""
+    make_directories(path)
+    mode = check_private_directory(path)
+    if mode & _OTHERS:
+        path.chmod(mode & ~_OTHERS)
+        log.warning("directory is now the owner's alone", path=str(path), mode_before=f"{mode:o}", mode=f"{mode & ~_OTHERS:o}")
+
+
+def make_directories(path: Path) -> None:
+    """Make a directory, and every one above it that is missing, for the owner's eyes only; what is there already stays as it is."""
+    if not path.is_dir():
+        make_directories(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def check_private_directory(path: Path) -> int:
+    """Raises UnsafePath unless the directory, which exists, is ours and can neither be swapped nor have been prepared by others.
+    Gives its mode, and changes nothing."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        _require_own(path, found)
+        mode = stat.S_IMODE(found.st_mode)
+        if mode & _OTHERS_WRITE:
+            problem = f"others may write to it (mode {mode:o})"
+            raise UnsafePath(path, f"{problem}: look at what is in it, then chmod 700 it, or choose another directory")
+        for entry in os.scandir(descriptor):
+            # Our own temporary files come and go meanwhile.
+            with suppress(FileNotFoundError):
+                _require_own(path / entry.name, entry.stat(follow_symlinks=False))
+    finally:
+        os.close(descriptor)
+    _check_parents(path)
+    return mode
+
+
+def open_private(path: Path, flags: int) -> int:
+    """A descriptor of a file that is ours; with O_CREAT it is made readable by nobody else. Raises UnsafePath where it is a link,
+    another's, or known by another name too."""
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UnsafePath(path, "is a symbolic link: remove it") from None
+        raise
+    try:
+        found = os.fstat(descriptor)
+        _require_own(path, found)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            raise UnsafePath(path, "is no file, or one with a second name (hard link): remove it")
+        if stat.S_IMODE(found.st_mode) & _OTHERS:
+            os.fchmod(descriptor, 0o600)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def replace_private(path: Path, content: bytes | str, *, mode: int = 0o600, durable: bool = False) -> None:
+    """Put a file for the owner's eyes into the place of whatever has this name; readers see the old or the new. What a link there
+    leads to is left alone. With `durable` it is on disk before it takes its place."""
+    descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY.format(path.name), dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content.encode() if isinstance(content, str) else content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _require_own(path: Path, found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid():
+        problem = f"belongs to another user (uid {found.st_uid}, yours is {os.geteuid()})"
+        raise UnsafePath(path, f"{problem}: choose a directory of your own")
+
+
+def _check_parents(path: Path) -> None:
+    """Whoever may write to a directory above may put another in the place of ours, unless its sticky bit forbids that."""
+    for parent in path.resolve().parents:
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            problem = f"everybody may write to {parent}, and so put another in its place"
+            raise UnsafePath(path, f"{problem}: chmod o-w that one, or choose another directory")

@@ -1,0 +1,262 @@
+"""The queue between "something changed" and "make it so": each key at most once, failures later and later, groups in turn.
+
+A key is in one of five places: waiting for its turn (`_groups`), waiting for its time (`_timers`), waiting for a moment when nobody
+else has a turn (`_idle`), being worked on (`_processing`), or being worked on and wanted again (`_dirty` as well), in which case
+it queues again when its work is done. So no key is ever worked on twice at the same time and no change is lost.
+
+Keys belong to groups (say, the namespace, which is the cluster): groups take turns, and `max_per_group` bounds how many workers
+one group may hold, so a cluster with ten thousand changes delays a cluster with one by one turn and not by ten thousand. There
+is no global rate limit. Failures slow down their own key only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random, Timer
+from muster.machinery.metrics import Metrics
+
+K = TypeVar("K", bound=Hashable)
+
+_NOBODY = object()
+
+
+class Closed(Exception):
+    """The queue was shut down and has nothing more to give."""
+
+
+class WorkQueue(Generic[K]):
+    def __init__(
+        self,
+        name: str = "queue",
+        *,
+        group: Callable[[K], Hashable] | None = None,
+        max_per_group: int | None = None,
+        initial_delay: float = 0.005,
+        max_delay: float = 300.0,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self._group = group or _one_group
+        self._max_per_group = max_per_group
+        self._clock = clock
+        self._backoff = Backoff(initial_delay, max_delay, jitter=0.2, random=random)
+        self._groups: OrderedDict[Hashable, deque[K]] = OrderedDict()
+        self._dirty: dict[K, float] = {}
+        """Keys that are wanted, with the time they were first asked for. Queued ones are in `_groups` too."""
+        self._processing: dict[K, float] = {}
+        self._held: dict[Hashable, int] = {}
+        self._timers: dict[K, tuple[float, Timer]] = {}
+        self._idle: dict[K, Timer] = {}
+        self._failures: dict[K, int] = {}
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._drained = asyncio.Event()
+        self._closed = False
+        metrics = metrics or Metrics()
+        self._adds = metrics.counter("workqueue_adds_total", "Total number of adds handled by workqueue", name=name)
+        self._retries = metrics.counter("workqueue_retries_total", "Total number of retries handled by workqueue", name=name)
+        self._waited = metrics.histogram(
+            "workqueue_queue_duration_seconds", "How long in seconds an item stays in workqueue before being requested", name=name
+        )
+        self._worked = metrics.histogram(
+            "workqueue_work_duration_seconds", "How long in seconds processing an item from workqueue takes", name=name
+        )
+        metrics.gauge("workqueue_depth", "Current depth of workqueue", lambda: len(self), name=name)
+        metrics.gauge(
+            "workqueue_unfinished_work_seconds",
+            "How many seconds of work has been done that is in progress",
+            self._unfinished,
+            name=name,
+        )
+        metrics.gauge(
+            "workqueue_longest_running_processor_seconds",
+            "How many seconds has the longest running processor for workqueue been running",
+            self._longest,
+            name=name,
+        )
+
+    def __len__(self) -> int:
+        """Keys that wait for their turn."""
+        return sum(map(len, self._groups.values()))
+
+    @property
+    def delayed(self) -> int:
+        return len(self._timers)
+
+    @property
+    def processing(self) -> int:
+        return len(self._processing)
+
+    def failures(self, key: K) -> int:
+        return self._failures.get(key, 0)
+
+    def add(self, key: K) -> None:
+        if self._closed or key in self._dirty:
+            return
+        self._adds.inc()
+        self._not_idle(key)
+        self._dirty[key] = self._clock.monotonic()
+        if key not in self._processing:
+            self._enqueue(key)
+
+    def add_when_idle(self, key: K, within: float) -> None:
+        """Once nothing else can be worked on, and like any other key after `within` seconds; an ordinary turn that comes before
+        will do."""
+        if self._closed or key in self._dirty or key in self._idle:
+            return
+        self._adds.inc()
+        self._idle[key] = self._clock.call_later(within, lambda: self.add(key))
+        self._wake()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Once this time has passed; of two times asked for, the earlier counts."""
+        if self._closed:
+            return
+        if seconds <= 0:
+            self.add(key)
+            return
+        due = self._clock.monotonic() + seconds
+        earlier = self._timers.get(key)
+        if earlier is not None:
+            if earlier[0] <= due:
+                return
+            earlier[1].cancel()
+        self._timers[key] = (due, self._clock.call_later(seconds, lambda: self._ripe(key)))
+
+    def retry(self, key: K) -> float:
+        """After a failure: again, the later the more often it has failed. Gives the delay."""
+        failures = self._failures[key] = self.failures(key) + 1
+        self._retries.inc()
+        delay = self._backoff.delay(failures)
+        self.add_after(key, delay)
+        return delay
+
+    def forget(self, key: K) -> None:
+        """The key has succeeded: its next failure is its first."""
+        self._failures.pop(key, None)
+
+    async def get(self) -> K:
+        """The next key, to be given back by `done`. Raises `Closed` when the queue is shut down and empty."""
+        while True:
+            key = self._take()
+            if key is not None:
+                return key
+            if self._closed:
+                raise Closed
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    # It was told of a key that somebody else must now take.
+                    self._wake()
+                raise
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+
+    def done(self, key: K) -> None:
+        began = self._processing.pop(key)
+        self._worked.observe(self._clock.monotonic() - began)
+        group = self._group(key)
+        held = self._held[group] = self._held[group] - 1
+        if not held:
+            del self._held[group]
+        if key in self._dirty:
+            self._enqueue(key)
+        elif self._groups.get(group) or self._idle:
+            # A worker may have passed this group by because it held its share, or this key because it was being worked on.
+            self._wake()
+        if self._closed and not self._processing:
+            self._drained.set()
+
+    def shut_down(self) -> None:
+        """Take nothing more; what is waiting is dropped (the next start lists everything anyway), workers hear `Closed`."""
+        self._closed = True
+        for _, timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._groups.clear()
+        for timer in self._idle.values():
+            timer.cancel()
+        self._idle.clear()
+        self._dirty.clear()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        if not self._processing:
+            self._drained.set()
+
+    async def drained(self) -> None:
+        """Until what was being worked on at the shutdown is done."""
+        await self._drained.wait()
+
+    def _enqueue(self, key: K) -> None:
+        if self._closed:
+            return
+        self._groups.setdefault(self._group(key), deque()).append(key)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _take(self) -> K | None:
+        group = next(filter(self._has_share, self._groups), _NOBODY)
+        if group is _NOBODY:
+            return self._take_idle()
+        keys = self._groups[group]
+        key = keys.popleft()
+        if keys:
+            self._groups.move_to_end(group)
+        else:
+            del self._groups[group]
+        self._waited.observe(self._clock.monotonic() - self._dirty.pop(key))
+        return self._begin(key)
+
+    def _take_idle(self) -> K | None:
+        for key in self._idle:
+            if key not in self._processing and self._has_share(self._group(key)):
+                self._not_idle(key)
+                return self._begin(key)
+        return None
+
+    def _not_idle(self, key: K) -> None:
+        timer = self._idle.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _has_share(self, group: Hashable) -> bool:
+        return self._max_per_group is None or self._held.get(group, 0) < self._max_per_group
+
+    def _begin(self, key: K) -> K:
+        group = self._group(key)
+        self._processing[key] = self._clock.monotonic()
+        self._held[group] = self._held.get(group, 0) + 1
+        return key
+
+    def _ripe(self, key: K) -> None:
+        self._timers.pop(key, None)
+        self.add(key)
+
+    def _unfinished(self) -> float:
+        now = self._clock.monotonic()
+        return sum(now - began for began in self._processing.values())
+
+    def _longest(self) -> float:
+        now = self._clock.monotonic()
+        return max((now - began for began in self._processing.values()), default=0.0)
+
+
+def _one_group(key: object) -> Hashable:
+    return None

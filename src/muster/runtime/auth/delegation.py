@@ -1,0 +1,196 @@
+"""Asking the cluster who somebody is and what they may do: TokenReview and SubjectAccessReview, with small, short memories.
+
+Answers are remembered for seconds only, and the memory is bounded: the least recently asked is forgotten first. Many who ask
+the same at once cost one request. A token is remembered by its hash. Failing closed: when the cluster cannot be asked, the
+error reaches the caller; it is neither remembered nor taken for a yes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from muster.machinery.clock import SYSTEM, Clock
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import ACCESS_REVIEWS, TOKEN_REVIEWS
+
+V = TypeVar("V")
+MAX_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who is asking, as the cluster sees them."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class Action:
+    """What somebody wants to do: to a resource, or (with `path`) to a non-resource URL."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    version: str = "*"
+    path: str = ""
+
+    def review(self) -> dict[str, Any]:
+        if self.path:
+            return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
+        attributes = {
+            "verb": self.verb,
+            "group": self.group,
+            "version": self.version,
+            "resource": self.resource,
+            "subresource": self.subresource,
+            "namespace": self.namespace,
+            "name": self.name,
+        }
+        return {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    allowed: bool
+    reason: str = ""
+    denied: bool = field(default=False)
+    """An authorizer said no; otherwise nobody said yes."""
+
+
+class Authenticator(Protocol):
+    async def authenticate(self, token: str) -> Identity | None: ...
+
+
+class Authorizer(Protocol):
+    async def authorize(self, who: Identity, action: Action) -> Verdict: ...
+
+
+class Memory(Generic[V]):
+    """Answers by question, each for as long as `lasts` says; at most `limit` of them, and one request per question at a time."""
+
+    def __init__(self, lasts: Callable[[V], float], clock: Clock = SYSTEM, limit: int = MAX_REMEMBERED) -> None:
+        self._lasts = lasts
+        self._clock = clock
+        self._limit = limit
+        self._known: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
+        self._asking: dict[Hashable, asyncio.Task[V]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    async def ask(self, question: Hashable, answer: Callable[[], Awaitable[V]]) -> V:
+        known = self._known.get(question)
+        if known is not None:
+            if self._clock.monotonic() < known[0]:
+                self._known.move_to_end(question)
+                return known[1]
+            del self._known[question]
+        task = self._asking.get(question)
+        if task is None:
+            task = self._asking[question] = asyncio.ensure_future(self._find(question, answer))
+        # One who stops waiting must not take the answer from the others.
+        return await asyncio.shield(task)
+
+    async def _find(self, question: Hashable, answer: Callable[[], Awaitable[V]]) -> V:
+        try:
+            found = await answer()
+        finally:
+            self._asking.pop(question, None)
+        seconds = self._lasts(found)
+        if seconds > 0:
+            self._known[question] = (self._clock.monotonic() + seconds, found)
+            if len(self._known) > self._limit:
+                self._known.popitem(last=False)
+        return found
+
+    def clear(self) -> None:
+        self._known.clear()
+
+
+class TokenReviewer:
+    """Who a bearer token belongs to; None when the cluster does not know it. `audiences` empty means the server's own."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        audiences: tuple[str, ...] = (),
+        known_for: float = 10.0,
+        unknown_for: float = 2.0,
+        clock: Clock = SYSTEM,
+        limit: int = MAX_REMEMBERED,
+    ) -> None:
+        self._client = client
+        self._audiences = audiences
+        self.memory: Memory[Identity | None] = Memory(lambda who: known_for if who else unknown_for, clock, limit)
+
+    async def authenticate(self, token: str) -> Identity | None:
+        if not token:
+            return None
+        return await self.memory.ask(hashlib.sha256(token.encode()).digest(), lambda: self._review(token))
+
+    async def _review(self, token: str) -> Identity | None:
+        spec: dict[str, Any] = {"token": token}
+        if self._audiences:
+            spec["audiences"] = list(self._audiences)
+        answer = await self._client.create(TOKEN_REVIEWS, {**_typed(TOKEN_REVIEWS.api_version, "TokenReview"), "spec": spec})
+        status = answer.get("status") or {}
+        if not status.get("authenticated"):
+            return None
+        if self._audiences and not set(self._audiences) & set(status.get("audiences") or ()):
+            # A server that knows no audiences answers without them: it has not checked that the token is for us.
+            return None
+        return identity_of(status.get("user") or {})
+
+
+class AccessReviewer:
+    """What somebody may do, by the cluster's own rules."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        allowed_for: float = 10.0,
+        refused_for: float = 5.0,
+        clock: Clock = SYSTEM,
+        limit: int = MAX_REMEMBERED,
+    ) -> None:
+        self._client = client
+        self.memory: Memory[Verdict] = Memory(lambda verdict: allowed_for if verdict.allowed else refused_for, clock, limit)
+
+    async def authorize(self, who: Identity, action: Action) -> Verdict:
+        return await self.memory.ask((who, action), lambda: self.review(who, action))
+
+    async def review(self, who: Identity, action: Action) -> Verdict:
+        """What the cluster says now, whatever is remembered."""
+        spec: dict[str, Any] = {"user": who.name, **action.review()}
+        if who.uid:
+            spec["uid"] = who.uid
+        if who.groups:
+            spec["groups"] = list(who.groups)
+        if who.extra:
+            spec["extra"] = {key: list(values) for key, values in who.extra}
+        review = {**_typed(ACCESS_REVIEWS.api_version, "SubjectAccessReview"), "spec": spec}
+        status = (await self._client.create(ACCESS_REVIEWS, review)).get("status") or {}
+        return Verdict(bool(status.get("allowed")), str(status.get("reason") or ""), bool(status.get("denied")))
+
+
+def identity_of(user: Mapping[str, Any]) -> Identity:
+    """From a UserInfo, as TokenReviews and admission requests carry it."""
+    extra = tuple(sorted((str(key), tuple(values or ())) for key, values in (user.get("extra") or {}).items()))
+    return Identity(str(user.get("username") or ""), str(user.get("uid") or ""), tuple(user.get("groups") or ()), extra)
+
+
+def _typed(api_version: str, kind: str) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind}

@@ -1,0 +1,143 @@
+"""RBAC decided here, over four informers, with the answer the server's RBAC gives: no request per question.
+
+It serves those who ask much and must know when an answer changes: `on_change` tells whose rights are others now, by binding
+subject (a user, a group), whatever it was that changed: a binding's subjects (those that were taken away too) or its role, or
+the rules of a role, also where the server aggregates them. Only RBAC is known here: an authorizer beside it (a webhook, a node's)
+may say more, so a "no" is not the server's last word. `followed` says whether the answers can be relied on: everything was taken
+in, and is being kept up with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from muster.kube.rbac import EVERYTHING, MASTERS, Grants, Place, RawRule, Rule, Subject
+from muster.machinery.clock import SYSTEM, Clock, Random, within
+from muster.machinery.objects import GVR, ObjectKey
+from muster.runtime.auth.delegation import Action, Identity, Verdict
+from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.base import KubeClient
+
+_VERSION: Final = "rbac.authorization.k8s.io/v1"
+ROLES: Final = GVR(_VERSION, "roles", "Role")
+ROLE_BINDINGS: Final = GVR(_VERSION, "rolebindings", "RoleBinding")
+CLUSTER_ROLES: Final = GVR(_VERSION, "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS: Final = GVR(_VERSION, "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+KINDS: Final = (CLUSTER_ROLES, ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS)
+
+ChangeHandler = Callable[[frozenset[Subject]], None]
+
+
+class _Metadata(msgspec.Struct, omit_defaults=True):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resourceVersion: str = ""
+
+
+_NOTHING: Final = msgspec.Raw(b"null")
+
+
+class _Kept(msgspec.Struct):
+    """What of a role or binding decides anything."""
+
+    metadata: _Metadata
+    rules: msgspec.Raw = _NOTHING
+    aggregationRule: msgspec.Raw = _NOTHING
+    roleRef: msgspec.Raw = _NOTHING
+    subjects: msgspec.Raw = _NOTHING
+
+
+_decode = msgspec.json.Decoder(_Kept).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def _reduced(raw: bytes) -> bytes:
+    return _encode(_decode(raw))
+
+
+class RbacAuthorizer:
+    """An `Authorizer` that asks nobody. `run` is to be a task of its owner."""
+
+    def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM, random: Random = chance.random) -> None:
+        self._clock = clock
+        self._informers: dict[str, Informer[Snapshot]] = {
+            resource.kind: Informer(client, resource, reduce=_reduced, clock=clock, random=random) for resource in KINDS
+        }
+        self._grants = Grants(self.read)
+        self._handlers: list[ChangeHandler] = []
+        self._changed_at = float("-inf")
+        for kind, informer in self._informers.items():
+            informer.on_change(partial(self._changed, kind))
+
+    @property
+    def followed(self) -> bool:
+        return all(informer.has_synced and not informer.outage for informer in self._informers.values())
+
+    @property
+    def outage(self) -> str:
+        """Why it is not followed, where that is known."""
+        return next((informer.outage for informer in self._informers.values() if informer.outage), "")
+
+    async def synced(self, timeout: float) -> bool:
+        """Whether everything was taken in before that long."""
+        try:
+            await within(self._clock, timeout, asyncio.gather(*(informer.synced() for informer in self._informers.values())))
+        except TimeoutError:
+            return False
+        return True
+
+    def changed_within(self, seconds: float) -> bool:
+        """Whether anything that decides has changed that recently: the server may not have heard of it yet."""
+        return self._clock.monotonic() - self._changed_at < seconds
+
+    def decide(self, who: Identity, action: Action) -> Verdict:
+        if MASTERS in who.groups:
+            return Verdict(True)
+        decision = self._grants.decide(who.name, who.groups, action)
+        return Verdict(decision.allowed, decision.reason)
+
+    async def authorize(self, who: Identity, action: Action) -> Verdict:
+        return self.decide(who, action)
+
+    def rules_for(self, who: Identity, namespace: str) -> list[Rule]:
+        """Every rule somebody has in a namespace, those for the whole cluster included; "" for the latter only."""
+        if MASTERS in who.groups:
+            return list(EVERYTHING)
+        return self._grants.rules_for(who.name, who.groups, namespace)
+
+    def role_rules(self, kind: str, namespace: str, name: str) -> list[RawRule] | None:
+        """The rules of a (Cluster)Role, or None if there is no such role."""
+        return self._grants.role_rules(kind, namespace, name)
+
+    def read(self, place: Place) -> Mapping[str, Any] | None:
+        """A role or binding as far as it decides anything, or None where there is none."""
+        found = self._informers[place.kind].cache.snapshot(ObjectKey(place.namespace, place.name))
+        return None if found is None else found.decode()
+
+    def on_change(self, handler: ChangeHandler) -> None:
+        """Told for every change after everything was taken in once; must be quick."""
+        self._handlers.append(handler)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers.values():
+                tasks.create_task(informer.run())
+
+    def _changed(self, kind: str, old: Snapshot | None, new: Snapshot | None) -> None:
+        either = new or old
+        assert either is not None
+        touched = self._grants.changed(Place(kind, either.namespace, either.name))
+        if not touched:
+            return
+        self._changed_at = self._clock.monotonic()
+        if all(informer.has_synced for informer in self._informers.values()):
+            for handler in self._handlers:
+                handler(frozenset(touched))

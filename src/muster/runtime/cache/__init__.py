@@ -1,0 +1,1 @@
+"""What a cluster has, kept up to date by watches: reflectors, informers, and caches that hold bytes."""

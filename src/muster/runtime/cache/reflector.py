@@ -1,0 +1,246 @@
+"""Keeps up with a collection: the whole state once, then every change, through all that happens to streams and servers.
+
+It starts with a WatchList (present state and changes in one stream) and falls back to a paged list and a watch where the server
+does not offer that. A watch that ends is taken up again at the last revision seen, bookmarks included; when the server no
+longer has that revision (410), or does not have it yet (it was restored from a backup), the state is taken in anew. A server
+that is away is asked again with growing, jittered pauses; that costs one log line when it goes and one when it is back.
+
+What becomes of the objects is the subclass's business: `Informer` keeps all of them.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import random as chance
+
+import msgspec
+
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random, pause, sleep
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import GVR, ObjectKey
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import BadRequest, Expired, Invalid, KubeError, StatusError, Unreachable
+
+log = get_logger("muster.runtime.cache.reflector")
+
+WATCH_SECONDS = 300.0
+"""A watch is asked to end after this long, or up to twice as long, as client-go does."""
+EXPIRY_PEACE = 60.0
+"""Seconds without a 410 after which the next one is taken for the first."""
+
+
+class _Bookmark(msgspec.Struct):
+    class Metadata(msgspec.Struct):
+        resourceVersion: str = ""
+        annotations: dict[str, str] | None = None
+
+    metadata: Metadata
+
+
+_decode_bookmark = msgspec.json.Decoder(_Bookmark).decode
+_INITIAL_END = "k8s.io/initial-events-end"
+
+
+class Reflector(abc.ABC):
+    """Follows one collection. `run` is to be a task of its owner."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: GVR,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        watch_list: bool = True,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self.client = client
+        self.resource = resource
+        self.namespace = namespace
+        self.resource_version = ""
+        self.lists = 0
+        """How often the whole state was taken in."""
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._watch_list = watch_list
+        self._clock = clock
+        self._random = random
+        self._synced = asyncio.Event()
+        self._backoff = Backoff(0.8, 30.0, random=random)
+        self._relists = Backoff(0.8, 30.0, random=random)
+        self._expired_at = float("-inf")
+        self._open_since = float("inf")
+        self._outage = ""
+        self._running = False
+        self._hurry: asyncio.Event | None = None
+
+    @abc.abstractmethod
+    def take(self, raw: bytes, found: set[ObjectKey] | None) -> None:
+        """An object as it is now. While the state is being taken in, `found` is to get its key; afterwards `resource_version` is
+        to become the object's."""
+
+    @abc.abstractmethod
+    def drop(self, raw: bytes, found: set[ObjectKey] | None) -> None:
+        """An object that is gone, with `found` and `resource_version` as for `take`."""
+
+    @abc.abstractmethod
+    def complete(self, found: set[ObjectKey], version: str) -> None:
+        """The whole state of `version` was seen: what is not in it is gone."""
+
+    def endures(self, error: KubeError) -> bool:
+        """Whether to go on, after a pause, when a stream or list has failed; otherwise `run` ends with the error."""
+        return True
+
+    @property
+    def has_synced(self) -> bool:
+        return self._synced.is_set()
+
+    @property
+    def outage(self) -> str:
+        """Why the server cannot be followed at present; empty while it can, as far as is known."""
+        return self._outage
+
+    async def synced(self) -> None:
+        """Until the whole state was here once."""
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """Follow the server until cancelled."""
+        if self._running:
+            raise RuntimeError(f"{self.resource} is followed already")
+        self._running = True
+        try:
+            while True:
+                try:
+                    await self._follow()
+                except KubeError as error:
+                    if not self.endures(error):
+                        raise
+                    await self._after(error)
+                except msgspec.DecodeError as error:
+                    # Something on the way speaks another language; what was missed is unknown.
+                    self.resource_version = ""
+                    await self._after(Unreachable(self.client.server, f"unreadable answer: {error}"))
+        finally:
+            self._running = False
+
+    async def _after(self, error: KubeError) -> None:
+        """What to do after a stream or list failed."""
+        if isinstance(error, Expired) or _set_back(error):
+            await sleep(self._clock, self._before_relisting())
+            return
+        if self._watch_list and not self.resource_version and isinstance(error, BadRequest | Invalid):
+            self._watch_list = False
+            log.debug("server offers no WatchList; listing", resource=str(self.resource), server=self.client.server)
+            return
+        self._report(error)
+        self._hurry = asyncio.Event()
+        try:
+            await pause(self._clock, self._hurry, self._backoff.next())
+        finally:
+            self._hurry = None
+
+    def hurry(self) -> None:
+        """Somebody has just reached the server: whoever sits out a pause after a failure tries again at once."""
+        if self._hurry is not None:
+            self._hurry.set()
+
+    def _before_relisting(self) -> float:
+        """At once: an old revision is no outage. Later and later when that happens again and again."""
+        self.resource_version = ""
+        now = self._clock.monotonic()
+        if now - self._expired_at > EXPIRY_PEACE:
+            self._relists.reset()
+        self._expired_at = now
+        pause = self._relists.next()
+        return pause if self._relists.failures > 1 else 0.0
+
+    def _report(self, error: KubeError) -> None:
+        # A broken stream alone is no news: the next attempt tells whether the server is away.
+        if self._backoff.failures == 0 and self._synced.is_set() and isinstance(error, Unreachable):
+            return
+        if not self._outage:
+            self._outage = str(error)
+            log.warning("cannot follow", resource=str(self.resource), server=self.client.server, error=self._outage)
+
+    def _answered(self) -> None:
+        """The server has accepted a watch. That ends an outage; whether pauses may be short again, only a lasting stream tells."""
+        self._open_since = self._clock.monotonic()
+        if self._outage:
+            self._outage = ""
+            log.info("following again", resource=str(self.resource), server=self.client.server)
+
+    def _recovered(self) -> None:
+        self._answered()
+        self._backoff.reset()
+
+    async def _follow(self) -> None:
+        """One pass: take in the state if there is no revision to go on from, then changes until the watch ends."""
+        if not self.resource_version and not self._watch_list:
+            await self._list()
+            self._recovered()
+        await self._stream(initial=not self.resource_version)
+
+    async def _list(self) -> None:
+        found: set[ObjectKey] = set()
+        version = ""
+        async for page in self.client.pages(
+            self.resource, self.namespace, label_selector=self._label_selector, field_selector=self._field_selector
+        ):
+            version = page.resource_version
+            for raw in page.items:
+                self.take(raw, found)
+        self._have_all(found, version)
+
+    async def _stream(self, initial: bool) -> None:
+        found: set[ObjectKey] | None = set() if initial else None
+        events = self.client.watch(
+            self.resource,
+            self.namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            resource_version=self.resource_version,
+            initial_events=initial,
+            timeout=WATCH_SECONDS * (1 + self._random()),
+            opened=None if initial else self._answered,
+        )
+        began, count = self._clock.monotonic(), 0
+        self._open_since = float("inf")
+        try:
+            async for event in events:
+                count += 1
+                if event.type == "BOOKMARK":
+                    metadata = _decode_bookmark(event.raw).metadata
+                    if found is None:
+                        self.resource_version = metadata.resourceVersion
+                    elif (metadata.annotations or {}).get(_INITIAL_END) == "true":
+                        self._have_all(found, metadata.resourceVersion)
+                        found = None
+                elif event.type == "DELETED":
+                    self.drop(event.raw, found)
+                else:
+                    self.take(event.raw, found)
+                if found is None and (self._outage or self._backoff.failures):
+                    self._recovered()
+        finally:
+            await events.aclose()
+            if self._clock.monotonic() - self._open_since >= 1:
+                self._backoff.reset()
+        if found is not None or (count == 0 and self._clock.monotonic() - began < 1):
+            raise Unreachable(self.client.server, "the server ended the watch at once")
+        self._recovered()
+
+    def _have_all(self, found: set[ObjectKey], version: str) -> None:
+        self.complete(found, version)
+        self.lists += 1
+        self.resource_version = version
+        self._synced.set()
+
+
+def _set_back(error: KubeError) -> bool:
+    """Whether the server does not know our revision yet: it may have been restored from a backup, and never will."""
+    return isinstance(error, StatusError) and any(cause.get("reason") == "ResourceVersionTooLarge" for cause in error.causes)

@@ -1,0 +1,262 @@
+"""Credentials that change under a running client: files are re-read when they change, plugins are run again when they expire.
+
+`Credentials.current()` gives the headers and the TLS material that are valid now; its `generation` grows whenever the TLS
+material differs, so that the client knows when its connections belong to yesterday. A file's change is seen by its identity,
+size and times, which costs one `stat` per request. While a writer is half way (certificate and key of different pairs, an empty
+token), the last good material stays in use. A plugin runs at most once at a time; its answer is kept until
+`expirationTimestamp`, or until the server says 401.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from muster.http.tls import client_context, load_chain
+from muster.machinery import confinement
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.logs import get_logger
+from muster.runtime.client.kubeconfig import ClientConfig, ExecPlugin, Material
+
+log = get_logger("muster.runtime.client.credentials")
+
+PLUGIN_SECONDS = 60.0
+_Stamp = tuple[int, int, int] | None
+
+
+class CredentialError(Exception):
+    """No usable credential can be made; the message never contains one."""
+
+
+@dataclass(frozen=True)
+class Issued:
+    """What a plugin printed."""
+
+    token: str = ""
+    cert: bytes | None = None
+    key: bytes | None = None
+    expires: datetime | None = None
+
+
+class Watched:
+    """A file's content, read again only when the file has changed."""
+
+    def __init__(self, material: Material) -> None:
+        self._path = material if isinstance(material, Path) else None
+        self._content = material if isinstance(material, bytes) else b""
+        self._stamp: _Stamp = None
+
+    def read(self) -> bytes:
+        if self._path is None:
+            return self._content
+        stamp = stamp_of(self._path)
+        if stamp is not None and stamp != self._stamp:
+            content = _content(self._path)
+            if content.strip():
+                self._content, self._stamp = content, stamp
+        if not self._content:
+            raise CredentialError(f"{confinement.shown(self._path)}: no such file, not readable or empty")
+        return self._content
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return confinement.read(path)
+    except confinement.Outside as error:
+        raise CredentialError(f"{confinement.shown(path)}: {error.strerror}") from error
+    except OSError as error:
+        # It was there a moment ago: somebody is replacing it.
+        log.debug("cannot be read at present", path=str(path), error=error.strerror)
+        return b""
+
+
+def stamp_of(path: Path) -> _Stamp:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class Credentials:
+    """The identity and trust of one `ClientConfig`, always current."""
+
+    def __init__(self, config: ClientConfig, clock: Clock = SYSTEM) -> None:
+        identity = config.identity
+        self._config = config
+        self._clock = clock
+        self._secure = urlsplit(config.server).scheme == "https"
+        self._ca = Watched(config.ca) if config.ca is not None else None
+        self._pair = (
+            (Watched(identity.cert), Watched(identity.key)) if identity.cert is not None and identity.key is not None else None
+        )
+        self._token_file = Watched(identity.token_file) if identity.token_file is not None else None
+        self._issued: Issued | None = None
+        self._plugin_lock = asyncio.Lock()
+        self._material: tuple[bytes | None, bytes | None, bytes | None] | None = None
+        self._tls: ssl.SSLContext | None = None
+        self.generation = 0
+
+    @property
+    def renewable(self) -> bool:
+        """Whether a 401 may be cured by asking again."""
+        return self._config.identity.exec_plugin is not None
+
+    async def headers(self) -> list[tuple[str, str]]:
+        identity = self._config.identity
+        headers = list(identity.impersonate)
+        token = identity.token
+        if self._token_file is not None:
+            token = self._token_file.read().decode("ascii", errors="replace").strip()
+        if identity.exec_plugin is not None:
+            token = (await self._plugin(identity.exec_plugin)).token
+        if token:
+            headers.append(("Authorization", f"Bearer {token}"))
+        elif identity.username:
+            pair = base64.b64encode(f"{identity.username}:{identity.password}".encode()).decode()
+            headers.append(("Authorization", f"Basic {pair}"))
+        return headers
+
+    async def tls(self) -> ssl.SSLContext | None:
+        """The TLS context of now; `generation` tells whether it is another one than before. None for plain http."""
+        if not self._secure:
+            return None
+        issued = await self._plugin(self._config.identity.exec_plugin) if self._config.identity.exec_plugin else Issued()
+        cert, key = issued.cert, issued.key
+        if cert is None and self._pair is not None:
+            cert, key = self._pair[0].read(), self._pair[1].read()
+        material = (self._ca.read() if self._ca else None, cert, key)
+        if self._tls is None or material != self._material:
+            try:
+                self._tls = self._context(*material)
+            except (ssl.SSLError, ValueError) as error:
+                if self._tls is None:
+                    raise CredentialError(f"unusable certificate, key or CA for {self._config.server}: {error}") from error
+                log.warning("new TLS material is unusable so far; keeping the old", server=self._config.server, error=str(error))
+            else:
+                self.generation += 1
+            self._material = material
+        return self._tls
+
+    def forget(self) -> None:
+        """The server refused: what a plugin gave is worth nothing any more."""
+        self._issued = None
+
+    def _context(self, ca: bytes | None, cert: bytes | None, key: bytes | None) -> ssl.SSLContext:
+        context = client_context(ca)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        # Kubernetes CAs are often without the key identifiers that strict checking wants.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if self._config.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if cert is not None and key is not None:
+            load_chain(context, cert, key)
+        return context
+
+    async def _plugin(self, plugin: ExecPlugin) -> Issued:
+        async with self._plugin_lock:
+            issued = self._issued
+            if issued is None or (issued.expires is not None and issued.expires <= self._clock.now()):
+                issued = self._issued = _issued(plugin, await _run(plugin, self._config))
+            return issued
+
+
+async def _run(plugin: ExecPlugin, config: ClientConfig) -> bytes:
+    spec: dict[str, Any] = {"interactive": False}
+    if plugin.provide_cluster_info:
+        spec["cluster"] = _cluster_info(config)
+    info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+    environ = {**confinement.environ(), **plugin.env, "KUBERNETES_EXEC_INFO": orjson.dumps(info).decode()}
+    pod = confinement.current()
+    if pod is not None:
+        return await _offered(pod, plugin)(plugin.args, environ)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            plugin.command,
+            *plugin.args,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environ,
+        )
+    except OSError as error:
+        hint = f"; {plugin.install_hint.strip()}" if plugin.install_hint else ""
+        raise CredentialError(f"exec plugin {plugin.command}: {error.strerror}{hint}") from error
+    try:
+        async with asyncio.timeout(PLUGIN_SECONDS):
+            output, complaint = await process.communicate()
+    except TimeoutError as error:
+        raise CredentialError(f"exec plugin {plugin.command}: no answer within {PLUGIN_SECONDS:.0f} s") from error
+    finally:
+        if process.returncode is None:
+            process.kill()
+    if process.returncode != 0:
+        said = complaint.decode(errors="replace").strip()[-300:]
+        raise CredentialError(f"exec plugin {plugin.command}: exit code {process.returncode}: {said}")
+    return output
+
+
+def _offered(pod: confinement.Confinement, plugin: ExecPlugin) -> confinement.CredentialProgram:
+    """What the node has in the place of a command."""
+    offered = pod.plugins.get(plugin.command.rpartition("/")[2])
+    if offered is None:
+        known = f"only {', '.join(sorted(pod.plugins))}" if pod.plugins else "none"
+        raise CredentialError(
+            f"exec plugin {plugin.command}: a pod runs no programs of the machine, and its node offers {known}; "
+            "give the kubeconfig a token or a client certificate instead"
+        )
+    return offered
+
+
+def _cluster_info(config: ClientConfig) -> dict[str, Any]:
+    info: dict[str, Any] = {"server": config.server}
+    if config.ca is not None:
+        info["certificate-authority-data"] = base64.b64encode(Watched(config.ca).read()).decode()
+    optional = {
+        "tls-server-name": config.tls_server_name,
+        "insecure-skip-tls-verify": config.insecure,
+        "proxy-url": config.proxy_url,
+        "config": config.extensions.get("client.authentication.k8s.io/exec"),
+    }
+    return info | {name: value for name, value in optional.items() if value}
+
+
+def _issued(plugin: ExecPlugin, output: bytes) -> Issued:
+    def refuse(problem: str) -> CredentialError:
+        return CredentialError(f"exec plugin {plugin.command}: {problem}")
+
+    try:
+        answer = orjson.loads(output)
+    except orjson.JSONDecodeError:
+        raise refuse("its output is not JSON") from None
+    if not isinstance(answer, dict) or answer.get("kind") != "ExecCredential":
+        raise refuse("its output is not an ExecCredential")
+    if answer.get("apiVersion") != plugin.api_version:
+        raise refuse(f"answered {answer.get('apiVersion')!r}, expected {plugin.api_version!r}")
+    status = answer.get("status")
+    if not isinstance(status, Mapping):
+        raise refuse("its ExecCredential has no status")
+    token, cert, key = (str(status.get(name) or "") for name in ("token", "clientCertificateData", "clientKeyData"))
+    if bool(cert) != bool(key):
+        raise refuse("clientCertificateData and clientKeyData must come together")
+    if not token and not cert:
+        raise refuse("neither token nor client certificate in its status")
+    try:
+        expires = datetime.fromisoformat(str(status["expirationTimestamp"])) if status.get("expirationTimestamp") else None
+    except ValueError:
+        raise refuse("expirationTimestamp is not an RFC 3339 time") from None
+    if expires is not None and expires.tzinfo is None:
+        raise refuse("expirationTimestamp has no time zone")
+    return Issued(token, cert.encode() or None, key.encode() or None, expires)

@@ -1,0 +1,158 @@
+"""The client over HTTP: kept connections per TLS identity, retries where they are safe, nothing that outlives `close`.
+
+What is retried: 429 and 503 with Retry-After (the server did not act), a connection that could not be made (nothing was sent), and
+for idempotent requests a connection that broke. One 401 is forgiven where a plugin can issue a fresh credential.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random as chance
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from urllib.parse import urlsplit
+
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random, sleep
+from muster.machinery.metrics import Counter, Metrics
+from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.errors import NoCredential, StatusError, Unauthorized, Unreachable, Untrusted, status_error
+from muster.runtime.client.kubeconfig import ClientConfig
+from muster.runtime.client.transport import Asking, Transport
+
+ATTEMPTS = 4
+THROTTLED_ATTEMPTS = 10
+"""How often a request is sent that the server keeps putting off: client-go's number."""
+LONGEST_PAUSE = 30.0
+MAX_IDLE = 64
+"""Connections kept for later."""
+MAX_LINE = 64 * 1024 * 1024
+"""No object is larger than 1.5 MB in etcd; a line beyond this is no event."""
+MAX_COMPLAINT = 1024 * 1024
+"""What is read of the answer when a watch is refused."""
+
+
+class HttpClient(KubeClient):
+    """`KubeClient` for the server of a `ClientConfig`.
+
+    `timeout` bounds one attempt of a plain request; `idle` is how long a watch may stay silent: servers send a bookmark about
+    every minute, so a longer silence means that the connection is dead. `at_once` bounds the plain requests under way, and so the
+    connections beside those of watches: each costs a quarter of a MiB here, and the server a handshake.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        agent: str = "muster",
+        timeout: float = 30.0,
+        idle: float = 180.0,
+        at_once: int = 0,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self._config = config
+        self._timeout = timeout
+        self._idle = idle
+        self._clock = clock
+        self._random = random
+        self._metrics = metrics or Metrics()
+        self._answers: dict[tuple[str, int], Counter] = {}
+        self._transport = Transport(config, agent, clock, max_idle=at_once or MAX_IDLE)
+        self._turns: AbstractAsyncContextManager[None] = asyncio.Semaphore(at_once) if at_once else nullcontext()
+        self._impersonation: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def server(self) -> str:
+        return self._config.server
+
+    @property
+    def requests(self) -> int:
+        """Attempts sent so far, those as somebody else included."""
+        return self._transport.requests
+
+    def as_user(self, name: str) -> HttpClient:
+        other = copy.copy(self)
+        other._impersonation = (("Impersonate-User", name),)
+        return other
+
+    async def exchange(
+        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+    ) -> bytes:
+        backoff = Backoff(0.1, 2.0, random=self._random)
+        refreshed = False
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await self._attempt(Asking(method, path, query, body, media), idempotent)
+            except Unauthorized:
+                if refreshed or not self._transport.credentials.renewable:
+                    raise
+                refreshed = True
+                self._transport.credentials.forget()
+            except StatusError as error:
+                if error.retry_after is None or error.code not in (429, 503) or attempt >= THROTTLED_ATTEMPTS:
+                    raise
+                await sleep(self._clock, min(error.retry_after, LONGEST_PAUSE) + backoff.next())
+            except (NoCredential, Untrusted):
+                raise
+            except Unreachable as error:
+                if attempt >= ATTEMPTS or not (idempotent or not error.sent):
+                    raise
+                await sleep(self._clock, backoff.next())
+
+    async def _attempt(self, asking: Asking, idempotent: bool) -> bytes:
+        async with self._turns:
+            reply = await self._transport.ask(asking, self._impersonation, self._timeout, idempotent=idempotent)
+        self._count(asking.method, reply.status)
+        if not 200 <= reply.status < 300:
+            raise status_error(reply.status, reply.content, reply.retry_after)
+        return reply.content
+
+    async def lines(
+        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
+    ) -> AsyncGenerator[bytes, None]:
+        # A server that forgets the end it was asked for is left half a minute later.
+        total = None if timeout is None else timeout + 30
+        asking = Asking("GET", path, query)
+        async with self._transport.stream(asking, self._impersonation, total=total, idle=self._idle) as stream:
+            self._count("GET", stream.status)
+            if not 200 <= stream.status < 300:
+                error = status_error(stream.status, await stream.read(MAX_COMPLAINT), stream.retry_after)
+                if isinstance(error, Unauthorized):
+                    self._transport.credentials.forget()
+                raise error
+            if opened is not None:
+                opened()
+            rest = bytearray()
+            async for piece in stream.pieces():
+                if b"\n" not in piece:
+                    rest += piece
+                    if len(rest) > MAX_LINE:
+                        raise Unreachable(self.server, "a watch sent a line without end")
+                    continue
+                *complete, tail = (bytes(rest) + piece).split(b"\n") if rest else piece.split(b"\n")
+                rest = bytearray(tail)
+                for line in complete:
+                    if line:
+                        yield line
+            if rest.strip():
+                yield bytes(rest)
+
+    def _count(self, method: str, status: int) -> None:
+        counter = self._answers.get((method, status))
+        if counter is None:
+            counter = self._answers[method, status] = self._metrics.counter(
+                "rest_client_requests_total",
+                "Number of HTTP requests, partitioned by status code, method, and host",
+                host=urlsplit(self.server).netloc,
+                method=method,
+                code=str(status),
+            )
+        counter.inc()
+
+    async def close(self) -> None:
+        await self._transport.close()

@@ -1,0 +1,128 @@
+"""Writes that say only what changes: minimal patches from two versions of an object, status patches, and retries on conflict.
+
+`patch_changes`, `patch_status` and `json_patch` turn (old, new) into the smallest patch of their kind; lists are replaced as a
+whole, as a merge patch must. Typed objects (msgspec structs) are taken too: only fields that differ are written, so fields that
+a type does not know survive. A writer that decided from what it read passes `optimistic`: then the patch carries the version it
+read and fails with `Conflict` if somebody wrote in between.
+"""
+
+from __future__ import annotations
+
+import random as chance
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from muster.kube.patching.mergepatch import merge_patch_between
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random, sleep
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.errors import Conflict
+
+T = TypeVar("T")
+CONFLICT_ATTEMPTS = 5
+
+
+def as_dict(obj: Any) -> Object:
+    """The JSON form of an object, typed or not."""
+    return obj if isinstance(obj, dict) else msgspec.to_builtins(obj)
+
+
+def json_patch(old: Any, new: Any) -> list[Object]:
+    """What turns `old` into `new` by RFC 6902; lists that differ are replaced."""
+    operations: list[Object] = []
+    _operations(as_dict(old), as_dict(new), "", operations)
+    return operations
+
+
+def _operations(old: Any, new: Any, path: str, operations: list[Object]) -> None:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in old:
+            if key not in new:
+                operations.append({"op": "remove", "path": f"{path}/{_pointer(key)}"})
+        for key, value in new.items():
+            below = f"{path}/{_pointer(key)}"
+            if key in old:
+                _operations(old[key], value, below, operations)
+            else:
+                operations.append({"op": "add", "path": below, "value": value})
+    elif old != new or type(old) is not type(new):
+        operations.append({"op": "replace", "path": path, "value": new})
+
+
+def _pointer(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+async def patch_changes(
+    client: KubeClient,
+    resource: GVR,
+    old: Any,
+    new: Any,
+    *,
+    subresource: str = "",
+    optimistic: bool = False,
+    manager: str = "",
+) -> Object | None:
+    """Write the difference, if there is one; None when there is none. Status is left to `patch_status`."""
+    before, after = as_dict(old), as_dict(new)
+    if not subresource:
+        before, after = _without(before, "status"), _without(after, "status")
+    patch = merge_patch_between(before, after)
+    if not patch:
+        return None
+    metadata = before["metadata"]
+    if optimistic:
+        patch["metadata"] = {**patch.get("metadata", {}), "resourceVersion": metadata["resourceVersion"], "uid": metadata["uid"]}
+    return await client.patch(
+        resource, metadata["name"], patch, metadata.get("namespace") or "", subresource=subresource, manager=manager
+    )
+
+
+async def patch_status(
+    client: KubeClient, resource: GVR, old: Any, status: Any, *, optimistic: bool = False, manager: str = ""
+) -> Object | None:
+    """Make the object's status be `status`, writing only what differs; None when nothing does."""
+    before = as_dict(old)
+    kept = {"metadata": before["metadata"], "status": before.get("status") or {}}
+    wanted = {"metadata": before["metadata"], "status": as_dict(status)}
+    return await patch_changes(client, resource, kept, wanted, subresource="status", optimistic=optimistic, manager=manager)
+
+
+def _without(obj: Object, field: str) -> Object:
+    return {key: value for key, value in obj.items() if key != field}
+
+
+async def apply_if_changed(
+    client: KubeClient, resource: GVR, wanted: Object, current: Object | None, *, manager: str, force: bool = True
+) -> Object | None:
+    """Server-side apply, spared when everything wanted is there already and owned by `manager`; None when it was."""
+    if current is not None and _contains(current, wanted) and _owned(current, manager):
+        return None
+    return await client.apply(resource, wanted, manager=manager, force=force)
+
+
+def _contains(current: Any, wanted: Any) -> bool:
+    if isinstance(wanted, Mapping) and isinstance(current, Mapping):
+        return all(key in current and _contains(current[key], value) for key, value in wanted.items())
+    return bool(current == wanted and type(current) is type(wanted))
+
+
+def _owned(current: Object, manager: str) -> bool:
+    entries = current["metadata"].get("managedFields") or ()
+    return any(entry.get("manager") == manager and entry.get("operation") == "Apply" for entry in entries)
+
+
+async def retry_on_conflict(
+    attempt: Callable[[], Awaitable[T]], *, attempts: int = CONFLICT_ATTEMPTS, clock: Clock = SYSTEM, random: Random = chance.random
+) -> T:
+    """`attempt` must read the object anew each time; the last conflict is raised."""
+    backoff = Backoff(0.01, 1.0, random=random)
+    for _ in range(attempts - 1):
+        try:
+            return await attempt()
+        except Conflict:
+            await sleep(clock, backoff.next())
+    return await attempt()

@@ -1,0 +1,80 @@
+"""Which proxy leads to a server where its kubeconfig names none: the one of the environment, by the rules of Go's clients.
+
+`HTTPS_PROXY` is for servers that speak TLS, `HTTP_PROXY` for others, and `NO_PROXY` lists what is reached without: `*`, addresses,
+networks (`10.0.0.0/8`), domains with all below them (`example.com`) or only what is below (`.example.com`, `*.example.com`), each
+also with a port. What is on this machine is never asked of a proxy. An entry that is none of these means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import urlsplit
+
+from muster.runtime.client.errors import KubeError
+
+
+def proxy_for(server: str, environ: Mapping[str, str]) -> str:
+    """The proxy's address; empty if there is to be none. Raises KubeError for one that we cannot speak to."""
+    parts = urlsplit(server)
+    name = f"{parts.scheme}_proxy"
+    proxy = _either(environ, name)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if not proxy or _direct((parts.hostname or "").removesuffix("."), port, _either(environ, "no_proxy")):
+        return ""
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
+    if urlsplit(proxy).scheme not in ("http", "https") or not urlsplit(proxy).hostname:
+        raise KubeError(f"{name.upper()} in the environment: only http and https proxies are supported")
+    return proxy
+
+
+def _either(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name.upper()) or environ.get(name) or ""
+
+
+def _direct(host: str, port: int, exceptions: str) -> bool:
+    address = _address(host)
+    if host == "localhost" or (address is not None and address.is_loopback):
+        return True
+    return any(_covers(entry.strip().lower(), host, port) for entry in exceptions.split(","))
+
+
+def _covers(entry: str, host: str, port: int) -> bool:
+    if entry == "*":
+        return True
+    address = _address(host)
+    if "/" in entry:
+        return address is not None and _within(address, entry)
+    place, only = _split(entry)
+    if not place or only not in ("", str(port)):
+        return False
+    if (excepted := _address(place)) is not None:
+        return excepted == address
+    place = place.removeprefix("*") if place.startswith("*.") else place
+    return host.endswith(place if place.startswith(".") else f".{place}") or host == place
+
+
+def _split(entry: str) -> tuple[str, str]:
+    """Place and port of an entry. The colons of an IPv6 address without brackets are its own."""
+    if entry.startswith("["):
+        place, _, rest = entry[1:].partition("]")
+        return place, rest.removeprefix(":")
+    if entry.count(":") > 1:
+        return entry, ""
+    place, _, only = entry.partition(":")
+    return place, only
+
+
+def _within(address: IPv4Address | IPv6Address, network: str) -> bool:
+    try:
+        return address in ip_network(network, strict=False)
+    except ValueError:
+        return False
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None

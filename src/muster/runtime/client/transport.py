@@ -1,0 +1,212 @@
+"""HTTP/1.1 to the server of one `ClientConfig`: requests as bytes, kept connections, and what goes wrong in the client's words.
+
+A connection belongs to one identity: when a certificate, key or CA changes on disk, the next request goes over a new one; those of
+before end with what they carry, or unused soon after. A kept connection that the server has closed in the meantime is replaced at
+once where asking twice is as good as once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from muster.http import UpstreamError, UpstreamPool
+from muster.http.pool import UpstreamKey
+from muster.http.tunnel import ProxiedPool
+from muster.http.upstream import AnswerHead, UpstreamConnection
+from muster.machinery import confinement
+from muster.machinery.clock import Clock
+from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.credentials import CredentialError, Credentials
+from muster.runtime.client.errors import KubeError, NoCredential, Unreachable, Untrusted
+from muster.runtime.client.kubeconfig import ClientConfig
+from muster.runtime.client.proxies import proxy_for
+
+CONNECT_SECONDS: Final = 10.0
+IDLE_SECONDS: Final = 15.0
+"""How long an unused connection is kept: servers and what is between close them after half a minute and more."""
+_PLAIN: Final = re.compile(r"[!-\"$->@-~]*").fullmatch
+"""A path as it may stand in a request: visible ASCII, no query and no fragment."""
+_SAFE: Final = "/%:@!$&'()*+,;=~"
+_UNSPEAKABLE: Final = re.compile(r"[\r\n\0]").search
+Fields = Iterable[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A request, but for who asks."""
+
+    method: str
+    path: str
+    query: Query
+    body: bytes | None = None
+    media: str = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    retry_after: str | None
+    content: bytes
+
+
+class Stream:
+    """An answer whose body is read as it comes."""
+
+    def __init__(self, server: str, connection: UpstreamConnection, head: AnswerHead, idle: float, deadline: float | None) -> None:
+        self.status = head.status
+        self.retry_after = _retry_after(head)
+        self._server = server
+        self._connection = connection
+        self._idle = idle
+        self._deadline = deadline
+
+    async def read(self, enough: int) -> bytes:
+        """All of it, or so much that `enough` bytes are there."""
+        content = bytearray()
+        async with contextlib.aclosing(self.pieces()) as pieces:
+            async for piece in pieces:
+                content += piece
+                if len(content) >= enough:
+                    break
+        return bytes(content)
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Raises Unreachable when nothing comes for too long, or the end is missing or too late."""
+        connection = self._connection
+        while True:
+            piece = connection.body_at_hand()
+            if piece:
+                connection.resume_reading()
+                if self._deadline is not None and connection.loop.time() > self._deadline:
+                    raise Unreachable(self._server, "the answer did not end in time")
+            else:
+                piece = await self._next()
+            if not piece:
+                return
+            yield piece
+
+    async def _next(self) -> bytes:
+        loop = self._connection.loop
+        end = loop.time() + self._idle
+        try:
+            async with asyncio.timeout_at(end if self._deadline is None else min(end, self._deadline)):
+                return await self._connection.body()
+        except TimeoutError:
+            raise Unreachable(self._server, "nothing more came in time") from None
+        except UpstreamError as error:
+            raise Unreachable(self._server, error.reason) from error
+
+
+class Transport:
+    """Shared by a client and those that act as somebody else through it."""
+
+    def __init__(
+        self, config: ClientConfig, agent: str, clock: Clock, *, max_idle: int, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.credentials = Credentials(config, clock)
+        self.requests = 0
+        """Attempts so far."""
+        self._server = config.server
+        self._server_name = config.tls_server_name or None
+        parts = urlsplit(config.server)
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._closed = False
+        proxy = config.proxy_url or proxy_for(config.server, confinement.environ() if environ is None else environ)
+        self._pool = (
+            ProxiedPool(proxy, max_idle=max_idle, idle_timeout=IDLE_SECONDS)
+            if proxy
+            else UpstreamPool(max_idle=max_idle, idle_timeout=IDLE_SECONDS)
+        )
+        self._root = parts.path.rstrip("/")
+        self._fixed = (
+            f" HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\nAccept: {JSON}\r\nUser-Agent: {agent}\r\n"
+            "Accept-Encoding: identity\r\n"
+        )
+        if isinstance(self._pool, ProxiedPool) and parts.scheme == "http":
+            # The proxy reads such requests itself, and passes them on.
+            self._root = f"http://{parts.netloc.rpartition('@')[2]}{self._root}"
+            self._fixed += self._pool.authorization
+
+    async def ask(self, asking: Asking, fields: Fields, timeout: float, *, idempotent: bool) -> Reply:
+        """One attempt. Raises Unreachable and its kinds."""
+        key, message = await self._prepare(asking, fields)
+        self.requests += 1
+        try:
+            async with asyncio.timeout(timeout):
+                head, content = await self._pool.ask(
+                    key, message, timeout=CONNECT_SECONDS, repeat=idempotent, bodiless=asking.method == "HEAD"
+                )
+        except TimeoutError:
+            raise Unreachable(self._server, f"no answer within {timeout:g} s") from None
+        except UpstreamError as error:
+            raise self._problem(error) from error
+        return Reply(head.status, _retry_after(head), content)
+
+    @asynccontextmanager
+    async def stream(self, asking: Asking, fields: Fields, *, total: float | None, idle: float) -> AsyncIterator[Stream]:
+        """`total` bounds all of it, `idle` each silence."""
+        key, message = await self._prepare(asking, fields)
+        self.requests += 1
+        loop = asyncio.get_running_loop()
+        deadline = None if total is None else loop.time() + total
+        try:
+            async with asyncio.timeout(idle if total is None else min(idle, total)):
+                connection, head = await self._pool.begin(key, message, timeout=CONNECT_SECONDS, repeat=True)
+        except TimeoutError:
+            raise Unreachable(self._server, "no answer in time") from None
+        except UpstreamError as error:
+            raise self._problem(error) from error
+        try:
+            yield Stream(self._server, connection, head, idle, deadline)
+        finally:
+            self._pool.release(key, connection)
+
+    def _problem(self, error: UpstreamError) -> Unreachable:
+        # TLS may also fail for a server that is just going: only a certificate says something of trust.
+        if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+            return Untrusted(self._server, error.reason)
+        return Unreachable(self._server, error.reason, sent=error.sent)
+
+    async def _prepare(self, asking: Asking, fields: Fields) -> tuple[UpstreamKey, bytes]:
+        """Where to send what."""
+        if self._closed:
+            raise KubeError(f"the client of {self._server} is closed")
+        try:
+            tls = await self.credentials.tls()
+            lines = "".join([_line(*field) for field in (*fields, *await self.credentials.headers())])
+        except CredentialError as error:
+            raise NoCredential(self._server, str(error)) from error
+        path, query, body = asking.path, asking.query, asking.body
+        if not _PLAIN(path):
+            path = quote(path, safe=_SAFE)
+        if query:
+            path = f"{path}?{urlencode(query)}"
+        end = f"Content-Type: {asking.media}\r\nContent-Length: {len(body)}\r\n\r\n" if body is not None else "\r\n"
+        head = f"{asking.method} {self._root}{path}{self._fixed}{lines}{end}".encode()
+        return (self._host, self._port, tls, self._server_name), head + body if body else head
+
+    async def close(self) -> None:
+        self._closed = True
+        self._pool.close()
+        # The ends of TLS, of sockets and of connections are carried out in a turn each.
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+def _line(name: str, value: str) -> str:
+    if _UNSPEAKABLE(value):
+        raise CredentialError(f"the value for {name} has a character that no header can have")
+    return f"{name}: {value}\r\n"
+
+
+def _retry_after(head: AnswerHead) -> str | None:
+    return head.field("retry-after") if head.status >= 400 else None

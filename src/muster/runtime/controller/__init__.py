@@ -1,0 +1,1 @@
+"""Reconciling: controllers with their queue, leader election, events, and how changes are written."""

@@ -1,0 +1,208 @@
+"""A controller: what it watches becomes keys, and `reconcile(key)` makes the world agree with what is wanted for that key.
+
+Reconciling is level-based: a key says which object, never what happened to it; the function reads the present state from caches
+and must be safe to repeat. It may return the seconds after which it wants to be called again. It is never called twice at once
+for one key. When it raises, that key alone is tried again, later and later; `Stop` says that trying again is pointless until
+something changes. One that hangs is cancelled after `timeout` and counts as failed, so a poisoned object costs one worker for
+that long at most, and `max_per_group` keeps it from costing its neighbours' workers.
+
+Workers start when the watched caches are complete. `run` ends when cancelled or after `stop`: no new key is begun, running
+reconciles may finish for `grace` seconds, the rest is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import Any, Generic, TypeVar
+
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.logs import get_logger
+from muster.machinery.metrics import Counter, Metrics
+from muster.machinery.workqueue import Closed, WorkQueue
+from muster.runtime.cache.informer import Informer
+from muster.runtime.client.errors import Conflict, Unreachable
+
+log = get_logger("muster.runtime.controller.controller")
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+Reconcile = Callable[[K], Awaitable[float | None]]
+
+
+class Stop(Exception):
+    """Trying again will not help until the object changes: log it, do not retry."""
+
+
+class Controller(Generic[K]):
+    def __init__(
+        self,
+        name: str,
+        reconcile: Reconcile[K],
+        *,
+        workers: int = 8,
+        group: Callable[[K], Hashable] | None = None,
+        max_per_group: int | None = None,
+        timeout: float | None = 120.0,
+        grace: float = 10.0,
+        max_delay: float = 300.0,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self.name = name
+        self._reconcile = reconcile
+        self._workers = workers
+        self._timeout = timeout
+        self._grace = grace
+        self._clock = clock
+        self._informers: list[Informer[Any]] = []
+        self._stop = asyncio.Event()
+        metrics = metrics or Metrics()
+        self.queue: WorkQueue[K] = WorkQueue(
+            name, group=group, max_per_group=max_per_group, max_delay=max_delay, metrics=metrics, clock=clock, random=random
+        )
+        self._results: dict[str, Counter] = {
+            result: metrics.counter(
+                "controller_runtime_reconcile_total",
+                "Total number of reconciliations per controller",
+                controller=name,
+                result=result,
+            )
+            for result in ("success", "error", "requeue_after", "terminal")
+        }
+        self._errors = metrics.counter(
+            "controller_runtime_reconcile_errors_total", "Total number of reconciliation errors per controller", controller=name
+        )
+        self._durations = metrics.histogram(
+            "controller_runtime_reconcile_time_seconds", "Length of time per reconciliation per controller", controller=name
+        )
+        metrics.gauge(
+            "controller_runtime_active_workers",
+            "Number of currently used workers per controller",
+            lambda: self.queue.processing,
+            controller=name,
+        )
+        metrics.gauge(
+            "controller_runtime_max_concurrent_reconciles",
+            "Maximum number of concurrent reconciles per controller",
+            lambda: workers,
+            controller=name,
+        )
+
+    def watch(self, informer: Informer[T], keys: Callable[[T], Iterable[K]]) -> None:
+        """Every change of an object enqueues the keys of what it was and of what it is."""
+
+        def enqueue(old: T | None, new: T | None) -> None:
+            for side in (old, new):
+                if side is not None:
+                    for key in keys(side):
+                        self.queue.add(key)
+
+        self._informers.append(informer)
+        informer.on_change(enqueue)
+
+    def depend(self, informer: Informer[Any]) -> None:
+        """Begin only when this cache is complete too; which of its changes matter is the caller's business."""
+        self._informers.append(informer)
+
+    def enqueue(self, key: K) -> None:
+        self.queue.add(key)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether keys wait for a worker."""
+        return len(self.queue) > 0
+
+    def enqueue_when_idle(self, key: K, within: float) -> None:
+        """Once no other key waits for a worker, and after so many seconds at the latest."""
+        self.queue.add_when_idle(key, within)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def run(self) -> None:
+        try:
+            await self._until_stopped(self._synced())
+            workers = [
+                asyncio.create_task(self._work(), name=f"{self.name}-{number}")
+                for number in range(0 if self._stop.is_set() else self._workers)
+            ]
+            try:
+                await self._stop.wait()
+            finally:
+                self.queue.shut_down()
+                await self._end(workers)
+        finally:
+            self.queue.shut_down()
+
+    async def _synced(self) -> None:
+        for informer in self._informers:
+            await informer.synced()
+
+    async def _until_stopped(self, waiting: Awaitable[None]) -> None:
+        tasks = [asyncio.ensure_future(waiting), asyncio.ensure_future(self._stop.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _end(self, workers: list[asyncio.Task[None]]) -> None:
+        if not workers:
+            return
+        _, late = await asyncio.wait(workers, timeout=self._grace)
+        for worker in late:
+            worker.cancel()
+        if late:
+            await asyncio.wait(late)
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self.queue.get()
+            except Closed:
+                return
+            try:
+                await self._once(key)
+            finally:
+                self.queue.done(key)
+
+    async def _once(self, key: K) -> None:
+        began = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(self._timeout):
+                again = await self._reconcile(key)
+        except Stop as error:
+            self._results["terminal"].inc()
+            self._errors.inc()
+            self.queue.forget(key)
+            log.error("reconcile gave up", controller=self.name, key=str(key), error=str(error))
+        except Exception as error:
+            self._failed(key, error)
+        else:
+            self.queue.forget(key)
+            self._results["success" if again is None else "requeue_after"].inc()
+            if again is not None:
+                self.queue.add_after(key, again)
+        finally:
+            self._durations.observe(self._clock.monotonic() - began)
+
+    def _failed(self, key: K, error: Exception) -> None:
+        self._results["error"].inc()
+        self._errors.inc()
+        delay = self.queue.retry(key)
+        failures = self.queue.failures(key)
+        # A conflict is the ordinary course of things, and a server that is away has been reported by its informers.
+        ordinary = isinstance(error, Conflict | Unreachable) and failures < 5
+        write = log.debug if ordinary else log.error
+        text = f"no end within {self._timeout:g} s" if isinstance(error, TimeoutError) and not str(error) else str(error)
+        write(
+            "reconcile failed",
+            controller=self.name,
+            key=str(key),
+            error=f"{type(error).__name__}: {text}",
+            failures=failures,
+            again_in=round(delay, 3),
+        )

@@ -1,0 +1,246 @@
+"""Events that tell people what a controller did, without ever making it wait.
+
+`event` only notes; a task (`run`) writes. What repeats becomes a series of one Event: the second occurrence is written at once,
+later ones are counted and written together. Each object has a budget for new Events (a burst, then one every few minutes), and
+the notes waiting to be written are bounded: what does not fit is counted in `dropped`. Events are events.k8s.io/v1; the server
+shows them as core Events too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random, sleep, timestamp
+from muster.machinery.logs import get_logger
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import Object
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import EVENTS
+from muster.runtime.client.errors import KubeError, NotFound, StatusError, TooManyRequests
+
+log = get_logger("muster.runtime.controller.events")
+
+MAX_WAITING = 1000
+MAX_SERIES = 4096
+NOTE_BYTES = 1024
+SERIES_END = 360.0
+"""Silence after which the next occurrence is a new Event, as in client-go."""
+ATTEMPTS = 12
+
+
+class _Sort(NamedTuple):
+    """What makes two occurrences the same."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    type: str
+    reason: str
+    action: str
+    note: str
+
+
+@dataclass
+class _Series:
+    event: Object
+    first: float
+    last: float
+    last_seen: str
+    count: int = 1
+    written: int = 0
+    """The count the server knows; 0 before the Event exists."""
+    refresh_at: float = 0.0
+
+
+class EventRecorder:
+    def __init__(
+        self,
+        client: KubeClient,
+        controller: str,
+        instance: str,
+        *,
+        burst: int = 25,
+        seconds_per_event: float = 300.0,
+        series_interval: float = 60.0,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self._client = client
+        self._controller = controller
+        self._instance = instance
+        self._burst = burst
+        self._seconds_per_event = seconds_per_event
+        self._series_interval = series_interval
+        self._clock = clock
+        self._random = random
+        self._series: OrderedDict[_Sort, _Series] = OrderedDict()
+        self._budgets: OrderedDict[tuple[str, str, str, str], tuple[float, float]] = OrderedDict()
+        self._waiting: OrderedDict[_Sort, None] = OrderedDict()
+        self._stamp = 0
+        self._news = asyncio.Event()
+        self._written = asyncio.Event()
+        self._written.set()
+        metrics = metrics or Metrics()
+        self._dropped = metrics.counter("muster_events_dropped_total", "Events that were not written", controller=controller)
+
+    @property
+    def dropped(self) -> int:
+        return int(self._dropped.value)
+
+    def event(
+        self,
+        regarding: Object,
+        type: Literal["Normal", "Warning"],
+        reason: str,
+        note: str,
+        *,
+        action: str = "",
+        related: Object | None = None,
+    ) -> None:
+        """Note that something happened to `regarding`, an object with apiVersion, kind and metadata. Never waits."""
+        reference = object_reference(regarding)
+        note = note.encode()[:NOTE_BYTES].decode(errors="ignore")
+        sort = _Sort(
+            reference["kind"],
+            reference.get("namespace", ""),
+            reference["name"],
+            reference.get("uid", ""),
+            type,
+            reason,
+            action or reason,
+            note,
+        )
+        now = self._clock.monotonic()
+        series = self._series.get(sort)
+        if series is not None and now - series.last < SERIES_END:
+            self._repeat(sort, series, now)
+            return
+        if not self._within_budget(sort[:4], now) or len(self._waiting) >= MAX_WAITING:
+            self._dropped.inc()
+            return
+        moment = timestamp(self._clock.now())
+        event = self._event(sort, reference, moment)
+        if related is not None:
+            event["related"] = object_reference(related)
+        self._series[sort] = _Series(event, now, now, moment)
+        self._series.move_to_end(sort)
+        if len(self._series) > MAX_SERIES:
+            forgotten, _ = self._series.popitem(last=False)
+            self._waiting.pop(forgotten, None)
+        self._wake(sort)
+
+    def _repeat(self, sort: _Sort, series: _Series, now: float) -> None:
+        series.count += 1
+        series.last, series.last_seen = now, timestamp(self._clock.now())
+        self._series.move_to_end(sort)
+        if sort in self._waiting:
+            return
+        if now >= series.refresh_at:
+            self._wake(sort)
+        elif series.count == series.written + 1:
+            # The first that is not written sees to it that it will be, with those that follow.
+            self._clock.call_later(series.refresh_at - now, lambda: self._wake(sort))
+
+    def _wake(self, sort: _Sort) -> None:
+        if sort in self._series:
+            self._waiting[sort] = None
+            self._written.clear()
+            self._news.set()
+
+    def _within_budget(self, regarding: Any, now: float) -> bool:
+        tokens, since = self._budgets.get(regarding, (float(self._burst), now))
+        tokens = min(self._burst, tokens + (now - since) / self._seconds_per_event)
+        allowed = tokens >= 1
+        self._budgets[regarding] = (tokens - 1 if allowed else tokens, now)
+        self._budgets.move_to_end(regarding)
+        if len(self._budgets) > MAX_SERIES:
+            self._budgets.popitem(last=False)
+        return allowed
+
+    def _event(self, sort: _Sort, reference: Object, moment: str) -> Object:
+        # The suffix is client-go's, the time in nanoseconds in hexadecimal, but never twice the same; long names are cut to fit.
+        self._stamp = max(self._stamp + 1, int(self._clock.now().timestamp() * 1_000_000_000))
+        suffix = f"{self._stamp:x}"
+        namespace = sort.namespace or "default"
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": f"{sort.name[: 252 - len(suffix)]}.{suffix}", "namespace": namespace},
+            "eventTime": moment,
+            "type": sort.type,
+            "reason": sort.reason[:128],
+            "action": sort.action[:128],
+            "note": sort.note,
+            "regarding": reference,
+            "reportingController": self._controller,
+            "reportingInstance": self._instance[:128],
+        }
+
+    async def flushed(self) -> None:
+        """Until nothing waits to be written."""
+        await self._written.wait()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._waiting:
+                # Taken out first: an occurrence during the write asks for another one.
+                sort, _ = self._waiting.popitem(last=False)
+                series = self._series.get(sort)
+                if series is not None:
+                    await self._write(sort, series)
+            self._written.set()
+
+    async def _write(self, sort: _Sort, series: _Series) -> None:
+        backoff = Backoff(1.0, 60.0, random=self._random)
+        for _ in range(ATTEMPTS):
+            count = series.count
+            try:
+                await self._send(series, count)
+            except KubeError as error:
+                if isinstance(error, StatusError) and not isinstance(error, TooManyRequests) and error.code < 500:
+                    log.debug("event refused", regarding=f"{sort.namespace}/{sort.name}", reason=sort.reason, error=str(error))
+                    break
+                await sleep(self._clock, backoff.next())
+            else:
+                series.written = count
+                # The second occurrence opens the series at once; from there on they are gathered.
+                series.refresh_at = self._clock.monotonic() + (self._series_interval if count > 1 else 0.0)
+                return
+        self._dropped.inc()
+        self._series.pop(sort, None)
+
+    async def _send(self, series: _Series, count: int) -> None:
+        repeated = {"count": count, "lastObservedTime": series.last_seen}
+        metadata = series.event["metadata"]
+        if series.written:
+            try:
+                await self._client.patch(EVENTS, metadata["name"], {"series": repeated}, metadata["namespace"])
+            except NotFound:
+                # The server forgets Events after an hour.
+                series.written = 0
+            else:
+                return
+        await self._client.create(EVENTS, {**series.event, **({"series": repeated} if count > 1 else {})}, metadata["namespace"])
+
+
+def object_reference(obj: Object) -> Object:
+    metadata = obj["metadata"]
+    reference = {
+        "apiVersion": obj.get("apiVersion", ""),
+        "kind": obj.get("kind", ""),
+        "namespace": metadata.get("namespace", ""),
+        "name": metadata["name"],
+        "uid": metadata.get("uid", ""),
+        "resourceVersion": metadata.get("resourceVersion", ""),
+    }
+    return {key: value for key, value in reference.items() if value or key in ("kind", "name")}

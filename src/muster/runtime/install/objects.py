@@ -1,0 +1,81 @@
+"""What installing has to do with, on a hub as on a managed cluster: accounts, rules, bindings, and definitions that are served.
+
+Everything is applied server-side by a manager of its own, so it may be done again at any time, by a newer version too: what is
+there stays, what drifted is set right, fields of others are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from muster.api import Document
+from muster.machinery.clock import Clock, sleep
+from muster.machinery.objects import GVR
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, NAMESPACES, SERVICE_ACCOUNTS
+from muster.runtime.client.errors import AlreadyExists
+
+ESTABLISHED_WITHIN: Final = 60.0
+RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+READ: Final = ("get", "list", "watch")
+
+
+class InstallError(Exception):
+    """Something that was applied does not come to life."""
+
+
+def named(name: str, namespace: str = "") -> Document:
+    return {"name": name, "namespace": namespace} if namespace else {"name": name}
+
+
+def rule(group: str, resources: Sequence[str], verbs: Sequence[str], names: Sequence[str] = ()) -> Document:
+    restricted: Document = {"resourceNames": list(names)} if names else {}
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs), **restricted}
+
+
+def binding(name: str, kind: str, role: str, subject: Mapping[str, Any], namespace: str = "") -> Document:
+    reference = {"apiGroup": RBAC_GROUP, "kind": kind, "name": role}
+    return {"metadata": named(name, namespace), "roleRef": reference, "subjects": [dict(subject)]}
+
+
+def account_permissions(account: str, namespace: str, role: str, rules: Sequence[Document]) -> list[tuple[GVR, Document]]:
+    """An account and what it may do in the whole cluster."""
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    return [
+        (SERVICE_ACCOUNTS, {"metadata": named(account, namespace)}),
+        (CLUSTER_ROLES, {"metadata": named(role), "rules": list(rules)}),
+        (CLUSTER_ROLE_BINDINGS, binding(role, "ClusterRole", role, subject)),
+    ]
+
+
+async def apply_all(client: KubeClient, objects: Sequence[tuple[GVR, Document]], manager: str) -> None:
+    for resource, document in objects:
+        await client.apply(resource, document, manager=manager)
+
+
+async def ensure_namespace(client: KubeClient, name: str) -> None:
+    """Made if it is missing, not applied: whoever wants nothing in it would become the owner of nothing, again and again."""
+    try:
+        await client.create(NAMESPACES, {"apiVersion": NAMESPACES.api_version, "kind": NAMESPACES.kind, "metadata": named(name)})
+    except AlreadyExists:
+        return
+
+
+async def await_definitions(client: KubeClient, names: Sequence[str], clock: Clock) -> None:
+    """Until the definitions are served. Raises InstallError when that takes too long."""
+    waiting = set(names)
+    deadline = clock.monotonic() + ESTABLISHED_WITHIN
+    while True:
+        found = await client.list(CRDS)
+        waiting -= {obj["metadata"]["name"] for obj in found.items if _established(obj)}
+        if not waiting:
+            return
+        if clock.monotonic() >= deadline:
+            raise InstallError(f"not served {ESTABLISHED_WITHIN:g} s after they were applied: {', '.join(sorted(waiting))}")
+        await sleep(clock, 0.1)
+
+
+def _established(definition: Document) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)

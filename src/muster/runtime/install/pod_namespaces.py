@@ -1,0 +1,86 @@
+"""What a Namespace says of pods that run as tasks of a process of Muster: whether they do, and what they may dial on its machine.
+
+Whoever makes a pod writes everything in it, so it is its Namespace that decides, which only a cluster's administrators write. The
+label lets pods of Muster's image run; `clusteradm` and the operators set it where they put pods, an administrator elsewhere. The
+annotation lists places (`host:port`, with commas between them) on the machine's own addresses that its pods may dial besides their
+fleet: the hub that the cluster was joined to, a proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from muster.http.upstream import place
+from muster.machinery.confinement import is_guarded
+from muster.machinery.objects import Object
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import NAMESPACES
+from muster.runtime.client.errors import NotFound
+
+MAY_RUN: Final = "open-cluster-management.io/pods-may-run"
+MAY_DIAL: Final = "open-cluster-management.io/pods-may-dial"
+RUN: Final = {MAY_RUN: "true"}
+"""The label."""
+
+Place = tuple[str, int]
+"""A name or an address, and a port."""
+
+
+def may_run(namespace: Object | None) -> bool:
+    return ((namespace or {}).get("metadata", {}).get("labels") or {}).get(MAY_RUN) == RUN[MAY_RUN]
+
+
+def not_running(namespace: str) -> str:
+    """Why a pod does not, and what to do."""
+    label = f"{MAY_RUN}={RUN[MAY_RUN]}"
+    return f"pods of namespace {namespace} do not run on this node; to let them, kubectl label namespace {namespace} {label}"
+
+
+def dialled(namespace: Object | None) -> frozenset[Place]:
+    """What is allowed by the annotation; what cannot be read there allows nothing."""
+    text = ((namespace or {}).get("metadata", {}).get("annotations") or {}).get(MAY_DIAL) or ""
+    return frozenset(found for found in map(_place, text.split(",")) if found is not None)
+
+
+def place_of(url: str) -> Place | None:
+    """Where a URL leads, or what is only `host:port`; None for what leads nowhere."""
+    try:
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    return (host, port or (443 if parts.scheme == "https" else 80)) if host else None
+
+
+def on_this_machine(urls: Iterable[str]) -> list[Place]:
+    """Those of the places that pods may not dial unless they are allowed to."""
+    found = (place_of(url) for url in urls if url)
+    return list(dict.fromkeys(one for one in found if one is not None and _needs_leave(one[0])))
+
+
+async def allow(client: KubeClient, namespace: str, places: Iterable[Place]) -> None:
+    """Let pods of a namespace dial these too. One that is not there is left so: nobody runs in it."""
+    wanted = frozenset(places)
+    try:
+        known = dialled(await client.get(NAMESPACES, namespace)) if wanted else wanted
+    except NotFound:
+        return
+    if not wanted <= known:
+        text = ",".join(sorted(place(*one) for one in wanted | known))
+        await client.patch(NAMESPACES, namespace, {"metadata": {"annotations": {MAY_DIAL: text}}})
+
+
+def _needs_leave(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return is_guarded(ip_address(host))
+    except ValueError:
+        return False
+
+
+def _place(text: str) -> Place | None:
+    return place_of(text.strip()) if text.rpartition(":")[2].strip().isdecimal() else None

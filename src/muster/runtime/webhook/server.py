@@ -1,0 +1,206 @@
+"""Admission and conversion webhooks: reviews in, verdicts out, over TLS whose certificate may change while serving.
+
+A webhook is one async function. An admission one takes an `AdmissionRequest` and gives a `Verdict` by `allow`, `deny` or
+`mutate`; a mutation is the new object, and the patch is worked out here. A function that raises answers 500, so the API
+server's failurePolicy decides, never an accident; a `Denied` raised anywhere inside is a denial. Where it is known by which
+certificate the API server shows itself, nobody else is answered.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import orjson
+
+from muster.api import resource as api
+from muster.http import HttpServer, Request, Response
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object, ObjectKey
+from muster.runtime.auth.delegation import Identity, identity_of
+from muster.runtime.client.patches import json_patch
+from muster.runtime.webhook.clients import WebhookClients
+
+log = get_logger("muster.runtime.webhook.server")
+
+MAX_REVIEW = 8 * 1024 * 1024
+"""A review carries an object twice, before and after."""
+_TEXT = "text/plain; charset=utf-8"
+R = TypeVar("R", bound=api.Resource)
+
+
+class Denied(Exception):
+    """A refusal, with the code and reason the caller of the API will see."""
+
+    def __init__(self, message: str, code: int = 403, reason: str = "Forbidden") -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class AdmissionRequest:
+    uid: str
+    operation: str
+    kind: Mapping[str, str]
+    resource: Mapping[str, str]
+    subresource: str
+    key: ObjectKey
+    user: Identity
+    object: Object | None = field(repr=False)
+    old_object: Object | None = field(repr=False)
+    dry_run: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(cls, request: Mapping[str, Any]) -> AdmissionRequest:
+        return cls(
+            str(request["uid"]),
+            str(request["operation"]),
+            request.get("kind") or {},
+            request.get("resource") or {},
+            str(request.get("subResource") or ""),
+            ObjectKey(str(request.get("namespace") or ""), str(request.get("name") or "")),
+            identity_of(request.get("userInfo") or {}),
+            request.get("object"),
+            request.get("oldObject"),
+            bool(request.get("dryRun")),
+            request.get("options") or {},
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    allowed: bool
+    message: str = ""
+    code: int = 200
+    reason: str = ""
+    warnings: tuple[str, ...] = ()
+    patch: tuple[Object, ...] = ()
+
+    def response(self, uid: str) -> Object:
+        response: Object = {"uid": uid, "allowed": self.allowed}
+        if not self.allowed:
+            response["status"] = {"status": "Failure", "message": self.message, "code": self.code, "reason": self.reason}
+        if self.warnings:
+            response["warnings"] = list(self.warnings)
+        if self.patch:
+            response["patchType"] = "JSONPatch"
+            response["patch"] = base64.b64encode(orjson.dumps(self.patch)).decode()
+        return response
+
+
+def allow(*warnings: str) -> Verdict:
+    return Verdict(True, warnings=warnings)
+
+
+def deny(message: str, code: int = 403, reason: str = "Forbidden") -> Verdict:
+    return Verdict(False, message, code, reason)
+
+
+def mutate(request: AdmissionRequest, wanted: Object, *warnings: str) -> Verdict:
+    """Allow, and make the object be `wanted`."""
+    return Verdict(True, warnings=warnings, patch=tuple(json_patch(request.object or {}, wanted)))
+
+
+def bad_request(message: str) -> Denied:
+    """For what is wrong with the object, whoever sends it."""
+    return Denied(message, 400, "BadRequest")
+
+
+def read(kind: type[R], document: Object | None) -> R:
+    """The object of a review; one that does not have the shape of its kind is refused, and the refusal names the field."""
+    if not isinstance(document, Mapping):
+        raise bad_request(f"the review carries no {kind.resource.kind}")
+    try:
+        return kind.decode(document)
+    except api.MalformedObject as error:
+        raise bad_request(str(error)) from error
+
+
+Admit = Callable[[AdmissionRequest], Awaitable[Verdict]]
+Convert = Callable[[Object, str], Awaitable[Object]]
+"""An object and the apiVersion it is wanted in."""
+
+
+class WebhookServer:
+    """Serves webhooks by path, and `/healthz`. Register before or while serving."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None, clients: WebhookClients | None = None, *, clock: Clock = SYSTEM) -> None:
+        """`tls` asks for certificates of the clients' CA where `clients` are given."""
+        self._clients = clients
+        self._clock = clock
+        self._admissions: dict[str, Admit] = {}
+        self._conversions: dict[str, Convert] = {}
+        self._http = HttpServer(self._handle, tls=tls, max_body=MAX_REVIEW, reads_bodies=True)
+
+    def admission(self, path: str, webhook: Admit) -> None:
+        self._admissions[path] = webhook
+
+    def conversion(self, path: str, webhook: Convert) -> None:
+        self._conversions[path] = webhook
+
+    async def start(self, host: str = "0.0.0.0", port: int = 9443) -> None:
+        await self._http.start(host, port)
+
+    @property
+    def port(self) -> int:
+        return self._http.port
+
+    def replace_tls(self, context: ssl.SSLContext) -> None:
+        """Serve new connections with another certificate."""
+        self._http.replace_tls(context)
+
+    async def stop(self, grace: float = 5.0) -> None:
+        await self._http.stop(grace)
+
+    async def _handle(self, request: Request) -> Response:
+        if request.path == "/healthz":
+            return Response(200, b"ok", content_type=_TEXT)
+        if self._clients is not None and (problem := self._clients.problem(request.connection.peer_certificate, self._clock.now())):
+            return Response(401, f"{problem}\n".encode(), content_type=_TEXT)
+        admit, convert = self._admissions.get(request.path), self._conversions.get(request.path)
+        if admit is None and convert is None:
+            return Response(404, b"no webhook at this path\n", content_type=_TEXT)
+        if request.method != "POST":
+            return Response(405, b"webhooks are called by POST\n", content_type=_TEXT)
+        try:
+            review = orjson.loads(await request.read_body())
+            asked = review["request"]
+            version = review["apiVersion"]
+            admission = AdmissionRequest.read(asked) if admit else None
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+            return Response(400, b"the body is not a review\n", content_type=_TEXT)
+        try:
+            if admit is not None and admission is not None:
+                response = (await _admit(admit, admission)).response(admission.uid)
+            else:
+                assert convert is not None
+                response = await _convert(convert, asked)
+        except Exception as error:
+            log.error("webhook failed", path=request.path, error=f"{type(error).__name__}: {error}")
+            return Response(500, b"the webhook failed\n", content_type=_TEXT)
+        answer = {"apiVersion": version, "kind": review.get("kind"), "response": response}
+        return Response(200, orjson.dumps(answer), content_type="application/json")
+
+
+async def _admit(admit: Admit, request: AdmissionRequest) -> Verdict:
+    try:
+        return await admit(request)
+    except Denied as refusal:
+        return deny(refusal.message, refusal.code, refusal.reason)
+
+
+async def _convert(convert: Convert, request: Mapping[str, Any]) -> Object:
+    """All or nothing, as the API server wants it: one object that cannot be converted fails the review."""
+    desired = str(request["desiredAPIVersion"])
+    try:
+        converted = [await convert(obj, desired) for obj in request["objects"]]
+    except Denied as refusal:
+        return {"uid": request["uid"], "convertedObjects": [], "result": {"status": "Failure", "message": refusal.message}}
+    return {"uid": request["uid"], "convertedObjects": converted, "result": {"status": "Success"}}

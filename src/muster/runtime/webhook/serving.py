@@ -1,0 +1,156 @@
+"""Webhooks as the API server meets them: a TLS server whose certificate renews itself, and the trust in it.
+
+The order is the point: the certificate is in its Secret before the server listens, the server listens before the API server is told
+to call it, and the API server trusts a new certificate before that is served. Replicas share the Secret, so all of them serve
+webhooks, leader or not. Where an operator keeps certificate and trust, the webhooks only follow the files they are given.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from muster.http import server_context
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.confinement import read
+from muster.runtime.client.base import KubeClient
+from muster.runtime.webhook.certificates import ServingCertificate, ServingPair, follow_files
+from muster.runtime.webhook.clients import WebhookClients, announced_clients, clients_in_file
+from muster.runtime.webhook.server import WebhookServer
+
+
+@dataclass(frozen=True)
+class ServingOptions:
+    """Where webhooks listen, and where the API server finds them: at `url`, by the Service, or else where they listen."""
+
+    host: str = "127.0.0.1"
+    port: int = 9443
+    url: str = ""
+    service: bool = False
+    certificates: Path | None = None
+    """A directory with `tls.crt` and `tls.key`, kept by somebody else."""
+    client_ca: Path | None = None
+    """The CA of the certificate that the API server shows; None: what the server says of that itself, if anything."""
+    client_names: tuple[str, ...] = ()
+    """Under which names; empty: any of that CA's."""
+
+
+@dataclass(frozen=True)
+class ServingNames:
+    """What webhooks are known by on the cluster: the Secret with their certificate, the Service, and the namespace of both."""
+
+    secret: str
+    service: str
+    namespace: str
+
+
+class WebhookServing(abc.ABC):
+    """`start` (or only `prepare`), then install, then `run` until cancelled, then `stop`."""
+
+    def __init__(self, client: KubeClient, names: ServingNames, serving: ServingOptions, *, clock: Clock = SYSTEM) -> None:
+        self._client = client
+        self._names = names
+        self._serving = serving
+        self._clock = clock
+        self._pair: ServingPair | None = None
+        self._server: WebhookServer | None = None
+        self._clients: WebhookClients | None = None
+        self._certificate = ServingCertificate(client, names.secret, names.namespace, self._hosts(), clock=clock)
+
+    @abc.abstractmethod
+    def register(self, server: WebhookServer) -> None:
+        """Put the webhooks on a server that does not listen yet."""
+
+    @abc.abstractmethod
+    async def trust(self, ca: bytes) -> None:
+        """Tell the API server whom to trust when it calls these webhooks."""
+
+    def problem(self) -> str | None:
+        """Why they cannot answer yet, if so."""
+        return None
+
+    def _hosts(self) -> list[str]:
+        if self._serving.url:
+            return [str(urlsplit(self._serving.url).hostname)]
+        if not self._serving.service:
+            return [self._serving.host]
+        service = f"{self._names.service}.{self._names.namespace}"
+        return [f"{service}.svc", service, f"{service}.svc.cluster.local"]
+
+    async def prepare(self) -> None:
+        """Have a certificate, without serving anything yet; enough to install what points here, if the port is known.
+
+        Raises OSError when it is to be in files and is not.
+        """
+        if self._serving.certificates is None:
+            self._pair = await self._certificate.ensure()
+        else:
+            cert, key = [await asyncio.to_thread(read, path) for path in self._files(self._serving.certificates)]
+            self._pair = ServingPair(cert, key, b"")
+
+    @staticmethod
+    def _files(directory: Path) -> tuple[Path, Path]:
+        return directory / "tls.crt", directory / "tls.key"
+
+    async def start(self) -> None:
+        await self.prepare()
+        assert self._pair is not None, "prepared"
+        self._clients = await self._find_clients()
+        self._server = WebhookServer(await self._context(self._pair), self._clients, clock=self._clock)
+        self.register(self._server)
+        await self._server.start(self._serving.host, self._serving.port)
+
+    async def _find_clients(self) -> WebhookClients | None:
+        """Raises OSError when they are to be in a file and are not, and what the client raises."""
+        if self._serving.client_ca is None:
+            return await announced_clients(self._client)
+        return await asyncio.to_thread(clients_in_file, self._serving.client_ca, self._serving.client_names)
+
+    @property
+    def port(self) -> int:
+        return self._serving.port if self._server is None else self._server.port
+
+    @property
+    def ca(self) -> bytes:
+        assert self._pair is not None, "prepared"
+        return self._pair.ca
+
+    @property
+    def url(self) -> str:
+        """Where the API server calls; empty: it calls the Service."""
+        url = self._serving.url.rstrip("/")
+        return url if url or self._serving.service else f"https://{_bracketed(self._serving.host)}:{self.port}"
+
+    async def run(self) -> None:
+        """Renew the certificate in time, or follow whoever does."""
+        if self._serving.certificates is None:
+            await self._certificate.run(self.change)
+        else:
+            await follow_files(*self._files(self._serving.certificates), self._reload, clock=self._clock)
+
+    async def _reload(self, cert: bytes, key: bytes) -> None:
+        assert self._server is not None, "started"
+        self._server.replace_tls(await self._context(ServingPair(cert, key, b"")))
+
+    async def change(self, pair: ServingPair) -> None:
+        """Serve another certificate, once it is trusted."""
+        assert self._server is not None, "started"
+        await self.trust(pair.ca)
+        self._server.replace_tls(await self._context(pair))
+        self._pair = pair
+
+    async def _context(self, pair: ServingPair) -> ssl.SSLContext:
+        client_cas = None if self._clients is None else self._clients.ca
+        return await asyncio.to_thread(server_context, pair.cert, pair.key, client_cas)
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop()
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
