@@ -37,21 +37,23 @@ def _running(plane: ControlPlane) -> Iterator[ControlPlane]:
         plane.discard()
 
 
-def run(match: str = "") -> Verdict:
-    """Judge everything whose name has `match` in it, and say what came of each."""
+def run(match: str = "", skip: int = 0) -> Verdict:
+    """Judge everything whose name has `match` in it, after the first `skip` of them, and say what came of each."""
     directory = Path(tempfile.mkdtemp(prefix="muster-cost-"))
     with _running(EmbeddedPlane(directory / "embedded", ())) as plane:
         assert isinstance(plane, EmbeddedPlane)
         if peers.find("kube-apiserver") is None:
-            return _judged(Court(plane, plane.pid), match)
+            return _judged(Court(plane, plane.pid), match, skip)
         with _running(KubePlane(directory / "kube", KubeOptions(fsync=False))) as real:
             assert isinstance(real, KubePlane)
-            return _judged(Court(plane, plane.pid, (real, real.pids["kube-apiserver"])), match)
+            return _judged(Court(plane, plane.pid, (real, real.pids["kube-apiserver"])), match, skip)
 
 
-def _judged(court: Court, match: str) -> Verdict:
+def _judged(court: Court, match: str, skip: int) -> Verdict:
     for cases, shares in ((ATTACKS, SHARES), (FIELDS, FIELD_SHARES)):
-        court.judge([case for case in cases if match in case.name], shares, _tell)
+        chosen = [case for case in cases if match in case.name]
+        court.judge(chosen[skip:], shares, _tell)
+        skip = max(0, skip - len(chosen))
     return court.verdict
 
 
