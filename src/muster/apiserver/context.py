@@ -21,7 +21,7 @@ _MOST_WARNINGS = 4096
 class Context:
     """Handed from stage to stage; implements what registry hooks may ask (`HookContext`)."""
 
-    __slots__ = ("_large", "_warned", "attributes", "cluster", "query", "request", "tail", "user", "warnings")
+    __slots__ = ("_large", "_warned", "accept", "attributes", "cluster", "query", "request", "tail", "user", "warnings")
 
     def __init__(
         self, cluster: Cluster, request: Request, user: User, attributes: Attributes, query: Query, tail: str = ""
@@ -32,6 +32,7 @@ class Context:
         self.attributes = attributes
         self.query = query
         self.tail = tail
+        self.accept = request.headers.get("accept") or ""
         self.warnings: list[str] = []
         self._warned: set[str] | None = None
         self._large = False
@@ -59,10 +60,6 @@ class Context:
     @property
     def pods_on_loopback(self) -> bool:
         return self.cluster.node is not None
-
-    @property
-    def accept(self) -> str:
-        return self.request.headers.get("accept") or ""
 
     def namespace_of(self, resource: Resource) -> str:
         """The namespace an object lives in; a namespace's own path names one without living in it."""

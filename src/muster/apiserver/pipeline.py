@@ -24,7 +24,7 @@ from muster.apiserver.auth.identity import ANONYMOUS, User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.documents.metrics import Metrics
-from muster.apiserver.documents.negotiation import ACCEPTED, JSON, LISTED, check_produced, error_media
+from muster.apiserver.documents.negotiation import JSON, check_collection, check_object, error_media
 from muster.apiserver.documents.presentation import NO_CACHE, Later, warning_fields
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.longrunning import OpenRequest
@@ -155,7 +155,7 @@ class Pipeline:
         ):
             raise errors.method_not_allowed()
         if resource.custom is None:
-            check_produced(ctx.accept, LISTED if verb in ("list", "watch") else ACCEPTED)
+            (check_collection if verb in ("list", "watch") else check_object)(ctx.accept)
         if verb == "get":
             return await reads.get(ctx, resource, name)
         if verb == "list":
@@ -183,7 +183,7 @@ class Pipeline:
         if attributes.verb not in sub.verbs or ctx.request.method == "HEAD":
             raise errors.method_not_allowed()
         if resource.custom is None and sub.name != "log":  # a log is text
-            check_produced(ctx.accept)
+            check_object(ctx.accept)
         if ctx.request.body_stream is not None and attributes.verb != "get":
             await _receive(ctx.request)
         special = self._subresources.get((resource.storage, sub.name)) or self._subresources.get(("*", sub.name))

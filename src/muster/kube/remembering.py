@@ -8,23 +8,21 @@ by every request, so a result that is known costs a look into a dict and no call
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, wraps
-from inspect import signature
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TypeVar
 
-P = ParamSpec("P")
+T = TypeVar("T", str, bytes)
 R = TypeVar("R")
 
 
-class _Results(dict[Any, Any]):
+class _Results(dict[T, R]):
     """By text. When there are too many all go: those that are in use come back at once."""
 
-    def __init__(self, function: Callable[[Any], Any], size: int, longest: int) -> None:
-        self._function = function
+    def __init__(self, function: Callable[[T], R], size: int, longest: int) -> None:
+        self._function: Callable[[T], R] = function
         self._size = size
         self._longest = longest
 
-    def __missing__(self, text: Any) -> Any:
+    def __missing__(self, text: T) -> R:
         result = self._function(text)
         if len(text) <= self._longest:
             if len(self) >= self._size:
@@ -33,18 +31,10 @@ class _Results(dict[Any, Any]):
         return result
 
 
-def remembered(size: int, longest: int = 256) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Keeps up to `size` results for texts (the first argument) of up to `longest` characters or bytes."""
+def remembered(size: int, longest: int = 256) -> Callable[[Callable[[T], R]], Callable[[T], R]]:
+    """Keeps up to `size` results for texts of up to `longest` characters or bytes."""
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        if len(signature(function).parameters) == 1:
-            return cast(Callable[P, R], _Results(cast(Callable[[Any], Any], function), size, longest).__getitem__)
-        kept = lru_cache(maxsize=size)(function)
-
-        @wraps(function)
-        def ask(*arguments: P.args, **named: P.kwargs) -> R:
-            return (kept if len(arguments[0]) <= longest else function)(*arguments, **named)  # type: ignore[arg-type]
-
-        return ask
+    def decorate(function: Callable[[T], R]) -> Callable[[T], R]:
+        return _Results(function, size, longest).__getitem__
 
     return decorate

@@ -12,7 +12,7 @@ from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.access import TokenRefused
 from muster.apiserver.auth.identity import User
 from muster.apiserver.context import Context
-from muster.apiserver.documents.negotiation import negotiate
+from muster.apiserver.documents.negotiation import negotiate_object
 from muster.apiserver.documents.presentation import respond_object
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import write_options
@@ -26,7 +26,7 @@ _AUTHORIZATION = "authorization.k8s.io"
 
 
 async def _asked(ctx: Context, resource: Resource) -> Object:
-    negotiate(ctx.accept, transforms=False)
+    negotiate_object(ctx.accept)
     options = write_options(ctx.query, "CreateOptions")
     obj = await decode_body(ctx, resource, options)
     meta = obj.get("metadata") or {}
@@ -44,7 +44,7 @@ async def _asked(ctx: Context, resource: Resource) -> Object:
 
 
 def _answer(ctx: Context, obj: Object) -> Response:
-    return respond_object(ctx, None, obj, 201, negotiate(ctx.accept, transforms=False))
+    return respond_object(ctx, None, obj, 201, negotiate_object(ctx.accept))
 
 
 async def token_review(ctx: Context, resource: Resource) -> Response:

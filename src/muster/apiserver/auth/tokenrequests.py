@@ -9,7 +9,7 @@ from muster.apiserver.auth.serviceaccounts import BoundObject
 from muster.apiserver.cluster import rfc3339
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
-from muster.apiserver.documents.negotiation import negotiate
+from muster.apiserver.documents.negotiation import negotiate_object
 from muster.apiserver.documents.presentation import respond_object
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.catalog import definitions
@@ -33,7 +33,7 @@ def _request_row() -> Resource:
 
 
 async def create_token(ctx: Context, resource: Resource, name: str) -> Response:
-    format = negotiate(ctx.accept, transforms=False)
+    format = negotiate_object(ctx.accept)
     options = write_options(ctx.query, "CreateOptions")
     row = _request_row()
     request = await decode_body(ctx, row, options)

@@ -13,7 +13,7 @@ import orjson
 
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.documents.negotiation import ACCEPTED, JSON, YAML, accept_clauses, check_produced, negotiate
+from muster.apiserver.documents.negotiation import ACCEPTED, JSON, YAML, accept_clauses, check_object, negotiate_object
 from muster.apiserver.documents.presentation import respond
 from muster.apiserver.errors import not_acceptable
 from muster.apiserver.registry.resource import Resource
@@ -146,7 +146,7 @@ class Discovery:
         if ctx.request.method not in ("GET", "HEAD") or not parts or parts[0] not in ("api", "apis"):
             return None
         if parts in (["api"], ["apis"]):
-            check_produced(ctx.accept)
+            check_object(ctx.accept)
             aggregated = _wants_aggregated(ctx.accept)
             if aggregated:
                 return self._aggregated(ctx, core=parts == ["api"])
@@ -161,8 +161,8 @@ class Discovery:
         return None
 
     def _answer(self, ctx: Context, document: dict[str, Any]) -> Response:
-        check_produced(ctx.accept)
-        return respond(ctx, 200, orjson.dumps(document), negotiate(ctx.accept, transforms=False))
+        check_object(ctx.accept)
+        return respond(ctx, 200, orjson.dumps(document), negotiate_object(ctx.accept))
 
     def _aggregated(self, ctx: Context, core: bool) -> Response:
         name = "core" if core else "groups"

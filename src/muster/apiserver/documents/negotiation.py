@@ -72,8 +72,18 @@ def accept_clauses(header: str) -> tuple[Clause, ...]:
 
 
 @remembered(512, 1024)
-def negotiate(header: str, transforms: bool = True) -> Format:
-    """The best format for an Accept header. `transforms`: the endpoint can answer Tables and metadata."""
+def negotiate(header: str) -> Format:
+    """The best format for an Accept header, for endpoints that can answer Tables and metadata."""
+    return _best(header, _TRANSFORMS)
+
+
+@remembered(512, 1024)
+def negotiate_object(header: str) -> Format:
+    """The best format for an Accept header, for endpoints that answer nothing but the object itself."""
+    return _best(header, frozenset())
+
+
+def _best(header: str, transforms: frozenset[str]) -> Format:
     if not header or header == "*/*":
         return PLAIN_JSON
     for clause in accept_clauses(header):
@@ -83,7 +93,7 @@ def negotiate(header: str, transforms: bool = True) -> Format:
         wanted = clause.get("as")
         if not wanted:
             return Format(media)
-        if not transforms or wanted not in _TRANSFORMS or clause.get("g") != "meta.k8s.io":
+        if wanted not in transforms or clause.get("g") != "meta.k8s.io":
             continue
         version = clause.get("v")
         if version not in ("v1", "v1beta1"):
@@ -93,7 +103,18 @@ def negotiate(header: str, transforms: bool = True) -> Format:
 
 
 @remembered(512, 1024)
-def check_produced(header: str, produced: str = ACCEPTED) -> None:
+def check_object(header: str) -> None:
+    """`check_produced` for routes of one object."""
+    check_produced(header, ACCEPTED)
+
+
+@remembered(512, 1024)
+def check_collection(header: str) -> None:
+    """`check_produced` for routes of a collection."""
+    check_produced(header, LISTED)
+
+
+def check_produced(header: str, produced: str) -> None:
     """A built-in route looks at bare media types before anything else; `produced` lists those it serves."""
     known = {"*/*", *produced.split(", ")}
     if header and known.isdisjoint(part.partition(";")[0].strip() for part in header.split(",")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.apiserver import errors
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
-from muster.apiserver.documents.negotiation import negotiate
+from muster.apiserver.documents.negotiation import negotiate_object
 from muster.apiserver.documents.presentation import respond_object
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import Object, Resource
@@ -56,7 +56,7 @@ async def bind_pod(ctx: Context, resource: Resource, name: str) -> Response:
         return pod
 
     await update_object(ctx, resource, name, bind, options)
-    return respond_object(ctx, None, _SUCCESS, 201, negotiate(ctx.accept, transforms=False))
+    return respond_object(ctx, None, _SUCCESS, 201, negotiate_object(ctx.accept))
 
 
 async def evict_pod(ctx: Context, resource: Resource, name: str) -> Response:
@@ -74,4 +74,4 @@ async def evict_pod(ctx: Context, resource: Resource, name: str) -> Response:
         resource_version=preconditions.get("resourceVersion"),
     )
     await delete_object(ctx, resource, ctx.attributes.namespace, name, request)
-    return respond_object(ctx, None, _SUCCESS, 201, negotiate(ctx.accept, transforms=False))
+    return respond_object(ctx, None, _SUCCESS, 201, negotiate_object(ctx.accept))

@@ -11,7 +11,7 @@ from typing import Any
 from muster.apiserver import errors
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
-from muster.apiserver.documents.negotiation import media_type, negotiate
+from muster.apiserver.documents.negotiation import media_type, negotiate_object
 from muster.apiserver.documents.presentation import respond_object
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.catalog import definitions
@@ -34,7 +34,7 @@ def scale_row() -> Resource:
 
 
 async def serve_scale(ctx: Context, resource: Resource, name: str) -> Response:
-    format = negotiate(ctx.accept, transforms=False)
+    format = negotiate_object(ctx.accept)
     scale = resource.scale
     if scale is None:
         raise errors.no_such_resource()
