@@ -29,7 +29,7 @@ from muster.apiserver.documents.presentation import NO_CACHE, Later, warning_fie
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.longrunning import OpenRequest
 from muster.apiserver.registry.resource import Resource, Subresource
-from muster.apiserver.request import Query, parse_target
+from muster.apiserver.request import parse_query, parse_target
 from muster.apiserver.verbs import deletion, patches, reads, watches, writes
 from muster.http import BodyRefused, Request, Response, StreamResponse, Takeover
 from muster.kube.yaml import dump
@@ -72,8 +72,8 @@ class Pipeline:
 
     async def serve(self, cluster: Cluster, request: Request, path: str, user: User | None = None) -> Answer:
         """Answer one request. `path` is within the cluster; `user` is set by the in-process client, which is its own proof."""
-        query = Query(request.query)
-        target = parse_target(request.method, path, query)
+        query = parse_query(request.query)
+        asked, tail = parse_target(request.method, path, query)
         caller: User | None = user
         acting: User | None = user
         warnings: list[str] = []
@@ -88,7 +88,7 @@ class Pipeline:
                 if not fairness.may_start(caller.name):
                     await fairness.wait(caller.name)
             acting = cluster.access.impersonate(caller, request)
-            ctx = Context(cluster, request, acting, target.attributes, query, target.tail)
+            ctx = Context(cluster, request, acting, asked, query, tail)
             ctx.warnings += warnings
             warnings = ctx.warnings
             answer = await self._authorized(ctx)
@@ -100,12 +100,11 @@ class Pipeline:
             # Hanging up or breaking the server must not keep a request out of the log: what it asked for may have been done.
             if self._audit is not None:
                 code = HUNG_UP if isinstance(problem, asyncio.CancelledError) else FAILED
-                self._audit.record(cluster, request, target.attributes, acting, caller, code)
+                self._audit.record(cluster, request, asked, acting, caller, code)
             raise
         finally:
             fairness.in_flight -= 1
         code = 101 if isinstance(answer, Takeover) else answer.status
-        asked = target.attributes
         resource = cluster.resources.get(asked.group, asked.version, asked.resource) if asked.is_resource else None
         self._metrics.count(asked, resource, code, time.monotonic() - request.received)
         if not isinstance(answer, Response):
@@ -113,7 +112,7 @@ class Pipeline:
             opened = OpenRequest(request, caller, asked, in_process=user is not None)
             cluster.open_requests.follow(answer, opened, admitted_at)
         if self._audit is not None:
-            self._audit.record(cluster, request, target.attributes, acting, caller, answer)
+            self._audit.record(cluster, request, asked, acting, caller, answer)
         return answer
 
     async def _authorized(self, ctx: Context) -> Answer:

@@ -14,6 +14,7 @@ from muster.apiserver.attributes import Attributes
 from muster.apiserver.errors import bad_request, bad_revision, invalid_options
 from muster.kube import fielderrors
 from muster.kube.fielderrors import FieldError
+from muster.kube.remembering import remembered
 
 CLUSTER_PREFIX = "/clusters/"
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
@@ -36,16 +37,9 @@ def split_cluster(raw_path: str) -> tuple[str | None, str]:
     return unquote(name), "/" + rest if slash else "/"
 
 
-@dataclass(slots=True)
-class Target:
-    """A parsed path. `tail` is what follows the subresource (`proxy/…`), for subresources that take a path."""
-
-    attributes: Attributes
-    tail: str = ""
-
-
-def parse_target(method: str, raw_path: str, query: Query) -> Target:
-    """The authorization view of a request; never fails (anything unknown is a non-resource path)."""
+def parse_target(method: str, raw_path: str, query: Query) -> tuple[Attributes, str]:
+    """The authorization view of a request, and the tail of its path: what follows the subresource (`proxy/…`). Never fails;
+    anything unknown is a non-resource path."""
     path = unquote(raw_path) if "%" in raw_path else raw_path
     segments = path.split("/")
     # ['', 'api', 'v1', …] or ['', 'apis', group, version, …]
@@ -54,11 +48,11 @@ def parse_target(method: str, raw_path: str, query: Query) -> Target:
     elif len(segments) > 4 and segments[1] == "apis":
         group, version, rest = segments[2], segments[3], segments[4:]
     else:
-        return Target(Attributes(method.lower(), path=path))
+        return Attributes(method.lower(), path=path), ""
     if rest and rest[-1] == "":
         rest = rest[:-1]
     if not rest or "" in rest:
-        return Target(Attributes(method.lower(), path=path))
+        return Attributes(method.lower(), path=path), ""
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
@@ -67,24 +61,21 @@ def parse_target(method: str, raw_path: str, query: Query) -> Target:
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
     verb = (_OBJECT_VERBS if name else _COLLECTION_VERBS).get(method, method.lower())
-    if verb in ("list", "watch") or verb == "get":
-        verb, name = _reading_verb(verb, name, query)
-    return Target(Attributes(verb, group, version, rest[0], subresource, namespace, name, path), "/".join(rest[3:]))
+    if verb == "list" and query.values:
+        verb, name = _list_or_watch(name, query)
+    return Attributes(verb, group, version, rest[0], subresource, namespace, name, path), "/".join(rest[3:])
 
 
-def _reading_verb(verb: str, name: str, query: Query) -> tuple[str, str]:
-    if verb == "list":
-        if query.flag("watch"):
-            verb = "watch"
-        # Authorization sees the one name a `metadata.name=` selector pins, so that resourceNames rules apply.
-        selector = query.get("fieldSelector")
-        if selector.startswith("metadata.name=") and "," not in selector:
-            name = selector[len("metadata.name=") :].lstrip("=")
-    return verb, name
+def _list_or_watch(name: str, query: Query) -> tuple[str, str]:
+    """The verb, and the name that authorization sees: the one a `metadata.name=` selector pins, so that resourceNames apply."""
+    selector = query.get("fieldSelector")
+    if selector.startswith("metadata.name=") and "," not in selector:
+        name = selector[len("metadata.name=") :].lstrip("=")
+    return "watch" if query.flag("watch") else "list", name
 
 
 class Query:
-    """Query parameters; the first value of a repeated one counts, except for `getall`."""
+    """Query parameters; the first value of a repeated one counts, except for `getall`. Shared, and so never changed."""
 
     __slots__ = ("pairs", "raw", "values")
 
@@ -114,6 +105,12 @@ class Query:
         if problem:
             raise bad_request(f'strconv.ParseInt: parsing "{text}": {problem}')
         return int(text)
+
+
+@remembered(256, 128)
+def parse_query(raw: str) -> Query:
+    """Clients ask with the same few options all the time; the long queries are those that differ."""
+    return Query(raw)
 
 
 def number_problem(text: str, bits: int) -> str:

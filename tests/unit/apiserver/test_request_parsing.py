@@ -9,7 +9,7 @@ from muster.apiserver.request import Query, parse_target, split_cluster
 
 
 def attributes(method: str, path: str, query: str = "") -> Attributes:
-    return parse_target(method, path, Query(query)).attributes
+    return parse_target(method, path, Query(query))[0]
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def test_other_paths_are_not_resources(path: str) -> None:
 
 
 def test_a_proxy_keeps_the_rest_of_its_path() -> None:
-    target = parse_target("GET", "/apis/g.io/v1/gateways/x/proxy/api/v1/pods", Query(""))
-    assert target.attributes.subresource == "proxy"
-    assert target.tail == "api/v1/pods"
+    found, tail = parse_target("GET", "/apis/g.io/v1/gateways/x/proxy/api/v1/pods", Query(""))
+    assert found.subresource == "proxy"
+    assert tail == "api/v1/pods"
 
 
 @pytest.mark.parametrize(

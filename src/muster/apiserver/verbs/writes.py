@@ -9,9 +9,9 @@ last step.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import orjson
+from msgspec.structs import replace
 
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
