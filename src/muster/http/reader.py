@@ -121,7 +121,8 @@ class RequestReader:
             except httptools.HttpParserError as error:
                 self._failed(error)
             position = end
-            self._check_overhead()
+            if not self.ready and not self.ended:
+                self._check_overhead()
         if self.receiving is not None and not self.ready and not self.ended:
             self._hand_over(self.receiving)
         return data[position:] if position else data
@@ -137,8 +138,6 @@ class RequestReader:
             self.ready.append(request)
 
     def _check_overhead(self) -> None:
-        if self.ended or self.ready:
-            return
         if self.receiving is None:
             if self._raw_bytes > self._max_head:
                 self.reject(431, "the request head is too large")

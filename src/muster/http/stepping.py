@@ -13,6 +13,7 @@ import asyncio
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Awaitable, Coroutine, Generator
 from contextvars import copy_context
+from types import CoroutineType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class _StandIn:
 
 def begin(loop: asyncio.AbstractEventLoop, awaitable: Awaitable[T]) -> tuple[asyncio.Task[T] | None, T | None]:
     """Step once: (None, result) if that finished it, else (task that runs the rest, None). Raises what the step raised."""
-    if not isinstance(awaitable, Coroutine):
+    if not isinstance(awaitable, CoroutineType):
         return loop.create_task(_awaited(awaitable)), None
     context = copy_context()
     stand_in: Any = _StandIn()

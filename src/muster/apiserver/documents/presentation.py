@@ -28,6 +28,7 @@ from muster.kube.yaml import dump
 from muster.store.api import Entry
 
 NO_CACHE = ("Cache-Control", "no-cache, private")
+_USUAL_FIELDS = (NO_CACHE,)
 WARNING_TOTAL = 4096
 """Characters of warnings in one answer; beyond it each is cut to WARNING_ITEM."""
 WARNING_ITEM = 256
@@ -184,7 +185,8 @@ def _response(ctx: Context, code: int, body: bytes, format: Format) -> Response:
         body, media = dump(orjson.loads(body)).encode(), YAML
     elif ctx.query.values and ctx.query.flag("pretty"):
         body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2)
-    return Response(code, body, [NO_CACHE, *warning_fields(ctx.warnings)], media)
+    fields = [NO_CACHE, *warning_fields(ctx.warnings)] if ctx.warnings else _USUAL_FIELDS
+    return Response(code, body, fields, media)
 
 
 def warning_fields(warnings: Sequence[str]) -> list[tuple[str, str]]:
