@@ -60,12 +60,15 @@ def may_have_duplicates(body: bytes, value: Any) -> bool:
 def duplicates(body: bytes) -> list[str]:
     """Paths of keys that occur twice in their object, in document order of the second occurrence."""
     found: list[str] = []
-    _collect_duplicates(json.loads(body, object_pairs_hook=_Pairs), "", found)
+    _collect_duplicates(_decode_pairs(body.decode()), "", found)
     return list(dict.fromkeys(found))[:_LIMIT]
 
 
 class _Pairs(list[tuple[str, Any]]):
     """An object as its pairs."""
+
+
+_decode_pairs = json.JSONDecoder(object_pairs_hook=_Pairs).decode
 
 
 def _collect_duplicates(value: Any, path: str, found: list[str]) -> None:

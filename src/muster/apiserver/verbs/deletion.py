@@ -52,7 +52,7 @@ class DeleteOptions:
 
 def delete_options(ctx: Context) -> DeleteOptions:
     """Options from the body; the query counts only where there is none."""
-    raw = decode_options(ctx) if ctx.request.body else _options_in_query(ctx.query)
+    raw = decode_options(ctx) if ctx.request.body else _options_in_query(ctx.query) if ctx.query.values else {}
     dry_run = raw.get("dryRun") or []
     policy = raw.get("propagationPolicy") or ""
     orphan = raw.get("orphanDependents")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from typing import Any
 
 import orjson
 
@@ -99,7 +98,10 @@ _STRATEGY_CHECKS: dict[str, tuple[str, ...]] = {
 }
 """What a kind's own strategy checks again when an object changes: the object's metadata, the change, or both, in this order."""
 _WIPED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
-_SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+_SERVER_OWNED = (
+    *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"),
+    *("name", "namespace"),
+)
 
 
 _random = random.Random(os.urandom(32))
@@ -140,12 +142,9 @@ def keep_on_update(resource: Resource, subresource: str, new: Object, old: Objec
     if subresource == "status":
         _only_status(new, old)
     elif resource.has_status and not subresource:
-        _keep(new, old, "status")
+        _keep(new, old, ("status",))
     meta, old_meta = new["metadata"], old["metadata"]
-    for field in _SERVER_OWNED:
-        _keep(meta, old_meta, field)
-    meta["name"] = old_meta["name"]
-    _keep(meta, old_meta, "namespace")
+    _keep(meta, old_meta, _SERVER_OWNED)
     _drop_empty(meta)
 
 
@@ -162,11 +161,12 @@ def _only_status(new: Object, old: Object) -> None:
     new["metadata"] = meta
 
 
-def _keep(new: dict[str, Any], old: dict[str, Any], field: str) -> None:
-    if field in old:
-        new[field] = old[field]
-    else:
-        new.pop(field, None)
+def _keep(new: Object, old: Object, fields: tuple[str, ...]) -> None:
+    for field in fields:
+        if field in old:
+            new[field] = old[field]
+        else:
+            new.pop(field, None)
 
 
 def _drop_empty(meta: Object) -> None:

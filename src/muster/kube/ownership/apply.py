@@ -10,10 +10,10 @@ The result is the merged object and its managedFields; arguments are not changed
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import orjson
+from msgspec.structs import replace
 
 from muster.kube import gotext
 from muster.kube.names import ANNOTATIONS_LIMIT, annotations_size

@@ -9,8 +9,10 @@ time moves only when its manager changed the object, and entries are ordered as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from muster.kube import gotext
 from muster.kube.duration import format_time, parse_time
@@ -62,8 +64,7 @@ class ManagedFieldsError(ValueError):
     """Entries that cannot be understood."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True, eq=False):
     """One entry: somebody who owns these fields."""
 
     manager: str
@@ -72,7 +73,7 @@ class Owner:
     subresource: str
     fields: FieldSet
     time: str | None = None
-    stored: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+    stored: dict[str, Any] | None = None
     """The entry this was read from, as long as nothing changed."""
 
     @property
@@ -166,7 +167,8 @@ def without_managed_fields(obj: Mapping[str, Any]) -> dict[str, Any]:
     made = dict(obj)
     metadata = made.get("metadata")
     if isinstance(metadata, dict) and "managedFields" in metadata:
-        made["metadata"] = {key: value for key, value in metadata.items() if key != "managedFields"}
+        made["metadata"] = rest = dict(metadata)
+        del rest["managedFields"]
     return made
 
 
@@ -365,6 +367,8 @@ def _decode_for_update(old: Mapping[str, Any] | None, new: Mapping[str, Any], su
 
 def only_times_differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether a write changed nothing but the times in managedFields (and so nothing worth storing)."""
+    if {**old, "metadata": None} != {**new, "metadata": None}:
+        return False
     before, after = managed_fields_of(old) or [], managed_fields_of(new) or []
     if len(before) != len(after) or without_managed_fields(old) != without_managed_fields(new):
         return False
