@@ -63,6 +63,15 @@ async def watch(ctx: Context, resource: Resource) -> StreamResponse:
     return StreamResponse(200, headers, run)
 
 
+class _Queue(asyncio.Queue[Sequence[Event] | int]):
+    """Events, and revisions of bookmarks between them, that wait for a conversion webhook."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+        self.converted = asyncio.Event()
+
+
 class _Watch:
     def __init__(
         self, ctx: Context, resource: Resource, options: ListOptions, wanted: Filter, format: Format, writer: StreamWriter
@@ -84,12 +93,7 @@ class _Watch:
         self._titled = False
         """Whether a Table's column definitions were already sent: only the first event carries them."""
         self._shape = (resource.version, format.transform, format.version, self._include)
-        self._queue: asyncio.Queue[Sequence[Event] | int] | None = None
-        """Events, and revisions of bookmarks between them, that wait for a conversion webhook."""
-        if resource.custom is not None and resource.custom.needs_webhook:
-            self._queue = asyncio.Queue()
-        self._waiting_bytes = 0
-        self._converted = asyncio.Event()
+        self._queue = _Queue() if resource.custom is not None and resource.custom.needs_webhook else None
         self._definitions: Subscription | None = None
         self._events: Subscription | None = None
 
@@ -215,7 +219,7 @@ class _Watch:
     async def _catch_up(self, position: int) -> None:
         """Go on where the client fell behind, once it has read what it was given."""
         if self._queue is not None:
-            await self._converted.wait()
+            await self._queue.converted.wait()
         if not await self._drained():
             self._end()
         elif not self._ended:
@@ -232,9 +236,9 @@ class _Watch:
             return
         if self._queue is not None:
             self._queue.put_nowait(events)
-            self._waiting_bytes += _size(events)
-            self._converted.clear()
-            if self._waiting_bytes > MAX_WAITING_BYTES:
+            self._queue.bytes += _size(events)
+            self._queue.converted.clear()
+            if self._queue.bytes > MAX_WAITING_BYTES:
                 self._fall_behind(events[-1].entry.revision)
             return
         if self._writer.is_behind:
@@ -278,10 +282,11 @@ class _Watch:
 
     def _end(self) -> None:
         self._ended = True
-        self._converted.set()
+        if self._queue is not None:
+            self._queue.converted.set()
         self._call()
 
-    async def _pump(self, queue: asyncio.Queue[Sequence[Event] | int]) -> None:
+    async def _pump(self, queue: _Queue) -> None:
         """Convert and send queued events in order."""
         while True:
             item = await queue.get()
@@ -294,9 +299,9 @@ class _Watch:
             except errors.ApiError as problem:
                 self._fail(problem)
                 return
-            self._waiting_bytes -= _size(item)
-            if not self._waiting_bytes:
-                self._converted.set()
+            queue.bytes -= _size(item)
+            if not queue.bytes:
+                queue.converted.set()
             for (kind, entry), value in zip(chosen, values, strict=True):
                 self._writer.write_framed(frame(_event_line(kind, self._shaped(entry, value))))
                 self._titled = True
