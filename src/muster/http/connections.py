@@ -94,7 +94,7 @@ class ConnectionTable:
         self._files = files
         self._limit = limit = min(limit, files)
         self._most_strangers = limit if strangers >= 1 else max(1, min(int(limit * strangers), MOST_STRANGERS))
-        self._strangers = _Crowd(lambda guest: (guest.address, guest.silent))
+        self._strangers = _Crowd(lambda guest: (guest.address,) if guest.silent else guest.address)
         self._owned = _Crowd(lambda guest: guest.owner)
         _tables.add(self)
 

@@ -82,7 +82,7 @@ class Connection:
     `peer_chain` is leaf first. `foreign_certificate` is the DER of one that did not chain (see tls.py): never an identity.
     """
 
-    __slots__ = ("foreign_certificate", "memo", "owner", "peer_certificate", "peer_chain", "remote", "scheme")
+    __slots__ = ("_memo", "foreign_certificate", "owner", "peer_certificate", "peer_chain", "remote", "scheme")
 
     def __init__(self, remote: tuple[str, int], scheme: Literal["http", "https"]) -> None:
         self.remote = remote
@@ -91,7 +91,13 @@ class Connection:
         self.peer_chain: tuple[bytes, ...] = ()
         self.foreign_certificate: bytes | None = None
         self.owner: Hashable | None = None
-        self.memo: dict[str, Any] = {}
+        self._memo: dict[str, Any] | None = None
+
+    @property
+    def memo(self) -> dict[str, Any]:
+        if self._memo is None:
+            self._memo = {}
+        return self._memo
 
 
 class Request:

@@ -92,8 +92,9 @@ class RequestReader:
         self._max_headers = max_headers
         self._parser: Any = httptools.HttpRequestParser(self)
         self._target = b""
-        self._fields: list[tuple[bytes, bytes]] = []
-        self._parts: list[bytes] = []
+        self._fields: list[tuple[bytes, bytes]] | None = None
+        self._parts: list[bytes] | None = None
+        """What has come of a head, and of a body; most connections are idle, and have neither."""
         self._carried: Request | None = None
         self._raw_bytes = 0
         self.body_bytes = 0
@@ -133,15 +134,15 @@ class RequestReader:
             return
         request.body_stream = self._open_body(request, self._length, self._expects_continue, True)
         if request.body_stream is not None:
-            request.body_stream.feed(b"".join(self._parts))
-            self._parts.clear()
+            request.body_stream.feed(b"".join(self._parts or ()))
+            self._parts = None
             self.ready.append(request)
 
     def _check_overhead(self) -> None:
         if self.receiving is None:
             if self._raw_bytes > self._max_head:
                 self.reject(431, "the request head is too large")
-            elif len(self._fields) > self._max_headers:
+            elif self._fields is not None and len(self._fields) > self._max_headers:
                 # As they come and not with the last of them: small fields take many times their size.
                 self.reject(431, "too many header fields")
         elif self._raw_bytes > self._max_head + CHUNK_OVERHEAD * self.body_bytes + BODY_SLICE:
@@ -182,10 +183,12 @@ class RequestReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         if value[-1:] in (b" ", b"\t"):
             value = value.rstrip(b" \t")
+        if self._fields is None:
+            self._fields = []
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        fields, self._fields = self._fields, []
+        fields, self._fields = self._fields or [], None
         target, self._target = self._target, b""
         self._raw_bytes = 0
         if self._carried is not None:
@@ -260,14 +263,17 @@ class RequestReader:
             return
         if self.body_bytes > self._max_body:
             self._refuse(413, "the request body is too large", request)
-        self._parts.append(data)
+        if self._parts is None:
+            self._parts = [data]
+        else:
+            self._parts.append(data)
 
     def on_message_complete(self) -> None:
         if self._carried is not None:
             return
         request, self.receiving = self.receiving, None
         self._raw_bytes = 0
-        self._fields.clear()
+        self._fields = None
         if request is None:
             return
         if not request.keep_alive:
@@ -276,9 +282,9 @@ class RequestReader:
             request.body_stream.end()
             return
         parts = self._parts
-        if parts:
+        if parts is not None:
             request.body = parts[0] if len(parts) == 1 else b"".join(parts)
-            parts.clear()
+            self._parts = None
         self.ready.append(request)
 
     def abandon(self) -> None:
@@ -300,4 +306,4 @@ class RequestReader:
         self._open_body = _no_body
         self.ended = True
         self.ready.clear()
-        self._parts.clear()
+        self._parts = None
