@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from tests.fuzz.cost.case import Case
 from tests.fuzz.cost.meter import Sample, Waits, bystander, measure
 from tests.fuzz.run import is_fault
+from tests.fuzz.session import rss
 from tests.support.client import Client
-from tests.support.planes import USERS, ControlPlane
+from tests.support.planes import USERS, ControlPlane, KubePlane
 
 MOST_SECONDS = 1.0
 TIMES_REAL = 3.0
@@ -33,6 +34,8 @@ LONGEST_WAIT = 0.5
 """And the hundredth."""
 
 
+_MOST_MEMORY = 2 << 30
+"""Bytes of a real server that goes on: it keeps what a costly request took, and a dozen of them filled the machine."""
 _LONGEST_ANSWER = 1_800
 """Seconds on the clock, which mean little where others keep the machine busy: costs are processor time."""
 
@@ -71,7 +74,7 @@ class Verdict:
 class Court:
     """Judges cases on one plane; with `real`, a cost beyond the limit is compared with that server's for the same request."""
 
-    def __init__(self, plane: ControlPlane, pid: int, real: tuple[ControlPlane, int] | None = None) -> None:
+    def __init__(self, plane: ControlPlane, pid: int, real: KubePlane | None = None) -> None:
         self._plane, self._pid, self._real = plane, pid, real
         self.verdict = Verdict()
 
@@ -128,9 +131,11 @@ class Court:
         """What a real server needs for the case at its limit; nothing where there is none to ask."""
         if self._real is None:
             return 0.0
-        plane, pid = self._real
-        client = plane.client(timeout=_LONGEST_ANSWER)
+        pid = self._real.pids["kube-apiserver"]
+        client = self._real.client(timeout=_LONGEST_ANSWER)
         try:
             return self._measured(client, pid, case, (1,))[0].seconds
         finally:
             client.close()
+            if rss(pid) > _MOST_MEMORY:
+                self._real.restart()

@@ -46,7 +46,7 @@ def run(match: str = "", skip: int = 0) -> Verdict:
             return _judged(Court(plane, plane.pid), match, skip)
         with _running(KubePlane(directory / "kube", KubeOptions(fsync=False))) as real:
             assert isinstance(real, KubePlane)
-            return _judged(Court(plane, plane.pid, (real, real.pids["kube-apiserver"])), match, skip)
+            return _judged(Court(plane, plane.pid, real), match, skip)
 
 
 def _judged(court: Court, match: str, skip: int) -> Verdict:
