@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.work.kinds import MANIFEST_WORKS
@@ -77,7 +78,7 @@ async def die_everywhere(site: Site, before: Act | None, act: Act, goal: Check, 
             if meanwhile is not None:
                 await meanwhile(case)
             async with site.agent():
-                await until(lambda case=case: end(case), f"the end of {case.work}")
+                await until(partial(end, case), f"the end of {case.work}")
             if not died:
                 break
             deaths += 1

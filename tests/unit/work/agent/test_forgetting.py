@@ -29,11 +29,11 @@ class Kept:
     def __init__(self, site: Site) -> None:
         self.site = site
         self.life = Life()
-        clients = [
+        hub, spoke = (
             Mortal(site.server.client(site.server.clusters[name]), url, self.life)
             for name, url in (("hub", HUB_URL), ("spoke", "https://spoke.example"))
-        ]
-        self.agent = WorkAgent(*clients, WorkAgentOptions(cluster_name=CLUSTER))
+        )
+        self.agent = WorkAgent(hub, spoke, WorkAgentOptions(cluster_name=CLUSTER))
         self._task = asyncio.create_task(self.agent.run())
 
     def holdings(self) -> Any:

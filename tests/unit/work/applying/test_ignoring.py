@@ -24,7 +24,8 @@ DOCUMENT: dict[str, Any] = {
 
 def left(**selectors: list[str]) -> dict[str, Any]:
     before = copy.deepcopy(DOCUMENT)
-    kept = without_ignored(DOCUMENT, (IgnoreField(**{key: tuple(value) for key, value in selectors.items()}),))
+    fields: dict[str, Any] = {key: tuple(value) for key, value in selectors.items()}
+    kept = without_ignored(DOCUMENT, (IgnoreField(**fields),))
     assert before == DOCUMENT
     return kept
 

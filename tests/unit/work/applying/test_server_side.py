@@ -19,7 +19,7 @@ from tests.unit.work.applying.conftest import OTHER, OWNER, Cluster, Recorder, l
 from tests.unit.work.applying.test_kinds import established
 from tests.unit.work.applying.test_update import REFERENCE, config, web
 
-SERVER_SIDE = {"type": "ServerSideApply"}
+SERVER_SIDE: dict[str, Any] = {"type": "ServerSideApply"}
 
 
 def ignoring(condition: str = "OnSpokePresent", **selectors: Any) -> dict[str, Any]:
@@ -64,13 +64,13 @@ async def test_drift_is_a_conflict_with_a_reason_of_its_own_unless_forced(cluste
     with pytest.raises(ApplyProblem, match='conflict with "somebody"') as caught:
         await cluster.apply(config(a="1"), **SERVER_SIDE)
     assert caught.value.reason == "ApplyConflict"
-    forced = {"type": "ServerSideApply", "server_side_apply": ServerSideApply(force=True)}
+    forced: dict[str, Any] = {"type": "ServerSideApply", "server_side_apply": ServerSideApply(force=True)}
     repaired, _ = await cluster.apply(config(a="1"), **forced)
     assert repaired["data"] == {"a": "1"}
 
 
 async def test_the_field_manager_is_the_configs(cluster: Cluster) -> None:
-    managed = {"type": "ServerSideApply", "server_side_apply": ServerSideApply(field_manager="work-agent-other")}
+    managed: dict[str, Any] = {"type": "ServerSideApply", "server_side_apply": ServerSideApply(field_manager="work-agent-other")}
     made, _ = await cluster.apply(config(a="1"), **managed)
     assert [entry["manager"] for entry in made["metadata"]["managedFields"]] == ["work-agent-other"]
 

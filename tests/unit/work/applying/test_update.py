@@ -218,7 +218,7 @@ async def test_a_server_that_answers_with_something_else_is_not_asked_for_ever(c
     async def update(resource: Any, obj: Any, **_: Any) -> Any:
         return await client.patch(resource, "web", {"spec": {"template": {"spec": {"containers": sidecar}}}}, "default")
 
-    client.update = update  # type: ignore[method-assign,assignment]
+    client.update = update  # type: ignore[method-assign]
     changed = web(replicas=2)
     assert (await cluster.apply(changed))[1] != []
     assert (await cluster.apply(changed))[1] == []

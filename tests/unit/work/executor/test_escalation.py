@@ -287,7 +287,7 @@ async def test_a_binding_that_does_not_say_what_it_binds_counts_with_what_it_doe
     assert "permission escalation" in refusals[0].message
 
 
-ODD_RULES = (
+ODD_RULES: tuple[object, ...] = (
     *(5, "all", {"verbs": ["get"]}, [5], [{"verbs": 5}]),
     [{"verbs": [{}], "apiGroups": [""], "resources": ["pods"]}],
     [{"verbs": ["get"], "apiGroups": [[]], "resources": [{}], "resourceNames": [{}]}],

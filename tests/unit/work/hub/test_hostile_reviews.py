@@ -44,7 +44,7 @@ def answer(admit: Any, operation: str, new: Any, old: Any) -> Verdict | Denied:
     review = {"uid": "1", "operation": operation, "namespace": "cluster1", "name": "w", "object": new, "oldObject": old}
     request = AdmissionRequest.read(review)
     try:
-        return asyncio.run(admit(request))  # type: ignore[no-any-return]
+        return asyncio.run(admit(request))
     except Denied as refusal:
         return refusal
 
@@ -60,8 +60,8 @@ def test_what_is_nested_too_deeply_is_refused(operation: str) -> None:
     data: Any = {}
     for _ in range(300):
         data = {"a": data}
-    deep = {"spec": {"workload": {"manifests": [config_map(data=data)]}}}
-    plain = {"spec": {"workload": {"manifests": [config_map()]}}}
+    deep: dict[str, Any] = {"spec": {"workload": {"manifests": [config_map(data=data)]}}}
+    plain: dict[str, Any] = {"spec": {"workload": {"manifests": [config_map()]}}}
     for new, old in ((deep, None if operation == "CREATE" else plain), *([(plain, deep)] if operation == "UPDATE" else [])):
         found = answer(WEBHOOKS.validate_work, operation, new, old)
         assert isinstance(found, Denied)

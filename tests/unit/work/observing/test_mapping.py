@@ -34,8 +34,8 @@ async def running(mapper: Mapper) -> AsyncIterator[list[str]]:
 async def test_a_group_version_is_asked_once_for_all_its_kinds(client: Disturbed) -> None:
     mapper = Mapper(client)
     assert mapper.known("v1", "ConfigMap") is None
-    found = await asyncio.gather(mapper.find("v1", "ConfigMap"), mapper.find("v1", "Namespace"))
-    assert found == [CONFIG_MAPS, NAMESPACES]
+    first, second = await asyncio.gather(mapper.find("v1", "ConfigMap"), mapper.find("v1", "Namespace"))
+    assert (first, second) == (CONFIG_MAPS, NAMESPACES)
     assert await mapper.find("apps/v1", "Deployment") == GVR("apps/v1", "deployments", "Deployment")
     assert mapper.known("v1", "ConfigMap") == CONFIG_MAPS
     assert client.reads == ["/api/v1", "/apis/apps/v1"]

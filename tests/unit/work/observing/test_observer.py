@@ -11,6 +11,7 @@ from muster.machinery.objects import GVR, ObjectKey
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES, SECRETS
 from muster.runtime.client.errors import Expired, StatusError, Unreachable
 from muster.work.agent.observing import observer as module
+from muster.work.agent.observing.collection import Watch
 from muster.work.agent.seam import ObjectRef, Presence, Sight
 from tests.support.holdings import grown, holdings
 from tests.unit.runtime.conftest import config_map, eventually
@@ -153,14 +154,14 @@ async def test_what_was_dropped_while_the_state_was_taken_in_is_asked_for(
     await admin.create(CONFIG_MAPS, config_map("late"))
     async with observing(client) as scene:
         scene.observer.follow("w1", frozenset({ref("early")}))
-        takes = module.Watch.take
+        takes = Watch.take
 
-        def take(self: module.Watch, raw: bytes, found: set[ObjectKey] | None) -> None:
+        def take(self: Watch, raw: bytes, found: set[ObjectKey] | None) -> None:
             takes(self, raw, found)
             if b'"late"' in raw:
                 scene.observer.follow("w2", frozenset({ref("late")}))
 
-        monkeypatch.setattr(module.Watch, "take", take)
+        monkeypatch.setattr(Watch, "take", take)
         await scene.known(ref("early"))
         await scene.known(ref("late"))
         assert scene.observer.look(ref("late")).presence is Presence.PRESENT

@@ -79,7 +79,8 @@ def test_a_message_that_cannot_be_made_says_so_and_the_status_stands(expression:
 def test_conditions_can_be_asked_for() -> None:
     rule = cel("Has", "hasConditions(object.status)")
     assert one({"status": {"conditions": [{"type": "x"}]}}, rule).status == "True"
-    for status in ({}, {"conditions": []}, {"conditions": "text"}, "text", None):
+    without: tuple[object, ...] = ({}, {"conditions": []}, {"conditions": "text"}, "text", None)
+    for status in without:
         assert one({"status": status}, rule).status == "False", status
 
 
