@@ -8,6 +8,7 @@ from pathlib import Path
 from muster.registration.agent.memory.bootstrap import Bootstraps
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.builtin import SECRETS
 from tests.unit.registration.agent.conftest import Fleet, Link, until
 
@@ -15,12 +16,12 @@ from tests.unit.registration.agent.conftest import Fleet, Link, until
 @asynccontextmanager
 async def following(fleet: Fleet, names: tuple[str, ...] = (), files: tuple[Path, ...] = ()) -> AsyncIterator[Bootstraps]:
     client = Link(fleet.spoke, fleet.account)
-    secrets = {
+    secrets: dict[str, Informer[Snapshot]] = {
         name: Informer(client, SECRETS, AGENT_NAMESPACE, field_selector=f"metadata.name={name}", clock=fleet.clock)
         for name in names
     }
     bootstraps = Bootstraps(secrets, AGENT_NAMESPACE, files, fleet.directory / "bootstrap", fleet.clock)
-    tasks = [asyncio.create_task(part.run()) for part in (*secrets.values(), bootstraps)]
+    tasks = [asyncio.create_task(run()) for run in (*(secret.run for secret in secrets.values()), bootstraps.run)]
     try:
         for informer in secrets.values():
             await informer.synced()

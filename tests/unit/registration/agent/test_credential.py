@@ -77,7 +77,7 @@ async def test_a_change_of_what_it_waits_for_wakes_a_driver_and_is_shown_to_it(f
 
 async def test_a_step_that_fails_is_tried_again_later_and_later(fleet: Fleet) -> None:
     class Failing(IdleDriver):
-        async def advance(self, *given: object) -> Progress:  # type: ignore[override]
+        async def advance(self, *given: object) -> Progress:
             await super().advance(*given)  # type: ignore[arg-type]
             raise Unreachable("hub", "away")
 
@@ -91,7 +91,7 @@ async def test_a_step_that_fails_is_tried_again_later_and_later(fleet: Fleet) ->
 
 async def test_a_driver_that_breaks_is_tried_again(fleet: Fleet) -> None:
     class Broken(IdleDriver):
-        async def advance(self, *given: object) -> Progress:  # type: ignore[override]
+        async def advance(self, *given: object) -> Progress:
             if not self.stored:
                 self.stored.append({})
                 raise ZeroDivisionError

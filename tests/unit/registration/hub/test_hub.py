@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from muster.api.cluster.v1 import AVAILABLE
 from muster.apiserver.auth.identity import User
+from muster.registration import drivers
 from muster.registration.drivers import UnknownDriver
 from muster.registration.drivers.seam import HubContext
 from muster.registration.hub import manager
@@ -96,7 +98,7 @@ async def test_a_joining_cluster_costs_the_hub_few_requests_and_one_at_rest_none
             await play.create_cluster(name, accepts=True)
         for name in names:
             await play.until_condition(name, "True", "HubClusterAdminAccepted")
-            await play.until(lambda name=name: play.get(LEASES, LEASE, name))
+            await play.until(partial(play.get, LEASES, LEASE, name))
         await play.clock.advance(2)
         await play.at_rest()
         writes = play.hub_client.writes()
@@ -152,8 +154,12 @@ async def test_a_driver_is_told_what_was_said_to_it_under_any_of_its_names(play:
             contexts.append(context)
             return play.driver
 
-    monkeypatch.setattr(manager.drivers, "find", lambda name: Pigeon())
-    said = {"pigeon": {"loft": ("north",)}, "carrier-pigeon": {"ring": ("7", "8")}, "csr": {"loft": ("none",)}}
+    monkeypatch.setattr(drivers, "find", lambda name: Pigeon())
+    said: dict[str, dict[str, tuple[str, ...]]] = {
+        "pigeon": {"loft": ("north",)},
+        "carrier-pigeon": {"ring": ("7", "8")},
+        "csr": {"loft": ("none",)},
+    }
     Hub(play.hub_client, HubOptions(drivers=("carrier-pigeon",), driver_options=said))
     assert contexts[0].options == {"loft": ("north",), "ring": ("7", "8")}
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from functools import partial
 
 import pytest
 
@@ -59,7 +60,7 @@ async def test_whatever_is_lost_on_the_way_clusters_end_as_they_were_told(play: 
         # One that goes before it is held takes nothing with it.
         for name in names:
             await play.create_cluster(name)
-            await play.until(lambda name=name: held(play, name))
+            await play.until(partial(held, play, name))
     client.trouble = 0.3
     for _ in range(4):
         async with play.running(Acceptance, Collection):

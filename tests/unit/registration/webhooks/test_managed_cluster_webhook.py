@@ -283,7 +283,8 @@ class TestShape:
         "name", ["Upper", "a.b", "x" * 64, "-a", "a_b", "managed-clusters", "work", "registration", "kube-system"]
     )
     async def test_a_name_that_no_cluster_can_have_is_refused_with_and_without_urls(self, name: str) -> None:
-        for spec in ({}, {"managedClusterClientConfigs": [{"url": "https://a"}]}):
+        specs: tuple[Document, ...] = ({}, {"managedClusterClientConfigs": [{"url": "https://a"}]})
+        for spec in specs:
             with pytest.raises(Denied, match=r"metadata\.name") as refusal:
                 await validate(webhook(), cluster(name, **spec))
             assert (refusal.value.code, refusal.value.reason) == (400, "BadRequest")

@@ -1,5 +1,6 @@
 """The well-known sets are there, sets know their size, bindings know whether their set exists, clusters their namespaces."""
 
+from functools import partial
 from typing import Any
 
 from muster.api.cluster.v1 import ClusterSetManagedNamespace, ManagedCluster
@@ -53,7 +54,7 @@ def test_a_set_selects_by_its_label_or_by_its_selector_and_nonsense_selects_noth
 async def test_default_and_global_exist_and_come_back(play: Play) -> None:
     async with play.running(ClusterSets):
         for name in ("default", "global"):
-            await play.until(lambda name=name: play.get(CLUSTER_SETS, name))
+            await play.until(partial(play.get, CLUSTER_SETS, name))
         everything = await play.admin.get(CLUSTER_SETS, "global")
         assert everything["spec"]["clusterSelector"] == {"selectorType": "LabelSelector", "labelSelector": {}}
         await play.admin.delete(CLUSTER_SETS, "default")
