@@ -25,8 +25,8 @@ def event(name: str, namespace: str = "default", **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, **more}, "involvedObject": about, "reason": "R", "message": "m", "type": "Normal"}
 
 
-def allow(monkeypatch: pytest.MonkeyPatch, storage: str, **limits: int) -> None:
-    monkeypatch.setitem(quotas.QUOTAS, storage, replace(quotas.QUOTAS[storage], **limits))
+def allow(monkeypatch: pytest.MonkeyPatch, storage: str, *, objects: int = 10_000, size: int = 16 << 20) -> None:
+    monkeypatch.setitem(quotas.QUOTAS, storage, replace(quotas.QUOTAS[storage], objects=objects, size=size))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.nodes import LogOptions
 from muster.apiserver.server import ApiServer
 from muster.apiserver.verbs import watches
-from muster.http import Connection, Headers, Request, Response, StreamResponse, Takeover
+from muster.http import Connection, Headers, RawConnection, Request, Response, StreamResponse, Takeover
 from tests.support.in_process import serving
 from tests.unit.apiserver.conftest import eventually
 
@@ -156,8 +156,11 @@ async def test_a_connection_that_was_taken_over_is_cut_when_its_right_ends(serve
     token = (await client.call("POST", path, body={"spec": {}}))["status"]["token"]
     answered = cluster.aggregator.serve
 
+    async def linger(raw: RawConnection) -> None:
+        await raw.read()
+
     async def serve(ctx: Context) -> Response | StreamResponse | Takeover | None:
-        return Takeover(lambda raw: raw.read()) if ctx.request.upgrade else await answered(ctx)
+        return Takeover(linger) if ctx.request.upgrade else await answered(ctx)
 
     cluster.aggregator.serve = serve  # type: ignore[method-assign]
     cluster.aggregator.remotes["example.com", "v1"] = object()  # type: ignore[assignment]

@@ -12,6 +12,7 @@ import pytest
 from muster.apiserver.client import DirectClient
 from muster.apiserver.server import ApiServer
 from muster.apiserver.verbs import watches
+from muster.http import RawConnection
 from tests.unit.apiserver.conftest import eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -54,6 +55,7 @@ async def test_what_waits_for_one_that_does_not_read_is_little(server: ApiServer
     for number in range(60):
         await client.create(MAPS, config_map(f"n{number:02}"))
     assert request.connection is not None
+    assert not isinstance(request.connection, RawConnection)
     assert 0 < request.connection.buffered < watches.AT_ONCE + 2 * len(LARGE)
     await lines.aclose()
 
@@ -89,6 +91,7 @@ async def test_a_large_first_state_is_sent_as_it_is_read(server: ApiServer, clie
     seen = [await opened(server, lines)]
     (request,) = server.clusters["default"].open_requests._open
     assert request.connection is not None
+    assert not isinstance(request.connection, RawConnection)
     assert request.connection.buffered < watches.AT_ONCE + 2 * len(LARGE)
     await client.create(MAPS, config_map("meanwhile"))
     while '"BOOKMARK"' not in seen[-1].decode():

@@ -32,14 +32,21 @@ from muster.cel import (
 )
 from muster.cel.library.authorization import AUTHORIZER_TYPE, Authorizer, Check, Decision
 from muster.cel.types import struct_type
+from muster.cel.views import Declaration
 
-SCALE = from_structural_schema(
+
+def _declared(schema: dict[str, Any]) -> Declaration:
+    found = from_structural_schema(schema)
+    assert found is not None
+    return found
+
+
+SCALE = _declared(
     {
         "type": "object",
         "properties": {"replicas": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}},
     }
 )
-assert SCALE is not None
 
 
 def test_a_compiled_expression_is_remembered() -> None:

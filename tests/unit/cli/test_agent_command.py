@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.cli import agent as module
 from muster.cli.agent import Settings, command
-from muster.cli.apiserver import write_kubeconfig
 
 KUBECONFIG = """
 current-context: c

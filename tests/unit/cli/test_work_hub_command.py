@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.cli import work_hub
-from muster.cli.apiserver import write_kubeconfig
 from muster.cli.muster import main
 from muster.fleet.in_process import InProcessClient
 from muster.runtime.client.builtin import LEASES

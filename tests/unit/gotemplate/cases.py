@@ -6,8 +6,9 @@ A case is a template, the name of its data, and options. The expectations are in
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from muster.gotemplate.template import MissingKey
 from muster.gotemplate.values import ANY_MAP, ANY_SLICE, Int64, Map, Slice, Struct, Uint8
 from tests.unit.gotemplate import language_cases, sprig_cases
 
@@ -36,7 +37,7 @@ class Case(NamedTuple):
     left: str = ""
     right: str = ""
     plain: bool = False
-    missing: str = ""
+    missing: MissingKey | Literal[""] = ""
 
 
 def _lines(block: str) -> list[str]:

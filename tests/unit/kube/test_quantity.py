@@ -87,7 +87,16 @@ def test_sums_keep_the_format_of_the_first_amount_that_is_not_zero() -> None:
     assert str(parse_quantity("2") - parse_quantity("500m")) == "1500m"
 
 
-suffixes = {"": 1, "m": Fraction(1, 1000), "k": 1000, "Ki": 1024, "M": 10**6, "Mi": 2**20, "e2": 100, "e-2": Fraction(1, 100)}
+suffixes: dict[str, int | Fraction] = {
+    "": 1,
+    "m": Fraction(1, 1000),
+    "k": 1000,
+    "Ki": 1024,
+    "M": 10**6,
+    "Mi": 2**20,
+    "e2": 100,
+    "e-2": Fraction(1, 100),
+}
 amounts = st.tuples(st.decimals(-999, 999, places=2), st.sampled_from(sorted(suffixes)))
 
 

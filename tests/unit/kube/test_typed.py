@@ -216,7 +216,7 @@ def test_removing_takes_items_and_fields_apart() -> None:
 
 
 def test_a_set_written_before_a_container_became_atomic_owns_the_container_now() -> None:
-    stored = {"f:spec": {"f:atomic": {".": {}, "f:a": {}}, "f:whole": {"i:0": {}}, "f:parts": {"f:a": {}}}}
+    stored: FieldSet = {"f:spec": {"f:atomic": {".": {}, "f:a": {}}, "f:whole": {"i:0": {}}, "f:parts": {"f:a": {}}}}
     assert after_schema_change(ATOM, stored) == {"f:spec": {"f:atomic": {}, "f:whole": {}, "f:parts": {"f:a": {}}}}
     fitting: FieldSet = {"f:spec": {"f:atomic": {}, "f:parts": {"f:a": {}}}}
     assert after_schema_change(ATOM, fitting) is fitting

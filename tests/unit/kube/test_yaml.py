@@ -90,7 +90,15 @@ def test_very_deep_documents_are_refused() -> None:
 
 
 def test_dumps_look_like_kubectls() -> None:
-    value = {"kind": "X", "apiVersion": "v1", "list": [1, {"b": 1, "a": "x"}], "empty": {}, "none": [], "text": "a\nb\n", "n": None}
+    value: dict[str, object] = {
+        "kind": "X",
+        "apiVersion": "v1",
+        "list": [1, {"b": 1, "a": "x"}],
+        "empty": {},
+        "none": [],
+        "text": "a\nb\n",
+        "n": None,
+    }
     assert dump(value) == (
         'apiVersion: v1\nempty: {}\nkind: X\nlist:\n- 1\n- a: x\n  b: 1\n"n": null\nnone: []\ntext: |\n  a\n  b\n'
     )

@@ -27,7 +27,7 @@ def directory(tmp_path: Path) -> Path:
 
 def as_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then all that is there belongs to another."""
-    monkeypatch.setattr(privatefiles.os, "geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
 
 
 def test_a_new_directory_is_its_owners_alone_whatever_the_umask_says(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_beside(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(privatefiles.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         replace_private(directory / "kubeconfig", "new", durable=True)
     assert [(each.name, each.read_text()) for each in directory.iterdir()] == [("kubeconfig", "old")]

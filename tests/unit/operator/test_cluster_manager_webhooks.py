@@ -87,7 +87,7 @@ async def test_an_old_certificate_is_replaced_and_both_are_trusted_meanwhile(hub
 
     async def trusted() -> bool:
         hook = await hub.place.find(HOOKS[0].resource, HOOKS[0].name)
-        return bool(hook) and hook["webhooks"][0]["clientConfig"]["caBundle"] == new["data"]["ca.crt"]
+        return hook is not None and hook["webhooks"][0]["clientConfig"]["caBundle"] == new["data"]["ca.crt"]
 
     await hub.place.until(trusted, "the API server trusts it")
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ async def lead(spoke: Spoke, namespace: str = H) -> None:
     await spoke.secret(EXTERNAL_MANAGED_SECRET, {"kubeconfig": kubeconfig("admin", "https://managed.example.com")}, namespace)
 
 
-async def up(spoke: Spoke, mode: str = "Hosted", **spec: object) -> None:
+async def up(spoke: Spoke, mode: str = "Hosted", **spec: Any) -> None:
     await lead(spoke)
     await spoke.create(H, deployOption={"mode": mode}, **spec)
     await spoke.says("Applied", "True", "KlusterletApplied", H)

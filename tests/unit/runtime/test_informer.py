@@ -362,7 +362,7 @@ async def test_who_needs_little_of_large_objects_keeps_only_that(client: InProce
         return orjson.dumps({"metadata": {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion")}})
 
     await client.create(CONFIG_MAPS, config_map("a", big="x" * 10_000))
-    informer = Informer(client, CONFIG_MAPS, "default", reduce=names_only)
+    informer: Informer[Snapshot] = Informer(client, CONFIG_MAPS, "default", reduce=names_only)
     async with running(informer):
         await informer.synced()
         kept = informer.cache.snapshot(ObjectKey("default", "a"))

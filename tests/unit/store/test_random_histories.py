@@ -257,8 +257,12 @@ def test_random_histories(kind: str, examples: int, tmp_path: Path, request: pyt
             return Medium(kind, await new_database(request.getfixturevalue("postgres_server")))
         return Medium(kind, Path(tempfile.mkdtemp(dir=tmp_path)) / "muster.db" if kind == "sqlite" else None)
 
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        lambda: Histories(make),
+    class OfThisKind(Histories):
+        def __init__(self) -> None:
+            super().__init__(make)
+
+    run_state_machine_as_test(
+        OfThisKind,
         settings=settings(
             max_examples=examples, stateful_step_count=40, deadline=None, suppress_health_check=[*HealthCheck], print_blob=True
         ),

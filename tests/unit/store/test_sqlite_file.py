@@ -27,7 +27,7 @@ async def test_a_second_server_on_the_same_file_is_told_so(tmp_path: Path) -> No
         "asyncio.run(SQLiteStore(pathlib.Path(sys.argv[1])).start())"
     )
     second = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", open_it, path], capture_output=True, text=True, timeout=30, cwd=_CHECKOUT
+        subprocess.run, [sys.executable, "-c", open_it, str(path)], capture_output=True, text=True, timeout=30, cwd=_CHECKOUT
     )
     with pytest.raises(StoreError, match="in use by another process"):
         await SQLiteStore(path).start()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.stage import PODS, Stage, condition
 
-STATE = {"volumes": [{"name": "state", "emptyDir": {}}]}
+STATE: dict[str, Any] = {"volumes": [{"name": "state", "emptyDir": {}}]}
 
 
 def listening(port: int, **probes: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from muster.fleet.node import addresses as addresses_module
 from muster.fleet.node import pod as pod_module
 from muster.fleet.node.addresses import LoopbackAddresses
 from muster.fleet.node.binding import obstacle
+from muster.fleet.node.environment import resolve_environ
+from muster.fleet.node.podspec import Pod
 from muster.runtime.client.builtin import LEASES
 from tests.support.fake_clock import FakeClock
 from tests.support.stage import IMAGE, PODS, Stage, condition, let_pods_run, open_stage, pod_manifest
@@ -77,9 +80,9 @@ async def test_the_heartbeat_is_a_lease_and_the_node_is_left_alone(tmp_path: Pat
 
 
 async def test_a_worker_that_breaks_is_replaced_and_hurts_no_other_pod(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, broken = pod_module.resolve_environ, 1
+    real, broken = resolve_environ, 1
 
-    def fragile(pod: pod_module.Pod, *rest: object) -> dict[str, str]:
+    def fragile(pod: Pod, *rest: object) -> dict[str, str]:
         nonlocal broken
         if pod.metadata.name == "odd" and broken:
             broken -= 1
@@ -132,7 +135,7 @@ def test_where_only_one_address_can_be_bound_all_share_it(monkeypatch: pytest.Mo
 def test_a_node_takes_what_its_labels_allow() -> None:
     node = {"metadata": {"labels": {"arch": "amd64", "size": "9"}}}
 
-    def affine(operator: str, key: str, *values: str) -> dict[str, object]:
+    def affine(operator: str, key: str, *values: str) -> dict[str, Any]:
         term = {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
         return {"spec": {"affinity": {"nodeAffinity": required}}}
