@@ -139,9 +139,9 @@ FILES: Final = (
         Attack(
             f"{field}-of-the-machine",
             NO_FILE,
-            kubeconfig("https://127.0.0.1:<port>", {PEM[0]: "<secret>"} if field == PEM[0] else None)
+            kubeconfig("https://127.0.0.1:<port>", {PEM[0]: "<secret>"})
             if field == PEM[0]
-            else kubeconfig("https://127.0.0.1:<port>", **{PEM[1]: "<secret>", PEM[2]: "<secret>"}),
+            else kubeconfig("https://127.0.0.1:<port>", None, **{PEM[1]: "<secret>", PEM[2]: "<secret>"}),
             trap="127.0.0.1",
             allowed=True,
         )

@@ -42,7 +42,7 @@ class Kubectl:
         environment: dict[str, str] | None = None,
     ) -> Outcome:
         """Runs in the own namespace; ends with `code` or the test fails. `user` is a static user's name, or a token."""
-        token = USERS[user].token if user in USERS else user
+        token = USERS[user].token if user is not None and user in USERS else user
         outcome = kubectl(
             self.plane.cluster,
             *arguments,

@@ -170,7 +170,7 @@ def test_a_program_uses_the_token_of_its_own_service_account(shell: Shell) -> No
 
 
 def test_the_api_server_reaches_a_webhook_in_a_pod_through_its_service(shell: Shell, tmp_path: Path) -> None:
-    pair = Authority(tmp_path, "hooks").issue("hook", hosts=[f"hook.{shell.namespace}.svc"])
+    pair = Authority(tmp_path, "hooks").issue("hook", hosts=(f"hook.{shell.namespace}.svc",))
     data = {"tls.crt": pair.cert.read_bytes(), "tls.key": pair.key.read_bytes()}
     encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
     probe = {"httpGet": {"path": "/", "port": 9443, "scheme": "HTTPS"}}

@@ -148,10 +148,8 @@ async def test_a_tenants_pods_run_where_an_administrator_lets_them_and_stay_insi
 
     # The label is not the tenant's to set, neither on its own namespace nor on a new one.
     for name, namespace in (("own", NAMESPACE), ("new", "tenants-other")):
-        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": RUN}}
-        await tenancy.work(
-            f"label-{name}", {**manifest, "metadata": {**manifest["metadata"], "annotations": {MAY_DIAL: "127.0.0.1:1"}}}
-        )
+        metadata = {"name": namespace, "labels": RUN, "annotations": {MAY_DIAL: "127.0.0.1:1"}}
+        await tenancy.work(f"label-{name}", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         await tenancy.until_applied(f"label-{name}", "False")
         assert MAY_RUN not in await tenancy.labels(namespace)
     await tenancy.until_pod(waits_for_label, "the pod still waits")

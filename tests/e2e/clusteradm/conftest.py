@@ -115,7 +115,7 @@ class World:
         path = f"/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments/klusterlet-registration-agent"
         found = self.hub.wait_reply(lambda: self.managed.client().get(path), "the agent's Deployment", 200)
         words = [one for one in found["spec"]["template"]["spec"]["containers"][0]["args"] if not one.startswith("--health-port")]
-        files = ["--hub-kubeconfig-dir", self.directory / "agent"]
+        files = ["--hub-kubeconfig-dir", str(self.directory / "agent")]
         return self.pod("agent", [*words, *files], (AGENT_NAMESPACE, "klusterlet-registration-sa"), MANAGED)
 
     def play_pods(self, deployment: str, context: str) -> None:

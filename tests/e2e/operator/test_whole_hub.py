@@ -208,7 +208,7 @@ async def test_an_operator_of_another_image_brings_new_components(hub: WholeHub)
 
     async def followed() -> bool:
         found = await hub.find(DEPLOYMENTS, f"{CM}-registration-controller", HUB_NAMESPACE)
-        return bool(found) and found["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE
+        return found is not None and found["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE
 
     await hub.until(followed, "the components are of the operator's image", SECONDS)
     await hub.at_rest()

@@ -108,7 +108,12 @@ def test_an_agent_cannot_have_its_cluster_collected_as_garbage_or_kept_for_ever(
     agent = fleet.joined("undying")
     client = agent.client()
     owner = {"apiVersion": "v1", "kind": "Namespace", "name": "nowhere", "uid": "00000000-0000-4000-8000-000000000001"}
-    for metadata in ({"ownerReferences": [owner]}, {"finalizers": ["evil.example/forever"]}, {"finalizers": []}):
+    wishes: tuple[dict[str, Any], ...] = (
+        {"ownerReferences": [owner]},
+        {"finalizers": ["evil.example/forever"]},
+        {"finalizers": []},
+    )
+    for metadata in wishes:
         refused = put(client, "undying", **metadata)
         assert refused.status == 403, refused.text
         assert "agents of a cluster cannot change metadata." in refused.json["message"]
@@ -125,7 +130,7 @@ def test_no_cluster_takes_the_name_of_a_namespace_of_kubernetes_or_the_hub(fleet
     refused = trusted_client(fleet.hub).post(MANAGED_CLUSTERS, managed_cluster(name))
     assert refused.status == 400
     assert "cannot name a cluster" in refused.json["message"]
-    join = [CLUSTERADM, "join", "--hub-token", "t", "--hub-apiserver", "https://127.0.0.1:1", "--cluster-name", name]
+    join = [str(CLUSTERADM), "join", "--hub-token", "t", "--hub-apiserver", "https://127.0.0.1:1", "--cluster-name", name]
     done = subprocess.run([*join, "--kubeconfig", str(fleet.spoke.cluster.kubeconfig)], capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "cannot name a cluster" in done.stderr

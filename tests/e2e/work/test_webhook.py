@@ -253,8 +253,7 @@ def test_w8_while_the_webhook_is_away_works_can_be_let_go_and_nothing_else(hub: 
     try:
         assert hub.admin.post(works("cluster1"), work(f"{name}-new")).status == 500
         assert patch(hub.admin, name, {"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}).status == 500
-        status = {"status": {"conditions": []}}
-        hub.admin.patch(f"{works('cluster1', name)}/status", status).expect(200)
+        hub.admin.patch(f"{works('cluster1', name)}/status", {"status": {"conditions": []}}).expect(200)
         hub.admin.delete(works("cluster1", name)).expect(200)
         patch(hub.admin, name, {"metadata": {"finalizers": None}}).expect(200)
         assert hub.admin.get(works("cluster1", name)).status == 404
