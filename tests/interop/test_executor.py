@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ async def test_both_agents_judge_the_same_executors_alike(sides: Sides) -> None:
     told: dict[str, list[tuple[str, str, bool]]] = {}
     for name in works(sides.go, keepers[sides.go]):
         both = [
-            await place.wait(lambda place=place, name=name: verdicts(place, sides.named(place, name)), f"a verdict on {name}", 60)
+            await place.wait(partial(verdicts, place, sides.named(place, name)), f"a verdict on {name}", 60)
             for place in (sides.go, sides.ours)
         ]
         if name in BETTER:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import random
 import re
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from muster.gotemplate.builtins import BUILTINS
 from muster.gotemplate.signature import ANY, VALUE, Func
 from muster.gotemplate.sprig import SPRIG
+from muster.gotemplate.template import MissingKey
 from muster.gotemplate.values import ANY_MAP, ANY_SLICE, Int64, Map, Slice, Struct, Uint8
 from tests.interop.gotemplate import vocabulary as voc
 from tests.interop.gotemplate.inputs import INPUTS
@@ -40,7 +41,7 @@ class Case(NamedTuple):
     left: str
     right: str
     plain: bool
-    missing: str
+    missing: MissingKey | Literal[""]
 
 
 class Vocabulary:
@@ -366,5 +367,5 @@ class Grammar:
         text = self.definitions() + self.nodes(pick.choice([0, 1, 1, 2]))
         if pick.random() < 0.08:
             text = self.damaged(text)
-        missing = pick.choice(["error", "zero"]) if pick.random() < 0.08 else ""
+        missing: MissingKey | Literal[""] = pick.choice(["error", "zero"]) if pick.random() < 0.08 else ""
         return Case(text, data, self.left, self.right, plain, missing)
