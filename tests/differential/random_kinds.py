@@ -120,7 +120,7 @@ def deployment(rng: Random) -> Object:
     maybe(rng, spec, "template", lambda: {"spec": pod_spec(rng)}, 0.8)
     if spec:
         made["spec"] = spec
-    return merged(deployment_base(rng), made) if rng.random() < 0.7 else made  # type: ignore[no-any-return]
+    return merged(deployment_base(rng), made) if rng.random() < 0.7 else made
 
 
 def deployment_base(rng: Random) -> Object:

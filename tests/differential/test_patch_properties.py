@@ -111,12 +111,12 @@ class Model:
 
     def patched(self, live: Object, write: Write) -> Object:
         if write.content_type == JSON_PATCH:
-            return apply_json_patch(live, write.body)  # type: ignore[no-any-return]
+            return apply_json_patch(live, write.body)
         if write.content_type == MERGE_PATCH:
-            return apply_merge_patch(live, write.body)  # type: ignore[no-any-return]
+            return apply_merge_patch(live, write.body)
         if write.content_type:
             return apply_strategic_merge(live, write.body, self.schema)
-        return write.body  # type: ignore[no-any-return]
+        return write.body
 
 
 def content(obj: Object) -> Object:

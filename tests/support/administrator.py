@@ -36,7 +36,9 @@ TRUSTED = f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:agent-registration-boots
 """Whose requests the hubs of these tests approve by themselves; holders of bootstrap tokens need a person."""
 
 
-def wait_for(look: Callable[[], T], what: str, *, timeout: float = 30, servers: Sequence[Server] = (), poll: float = 0.05) -> T:
+def wait_for(
+    look: Callable[[], T | None], what: str, *, timeout: float = 30, servers: Sequence[Server] = (), poll: float = 0.05
+) -> T:
     """What `look` gives once that is true in the sense of `if`; a failed wait says what was there instead."""
     deadline = time.monotonic() + timeout
     while not (seen := look()):
@@ -106,7 +108,7 @@ class Administrator:
         """Whose logs a failed wait shows."""
         self._tokens = itertools.count(1)
 
-    def wait(self, look: Callable[[], T], what: str, timeout: float = 30) -> T:
+    def wait(self, look: Callable[[], T | None], what: str, timeout: float = 30) -> T:
         return wait_for(look, what, timeout=timeout, servers=self.servers)
 
     def wait_reply(self, send: Callable[[], Reply], what: str, *statuses: int, timeout: float = 30) -> Any:

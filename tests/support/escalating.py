@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 import orjson
 
 from muster.api.work.v1 import ExecutorServiceAccount, ManifestWork
-from muster.apiserver.auth.identity import User
+from muster.apiserver.auth.identity import LOOPBACK, User
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
 from muster.kube.rbac import API_GROUP, Place
@@ -175,7 +175,7 @@ class _Play:
     async def _apply(self) -> None:
         """As the pass over a work does it, with its own parts."""
         scenario = self.scenario
-        client = Agent(self.arena.server.client(self.arena.cluster, *await self._agent()))
+        client = Agent(self.arena.server.client(self.arena.cluster, await self._agent()))
         client.judge = self._judge
         gate = LoneGate(client, ExecutorOptions(strict=scenario.strict))
         applier, eyes, memory = ClusterApplier(client), _Eyes(), Memory()
@@ -202,10 +202,10 @@ class _Play:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
-    async def _agent(self) -> list[User]:
-        """Empty for who may everything; else one that may not act as another."""
+    async def _agent(self) -> User:
+        """One that may everything, or one that may not act as another."""
         if self.scenario.impersonating:
-            return []
+            return LOOPBACK
         name = f"{self.wide}-agent"
         # What it hands out it need not hold, since it may escalate and bind.
         everything = [
@@ -216,7 +216,7 @@ class _Play:
         subject = {"kind": "User", "apiGroup": API_GROUP, "name": name}
         reference = {"apiGroup": API_GROUP, "kind": "ClusterRole", "name": name}
         await self._put({"kind": "ClusterRoleBinding", "metadata": {"name": name}, "roleRef": reference, "subjects": [subject]})
-        return [User(name, groups=("system:authenticated",))]
+        return User(name, groups=("system:authenticated",))
 
     async def _sight(self, ref: ObjectRef) -> Sight:
         live = await self._live(ref.resource, ref.namespace, ref.name)

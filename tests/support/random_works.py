@@ -173,7 +173,7 @@ class Author:
 
     def _choose_delete_option(self) -> None:
         policy = self.rng.choice((None, "Foreground", "Orphan", "SelectivelyOrphan", "SelectivelyOrphan"))
-        self.delete_option = policy and {"propagationPolicy": policy}
+        self.delete_option = {"propagationPolicy": policy} if policy else None
         if policy == "SelectivelyOrphan":
             rules = [self._identifier(name, exact=self.rng.random() < 0.9) for name in self.order if self.rng.random() < 0.5]
             self.delete_option = {"propagationPolicy": policy, "selectivelyOrphans": {"orphaningRules": rules}}

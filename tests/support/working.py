@@ -157,8 +157,9 @@ class Workplace:
 
     async def grant(self, name: str, *rules: Object) -> None:
         """To the agent, as administrators do it."""
-        metadata = {"name": f"{self.name}:{name}", "labels": {AGGREGATE: "true"}}
-        self._granted[metadata["name"]] = list(rules)
+        role = f"{self.name}:{name}"
+        metadata = {"name": role, "labels": {AGGREGATE: "true"}}
+        self._granted[role] = list(rules)
         await self.admin.apply(CLUSTER_ROLES, {"metadata": metadata, "rules": list(rules)}, manager="tests")
 
     @contextlib.asynccontextmanager

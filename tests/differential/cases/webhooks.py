@@ -31,7 +31,8 @@ from tests.support.https_server import Answer, Behaviour, Received
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 MUTATING, VALIDATING = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
 CONFIGMAPS = [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}]
-Decide = Callable[[dict[str, Any]], Mapping[str, Any] | Answer]
+Decision = Mapping[str, Any] | Answer
+Decide = Callable[[dict[str, Any]], Decision]
 
 
 def reviewing(decide: Decide, name: str = "hook") -> Behaviour:
@@ -54,6 +55,20 @@ def allow(request: dict[str, Any]) -> dict[str, Any]:
 def patching(*operations: dict[str, Any], **more: Any) -> Decide:
     encoded = base64.b64encode(json.dumps(operations).encode()).decode()
     return lambda request: {"allowed": True, "patch": encoded, "patchType": "JSONPatch", **more}
+
+
+def _breaking_the_contract(request: dict[str, Any]) -> Decision:
+    """Each in another way, by the name of what is reviewed."""
+    answers: dict[str, Decision] = {
+        "uid": {"allowed": True, "uid": "11111111-1111-1111-1111-111111111111"},
+        "kind": Answer({"kind": "Other", "apiVersion": "v1", "response": {"uid": request["uid"], "allowed": True}}),
+        "patched": {"allowed": True, "patch": "W10=", "patchType": "JSONPatch"},
+        "absent": Answer({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}),
+        "status": Answer({"kind": "Status", "apiVersion": "v1", "message": "I am broken", "code": 500}, 500),
+        "teapot": Answer("short and stout", 418),
+        "lost": Answer("nothing", 404),
+    }
+    return answers[request["name"]]
 
 
 def denying(**status: Any) -> Decide:
@@ -295,19 +310,7 @@ CASES = [
         post("configmaps", configmap("status")),
         post("configmaps", configmap("teapot")),
         post("configmaps", configmap("lost")),
-        servers={
-            "hook": reviewing(
-                lambda request: {
-                    "uid": {"allowed": True, "uid": "11111111-1111-1111-1111-111111111111"},
-                    "kind": Answer({"kind": "Other", "apiVersion": "v1", "response": {"uid": request["uid"], "allowed": True}}),
-                    "patched": {"allowed": True, "patch": "W10=", "patchType": "JSONPatch"},
-                    "absent": Answer({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}),
-                    "status": Answer({"kind": "Status", "apiVersion": "v1", "message": "I am broken", "code": 500}, 500),
-                    "teapot": Answer("short and stout", 418),
-                    "lost": Answer("nothing", 404),
-                }[request["name"]]
-            )
-        },
+        servers={"hook": reviewing(_breaking_the_contract)},
         cleanup=cleanup(VALIDATING),
     ),
     case(
@@ -553,7 +556,7 @@ CASES = [
         ready(),
         post("configmaps", configmap("a", {"k": "1"})),
         arrived("hook", 1, pick=lambda found: [(r["apiVersion"], r["kind"]) for r in reviews(found)]),
-        servers={"hook": reviewing(lambda request: {**patching(ADD_LABEL)(request), "uid": "any"})},
+        servers={"hook": reviewing(patching(ADD_LABEL, uid="any"))},
         cleanup=cleanup(MUTATING),
     ),
     case(

@@ -40,7 +40,7 @@ class Case:
     user: str = "admin"
     before: Callable[[Client, int], None] | None = None
     """Makes what the request meets, at the same size; not measured."""
-    after: Callable[[Client], None] | None = None
+    after: Callable[[Client], object] | None = None
 
 
 def filled(make: Callable[[int], bytes], size: int, separator: bytes = b",") -> bytes:

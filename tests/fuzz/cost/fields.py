@@ -20,6 +20,7 @@ from tests.fuzz.seeds import SEEDS
 
 _DEEPEST = 5
 _POD_SPEC = "io.k8s.api.core.v1.PodSpec"
+_EMPTY: dict[str, Any] = {"struct": {}, "string": ""}
 _SCALARS: dict[str, Any] = {"string": "a", "bool": True, "bytes": "AAAA"}
 _NUMBERS = frozenset({"int", "int32", "int64", "float64"})
 _SPECIAL: dict[str, Any] = {
@@ -93,8 +94,9 @@ def _items(expr: TypeExpr, style: str, size: int) -> bytes:
     assert item is not None
 
     def piece(number: int) -> bytes:
-        value = {} if style == "empty" and item.kind == "struct" else "" if style == "empty" and item.kind == "string" else None
-        if value is None:
+        if style == "empty" and item.kind in _EMPTY:
+            value = _EMPTY[item.kind]
+        else:
             value = _sample(item, number if style != "same" else 0)
         shown = json.dumps(value, separators=(",", ":")).encode()
         return shown if expr.kind == "list" else b'"k%d":%b' % (number, shown)
