@@ -136,7 +136,8 @@ def _starts(directory: Path, plan: Plan, peer: type[Side]) -> list[Row]:
     """Each server alone: from its start to ready, and on the last start what it holds empty and filled."""
     figures = _figures()
     filled = f"memory with {plan.objects:,} objects"
-    for number, kind in _turns((Ours, peer), plan.starts):
+    kinds: tuple[type[Side], ...] = (Ours, peer)
+    for number, kind in _turns(kinds, plan.starts):
         side = kind(directory / f"start-{number}-{kind.__name__}")
         try:
             figures["time to ready"][side.name].append(side.start())

@@ -138,10 +138,9 @@ def _suffix(case: Case) -> str:
 
 def _as_they_come(case: Case, ours: Measured, theirs: Measured) -> list[Row]:
     requests = f"{_words(case)}: requests to the managed cluster per manifest"
-    per_manifest = [side.own.total() / case.total for side in (ours, theirs)]
     return [
         *_times(case, ours, theirs),
-        _row(requests, "", *per_manifest, 5),
+        _row(requests, "", ours.own.total() / case.total, theirs.own.total() / case.total, 5),
         _row(f"{_words(case)}: memory", "MiB", ours.memory, theirs.memory, 1),
     ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import cast
 from urllib.parse import quote, urlencode
 
@@ -86,7 +86,7 @@ class DirectClient:
     async def delete(self, path: str, options: Object | None = None) -> Object:
         return await self.call("DELETE", path, body=options)
 
-    async def watch(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[tuple[str, Object]]:
+    async def watch(self, path: str, query: Mapping[str, str] | None = None) -> AsyncGenerator[tuple[str, Object], None]:
         """(event type, object) until the server ends the watch."""
         lines = self.lines(path, {**(query or {}), "watch": "true"})
         try:
