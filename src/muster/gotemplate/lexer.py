@@ -165,9 +165,7 @@ class Lexer:
             pos = self.pos
             delim = self._right_delim_at(pos)
             if delim:
-                if self.paren_depth:
-                    self._fail(pos, "unclosed left paren")
-                self._right_delim(delim)
+                self._close(pos, delim)
                 return
             if pos >= size:
                 self._fail(pos, "unclosed action")
@@ -178,16 +176,11 @@ class Lexer:
             elif char in _SINGLE:
                 self._emit(_SINGLE[char], pos, pos + 1)
             elif char == ":":
-                if not text.startswith("=", pos + 1):
-                    self._fail(pos, "expected :=")
-                self._emit(DECLARE, pos, pos + 2)
+                self._declare(pos)
             elif char == '"':
                 self._quoted(pos, _QUOTED, STRING, "unterminated quoted string")
             elif char == "`":
-                closing = text.find("`", pos + 1)
-                if closing < 0:
-                    self._fail(pos, "unterminated raw quoted string")
-                self._emit(RAW_STRING, pos, closing + 1)
+                self._raw_quoted(pos)
             elif char == "$":
                 self._field_or_variable(pos, VARIABLE, VARIABLE)
             elif char == "'":
@@ -198,18 +191,28 @@ class Lexer:
                 self._number(pos)
             elif is_alphanumeric(char):
                 self._identifier(pos)
-            elif char == "(":
-                self.paren_depth += 1
-                self._emit(LEFT_PAREN, pos, pos + 1)
-            elif char == ")":
-                self.paren_depth -= 1
-                if self.paren_depth < 0:
-                    self._fail(pos, "unexpected right paren")
-                self._emit(RIGHT_PAREN, pos, pos + 1)
+            elif char in "()":
+                self._paren(pos, char)
             elif char.isascii() and unicode.is_print(char):
                 self._emit(CHAR, pos, pos + 1)
             else:
                 self._fail(pos, f"unrecognized character in action: {describe_rune(char)}")
+
+    def _close(self, pos: int, delim: int) -> None:
+        if self.paren_depth:
+            self._fail(pos, "unclosed left paren")
+        self._right_delim(delim)
+
+    def _declare(self, pos: int) -> None:
+        if not self.text.startswith("=", pos + 1):
+            self._fail(pos, "expected :=")
+        self._emit(DECLARE, pos, pos + 2)
+
+    def _paren(self, pos: int, char: str) -> None:
+        self.paren_depth += 1 if char == "(" else -1
+        if self.paren_depth < 0:
+            self._fail(pos, "unexpected right paren")
+        self._emit(LEFT_PAREN if char == "(" else RIGHT_PAREN, pos, pos + 1)
 
     def _space(self, pos: int) -> bool:
         """Scans spaces; true if they led straight into a trimming right delimiter."""
@@ -231,6 +234,12 @@ class Lexer:
             self._fail(pos, message)
         else:
             self._emit(kind, pos, match.end())
+
+    def _raw_quoted(self, pos: int) -> None:
+        closing = self.text.find("`", pos + 1)
+        if closing < 0:
+            self._fail(pos, "unterminated raw quoted string")
+        self._emit(RAW_STRING, pos, closing + 1)
 
     def _word_end(self, pos: int) -> int:
         match = _WORD.match(self.text, pos)

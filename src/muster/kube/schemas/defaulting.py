@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Final
 
 from muster.kube.schema import Schema
@@ -47,53 +48,58 @@ def _default_of(schema: Schema) -> Any:
     return schema.raw.get("default")
 
 
-def _compile_drop(schema: Schema) -> Walker:
-    """Children are compiled when a value reaches them; values the schema does not describe are left alone."""
-    properties = schema.properties
-    additional = schema.additional if schema.raw.get("additionalProperties") is not True else None
-    compiled: dict[str, Walker] = {}
-    below: dict[str, Walker] = {}
+class _Droppers(dict[str, Walker]):
+    """Compiled children by field name, filled on first use; fields without a name in the schema share one, or are left alone."""
 
-    def node_for(name: str) -> Schema | None:
-        return properties.get(name, additional)
+    def __init__(self, schema: Schema) -> None:
+        super().__init__()
+        self._schema = schema
+        self._additional = schema.additional if schema.raw.get("additionalProperties") is not True else None
+
+    def __missing__(self, name: str) -> Walker:
+        named = self._schema.properties.get(name)
+        if named is None:
+            return self._unnamed
+        child = self[name] = _compile_drop(named)
+        return child
+
+    @cached_property
+    def _unnamed(self) -> Walker:
+        return _leave if self._additional is None else _compile_drop(self._additional)
+
+    @cached_property
+    def item(self) -> Walker:
+        return _leave if self._schema.items is None else _compile_drop(self._schema.items)
+
+    def drops_null(self, name: str) -> bool:
+        node = self._schema.properties.get(name, self._additional)
+        return node is not None and not node.nullable and _default_of(node) is None
+
+
+def _leave(value: Any) -> None:
+    """What the schema does not describe stays as it is."""
+
+
+def _compile_drop(schema: Schema) -> Walker:
+    children = _Droppers(schema)
 
     def walk(value: Any) -> None:
         if value.__class__ is dict:
             doomed: list[str] | None = None
             for name, field in value.items():
                 if field is None:
-                    node = node_for(name)
-                    if node is not None and not node.nullable and _default_of(node) is None:
+                    if children.drops_null(name):
                         doomed = [*(doomed or ()), name]
                 elif field.__class__ is dict or field.__class__ is list:
-                    child = compiled.get(name)
-                    if child is None:
-                        child = child_for(name)
-                        if child is None:
-                            continue
-                    child(field)
+                    children[name](field)
             if doomed is not None:
                 for name in doomed:
                     del value[name]
         elif value.__class__ is list and schema.items is not None:
-            child = below.get("items")
-            if child is None:
-                child = below["items"] = _compile_drop(schema.items)
+            child = children.item
             for item in value:
                 if item.__class__ is dict or item.__class__ is list:
                     child(item)
-
-    def child_for(name: str) -> Walker | None:
-        named = properties.get(name)
-        if named is not None:
-            child = compiled[name] = _compile_drop(named)
-            return child
-        if additional is None:
-            return None
-        shared = below.get("additional")
-        if shared is None:
-            shared = below["additional"] = _compile_drop(additional)
-        return shared
 
     return walk
 

@@ -11,6 +11,7 @@ prunes inside fields that are named below it; `apiVersion`, `kind` and `metadata
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Final
 
 from muster.kube.schema import Schema
@@ -56,6 +57,7 @@ class _Children(dict[str, "Pruner | None"]):
 
     def __init__(self, schema: Schema) -> None:
         super().__init__()
+        self._schema = schema
         self._properties = schema.properties
 
     def __missing__(self, name: str) -> Pruner | None:
@@ -65,35 +67,26 @@ class _Children(dict[str, "Pruner | None"]):
         child = self[name] = _compile(node, keep_meta=node.embedded_resource)
         return child
 
+    @cached_property
+    def unnamed(self) -> Pruner:
+        """For fields whose names `additionalProperties` allows."""
+        node = None if self._schema.raw.get("additionalProperties") is True else self._schema.additional
+        return _drop_everything if node is None else _compile(node, keep_meta=node.embedded_resource)
+
+    @cached_property
+    def item(self) -> Pruner:
+        """For the items of a list."""
+        node, keep_unknown = self._schema.items, self._schema.preserve_unknown
+        if node is None:
+            return _leave if keep_unknown else _drop_everything
+        below = _preserving(node) if keep_unknown and not node.preserve_unknown else node
+        return _compile(below, keep_meta=node.embedded_resource)
+
 
 def _compile(schema: Schema, keep_meta: bool) -> Pruner:
     keep_unknown = schema.preserve_unknown
     children = _Children(schema)
     anything_allowed = schema.raw.get("additionalProperties") is not None
-    additional_schema = None if schema.raw.get("additionalProperties") is True else schema.additional
-    lazy: dict[str, Pruner] = {}
-
-    def additional() -> Pruner:
-        node = lazy.get("additional")
-        if node is None:
-            node = _drop_everything
-            if additional_schema is not None:
-                node = _compile(additional_schema, keep_meta=additional_schema.embedded_resource)
-            lazy["additional"] = node
-        return node
-
-    def items() -> Pruner:
-        node = lazy.get("items")
-        if node is None:
-            item = schema.items
-            if item is None:
-                node = _leave if keep_unknown else _drop_everything
-            else:
-                node = _compile(item, keep_meta=item.embedded_resource)
-                if keep_unknown and not item.preserve_unknown:
-                    node = _compile(_preserving(item), keep_meta=item.embedded_resource)
-            lazy["items"] = node
-        return node
 
     def walk(value: Any) -> list[str] | None:
         removed: list[str] | None = None
@@ -105,7 +98,7 @@ def _compile(schema: Schema, keep_meta: bool) -> Pruner:
                     if keep_meta and name in _META:
                         continue
                     if anything_allowed:
-                        child = additional()
+                        child = children.unnamed
                     elif keep_unknown:
                         continue
                     else:
@@ -126,16 +119,21 @@ def _compile(schema: Schema, keep_meta: bool) -> Pruner:
                 removed = removed or []
                 removed.extend(f".{name}" for name in doomed)
         elif value.__class__ is list and value:
-            child = items()
-            for index, item in enumerate(value):
-                if item.__class__ is dict or item.__class__ is list:
-                    below = child(item)
-                    if below is not None:
-                        removed = removed or []
-                        removed.extend(f"[{index}]{path}" for path in below)
+            return _prune_items(value, children.item)
         return removed
 
     return walk
+
+
+def _prune_items(values: list[Any], child: Pruner) -> list[str] | None:
+    removed: list[str] | None = None
+    for index, item in enumerate(values):
+        if item.__class__ is dict or item.__class__ is list:
+            below = child(item)
+            if below is not None:
+                removed = removed or []
+                removed.extend(f"[{index}]{path}" for path in below)
+    return removed
 
 
 def _preserving(schema: Schema) -> Schema:
