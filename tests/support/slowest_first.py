@@ -43,6 +43,7 @@ SECONDS: Mapping[str, int] = {
     "unit/http/test_limits_and_malformed_requests.py": 17,
     "unit/http/test_streams_and_takeovers.py": 16,
     "unit/cli/clusteradm/test_init.py": 15,
+    "unit/test_flaky_tool.py": 15,
     "unit/cli/clusteradm/test_unjoin.py": 15,
     "unit/operator/test_hosted_klusterlet.py": 15,
     "e2e/operator/test_whole_hub.py": 14,
