@@ -1,8 +1,8 @@
 """One client for any Kubernetes API: the verbs, said once, over whatever carries requests.
 
 `KubeClient` is what everything above asks for. It stands on two primitives: `exchange` (one request, the whole answer) and
-`lines` (a watch, line by line). `http.py` carries them over HTTP, `fleet/in_process.py` into an embedded server in this process, and a
-test that wants a server to misbehave overrides them. Lists and watches also come undecoded (`pages`, `watch`), because
+`lines` (a watch, line by line). `http.py` carries them over HTTP, `fleet/in_process.py` into an embedded server in this process,
+and a test that wants a server to misbehave overrides them. Lists and watches also come undecoded (`pages`, `watch`), because
 informers keep bytes.
 """
 
