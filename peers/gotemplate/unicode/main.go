@@ -1,6 +1,6 @@
 // Unicode prints, as JSON, the tables of Go's unicode package that templates can observe: character classes as ranges
 // and simple case mappings as [first, last, upper, lower, title] offsets. Its output is
-// src/muster/gotemplate/golang/unicode.json.
+// src/muster/machinery/golang/unicode.json.
 package main
 
 import (

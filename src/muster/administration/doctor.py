@@ -19,8 +19,9 @@ from muster.api import MalformedObject, condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, CLOCK_SYNCED, JOINED, ManagedCluster
 from muster.api.operator.v1 import ClusterManager, Klusterlet
 from muster.api.work.v1 import ManifestWork
-from muster.kube.duration import human_duration, parse_time
 from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.golang.durations import human_duration
+from muster.machinery.golang.timestamps import parse_time
 from muster.operator.klusterlet.plan import agent_namespace_of
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
 from muster.registration.drivers.csr.requests import issued_certificate, validity_of, verdict_of

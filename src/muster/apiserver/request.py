@@ -14,7 +14,7 @@ from muster.apiserver.attributes import Attributes
 from muster.apiserver.errors import bad_request, bad_revision, invalid_options
 from muster.kube import fielderrors
 from muster.kube.fielderrors import FieldError
-from muster.kube.remembering import remembered
+from muster.machinery.memo import memoized
 
 CLUSTER_PREFIX = "/clusters/"
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
@@ -107,7 +107,7 @@ class Query:
         return int(text)
 
 
-@remembered(256, 128)
+@memoized(256, 128)
 def parse_query(raw: str) -> Query:
     """Clients ask with the same few options all the time; the long queries are those that differ."""
     return Query(raw)

@@ -23,7 +23,7 @@ from muster.apiserver import gojson
 from muster.http.pool import UpstreamKey, UpstreamPool
 from muster.http.tls import load_chain
 from muster.http.upstream import UpstreamError, UpstreamTimeout, UpstreamUnavailable, message, place
-from muster.kube.fielderrors import quote
+from muster.machinery.golang.quoting import quote
 
 if TYPE_CHECKING:
     from muster.kube.certificates import KeyPair

@@ -8,11 +8,12 @@ The output, and the text of every error, is what Go would give. `docs/templates.
 types, the limits, and the differences that remain.
 """
 
-from muster.gotemplate.errors import ExecError, GoError, LimitError, ParseError, TemplateError
+from muster.gotemplate.errors import ExecError, LimitError, ParseError, TemplateError
 from muster.gotemplate.limits import Limits
 from muster.gotemplate.prefetch import Call
 from muster.gotemplate.signature import Func
 from muster.gotemplate.template import Template, parse
+from muster.machinery.golang.errors import GoError
 
 __all__ = [
     "Call",

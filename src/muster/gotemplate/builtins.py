@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote_plus
 
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang import fmt, unicode
+from muster.gotemplate.golang import fmt
 from muster.gotemplate.golang.printf import sprintf
 from muster.gotemplate.limits import charge_size
 from muster.gotemplate.signature import ANY, VALUE, Func, func
@@ -22,14 +21,14 @@ from muster.gotemplate.values import (
     Map,
     Slice,
     Uint8,
-    byte_len,
-    decode,
-    encode,
     go_type,
     is_interface_container,
     kind,
     pointed_type,
 )
+from muster.machinery.golang import unicode
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.text import byte_len, decode, encode
 
 _BASIC = frozenset({str, int, bool, float})
 _ORDERED = frozenset({str, int, float})

@@ -20,10 +20,10 @@ from muster.gotemplate import codegen as gen
 from muster.gotemplate import nodes as nd
 from muster.gotemplate import runtime
 from muster.gotemplate.expressions import ExpressionCompiler, FunctionState, Value, Variable
-from muster.gotemplate.golang.strconv import quote
 from muster.gotemplate.places import Place, PlaceTable
 from muster.gotemplate.signature import Func
 from muster.gotemplate.values import MISSING
+from muster.machinery.golang.quoting import quote
 
 FILENAME = "<gotemplate>"
 _LOOPS_PER_FUNCTION = 15

@@ -3,7 +3,8 @@
 Every failure that a caller can meet is a `TemplateError`; its text is what Go would have printed, and its fields say
 where. Three kinds exist: the text does not parse, an execution failed, or an execution went beyond its limits. The
 two exceptions at the end are private to the engine: helpers raise them, and the engine turns them into a located
-`ExecError` (see `template.py`). `GoError` is also what a template function raises to report an error as Go would.
+`ExecError` (see `template.py`). A template function reports an error as Go would by raising `machinery.golang.errors.GoError`;
+the engine prefixes `error calling <name>: `.
 """
 
 from __future__ import annotations
@@ -40,10 +41,6 @@ class ExecError(TemplateError):
 
 class LimitError(ExecError):
     """The execution went beyond one of its `Limits`."""
-
-
-class GoError(Exception):
-    """What a template function raises for an error; the engine prefixes `error calling <name>: `."""
 
 
 class EvalFailure(Exception):

@@ -11,8 +11,8 @@ import contextlib
 import re
 from typing import NamedTuple
 
-from muster.gotemplate.golang import unicode
-from muster.gotemplate.golang.strconv import quote
+from muster.machinery.golang import unicode
+from muster.machinery.golang.quoting import quote
 
 ERROR, BOOL, CHAR, CHAR_CONSTANT, COMPLEX, ASSIGN, DECLARE, EOF, FIELD, IDENTIFIER = range(10)
 LEFT_DELIM, LEFT_PAREN, NUMBER, PIPE, RAW_STRING, RIGHT_DELIM, RIGHT_PAREN, SPACE, STRING, TEXT, VARIABLE = range(10, 21)

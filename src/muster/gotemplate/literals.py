@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang import strconv
 from muster.gotemplate.lexer import CHAR_CONSTANT, COMPLEX, Token
 from muster.gotemplate.nodes import NumberNode
+from muster.machinery.golang import numbers, quoting
+from muster.machinery.golang.errors import GoError
 
 _SIGNS = ("", "+", "-")
 _COMPLEX_PARTS = re.compile(r"(.*[0-9a-fA-F_.])([+-].*)i\Z", re.DOTALL)
@@ -34,7 +34,7 @@ def number(token: Token) -> NumberNode:
     node = NumberNode(token.pos, token.text)
     text = token.text
     if token.kind == CHAR_CONSTANT:
-        rune = strconv.unquote_char_constant(text)
+        rune = quoting.unquote_char_constant(text)
         node.as_int = node.as_uint = rune
         node.as_float = float(rune)
         return node
@@ -42,10 +42,10 @@ def number(token: Token) -> NumberNode:
         parts = _COMPLEX_PARTS.match(text)
         if not parts or parts[1] in _SIGNS or parts[2] in _SIGNS:
             raise GoError("syntax error scanning complex number")
-        node.as_complex = complex(strconv.parse_float(parts[1]), strconv.parse_float(parts[2]))
+        node.as_complex = complex(numbers.parse_float(parts[1]), numbers.parse_float(parts[2]))
     elif text.endswith("i"):
         try:
-            node.as_complex = complex(0, strconv.parse_float(text[:-1]))
+            node.as_complex = complex(0, numbers.parse_float(text[:-1]))
         except GoError:
             node.as_complex = None
     if node.as_complex is not None:
@@ -58,11 +58,11 @@ def number(token: Token) -> NumberNode:
 
 def _real(node: NumberNode, text: str) -> None:
     try:
-        node.as_uint = strconv.parse_uint(text, 0)
+        node.as_uint = numbers.parse_uint(text, 0)
     except GoError:
         node.as_uint = None
     try:
-        node.as_int = strconv.parse_int(text, 0)
+        node.as_int = numbers.parse_int(text, 0)
     except GoError:
         node.as_int = None
     if node.as_int is not None:
@@ -73,9 +73,9 @@ def _real(node: NumberNode, text: str) -> None:
         node.as_float = float(node.as_uint)
     else:
         try:
-            value = strconv.parse_float(text)
+            value = numbers.parse_float(text)
         except GoError:
-            raise GoError(f"illegal number syntax: {strconv.quote(text)}") from None
+            raise GoError(f"illegal number syntax: {quoting.quote(text)}") from None
         if not any(mark in text for mark in ".eEpP"):
-            raise GoError(f"integer overflow: {strconv.quote(text)}")
+            raise GoError(f"integer overflow: {quoting.quote(text)}")
         _simplify(node, value)

@@ -6,7 +6,7 @@ shows in error messages, which is normalised (one space between arguments, ` | `
 
 from __future__ import annotations
 
-from muster.gotemplate.golang.strconv import quote
+from muster.machinery.golang.quoting import quote
 
 
 class Node:

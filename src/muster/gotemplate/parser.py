@@ -12,10 +12,11 @@ from collections.abc import Collection
 from muster.gotemplate import lexer as lx
 from muster.gotemplate import literals
 from muster.gotemplate import nodes as nd
-from muster.gotemplate.errors import GoError, ParseError
-from muster.gotemplate.golang import strconv
-from muster.gotemplate.golang.strconv import quote
+from muster.gotemplate.errors import ParseError
 from muster.gotemplate.lexer import Lexer, Token
+from muster.machinery.golang import quoting
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.quoting import quote
 
 MAX_PAREN_DEPTH = 100
 MAX_BLOCK_DEPTH = 100
@@ -149,7 +150,7 @@ class _Tree:
 
     def _unquoted(self, token: Token) -> str:
         try:
-            return strconv.unquote(token.text)
+            return quoting.unquote(token.text)
         except GoError as error:
             raise self._error(str(error)) from None
 

@@ -10,25 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
-from muster.gotemplate.errors import EvalFailure, GoError
+from muster.gotemplate.errors import EvalFailure
 from muster.gotemplate.golang import fmt
-from muster.gotemplate.golang.strconv import quote
 from muster.gotemplate.limits import Limits, Meter
 from muster.gotemplate.nodes import BoolNode, NilNode, Node, NumberNode, StringNode
 from muster.gotemplate.signature import ANY, VALUE, Func, nillable, zero
-from muster.gotemplate.values import (
-    INT_KINDS,
-    MISSING,
-    UINT_KINDS,
-    Map,
-    Slice,
-    Struct,
-    byte_len,
-    go_type,
-    is_interface_container,
-    joined,
-    kind,
-)
+from muster.gotemplate.values import INT_KINDS, MISSING, UINT_KINDS, Map, Slice, Struct, go_type, is_interface_container, kind
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.quoting import quote
+from muster.machinery.golang.text import byte_len, joined
 
 CHUNK = 512
 _PENDING_PARTS = 8192

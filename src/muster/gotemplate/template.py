@@ -19,7 +19,6 @@ from muster.gotemplate import nodes as nd
 from muster.gotemplate.builtins import BUILTINS
 from muster.gotemplate.compiler import Program, compile_trees, walk
 from muster.gotemplate.errors import EvalFailure, ExecError, LimitError, LimitExceeded, ParseError, TemplateError
-from muster.gotemplate.golang.strconv import quote
 from muster.gotemplate.limits import DEFAULT_LIMITS, Limits, current_meter
 from muster.gotemplate.parser import parse_trees
 from muster.gotemplate.places import Place, resolve
@@ -27,7 +26,9 @@ from muster.gotemplate.prefetch import Call, render_async
 from muster.gotemplate.runtime import Execution
 from muster.gotemplate.signature import Func, func
 from muster.gotemplate.sprig import SPRIG
-from muster.gotemplate.values import MISSING, encode
+from muster.gotemplate.values import MISSING
+from muster.machinery.golang.quoting import quote
+from muster.machinery.golang.text import encode
 
 MissingKey = Literal["default", "zero", "error"]
 _CACHE_SIZE = 1024

@@ -5,9 +5,8 @@ absent key is not nil. The plain Python types stand for what Go programs use mos
 int, `float` float64, `complex` complex128, `list`/`tuple` []interface {}, `dict` map[string]interface {}, `bytes`
 []byte, `None` nil. Subclasses below name the other types; they behave as their bases, so Python code can ignore them.
 
-A Go string is bytes. Ours is a `str` in which a byte that is not UTF-8 is one of U+DC80…U+DCFF (surrogateescape), so
-that `encode(s)` is always the exact Go string. Invariant: a string made by joining parts goes through `joined()`,
-which lets halves of a rune that meet become the rune again.
+A Go string is bytes; how a `str` stands for them, and what has to be kept in mind when strings are joined, is in
+`machinery.golang.text`.
 """
 
 from __future__ import annotations
@@ -210,45 +209,6 @@ def is_interface_container(container: Any) -> bool:
     if cls is Slice or cls is Map:
         return str(container.go_type).endswith("]interface {}")
     return isinstance(container, (dict, list))
-
-
-def encode(text: str) -> bytes:
-    """The bytes of a Go string."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        # A surrogate that stands for no byte cannot be in a Go string: it becomes the replacement character.
-        return b"".join(
-            b"\xef\xbf\xbd" if 0xD800 <= ord(c) < 0xDC80 or 0xDCFF < ord(c) <= 0xDFFF
-            else c.encode("utf-8", "surrogateescape") for c in text
-        )  # fmt: skip
-
-
-def decode(data: bytes) -> str:
-    """The Go string of these bytes."""
-    return data.decode("utf-8", "surrogateescape")
-
-
-def joined(text: str) -> str:
-    """The Go string of text made by joining strings."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return decode(encode(text))
-    return text
-
-
-def byte_len(text: str) -> int:
-    return len(text) if text.isascii() else len(encode(text))
-
-
-def wrap_int64(value: int) -> int:
-    """Two's complement of 64 bits, as Go's integer arithmetic does."""
-    if -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
-        return value
-    return ((value + 0x8000000000000000) & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
 
 
 def int64s(value: Any) -> Any:

@@ -12,7 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.kube import gotext
+from muster.machinery.golang.formatting import encode_json, number
+from muster.machinery.golang.quoting import quote
 
 REQUIRED: Final = "FieldValueRequired"
 INVALID: Final = "FieldValueInvalid"
@@ -42,19 +43,6 @@ MOST: Final = 1_000
 _WITHOUT_VALUE: Final = frozenset({REQUIRED, FORBIDDEN, TOO_LONG, INTERNAL})
 
 
-_ESCAPES: Final = {
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-    "\\": "\\\\",
-    '"': '\\"',
-}
-
-
 class Omitted:
     """The value of an error whose text does not show one (rules on whole objects)."""
 
@@ -69,19 +57,6 @@ class Rendered:
     text: str
 
 
-def quote(text: str) -> str:
-    """A string as Go's %q prints it."""
-    if text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else _escaped(ord(c))) for c in text) + '"'
-
-
-def _escaped(code: int) -> str:
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
 def _shown(value: Any) -> str:
     if value is None:
         return "null"
@@ -92,10 +67,10 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return gotext.number(value)
+        return number(value)
     if isinstance(value, int):
         return str(value)
-    return gotext.encode_json(value)
+    return encode_json(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from muster.kube import gotext
 from muster.kube.jsonpathsteps import (
     Chain,
     Constant,
@@ -30,7 +29,8 @@ from muster.kube.jsonpathsteps import (
     wildcard,
     within,
 )
-from muster.kube.remembering import remembered
+from muster.machinery.golang import formatting
+from muster.machinery.memo import memoized
 
 __all__ = [
     "MOST",
@@ -119,8 +119,8 @@ def _selected(chain: Chain, document: Any, missing: bool, limit: Limit | None) -
 
 def _printed(value: Any) -> str:
     if isinstance(value, dict | list):
-        return gotext.encode_json(value)
-    return "null" if value is None else gotext.text(value)
+        return formatting.encode_json(value)
+    return "null" if value is None else formatting.text(value)
 
 
 class UnknownIdentifier(JSONPathError):
@@ -332,7 +332,7 @@ def _close(open_bodies: list[tuple[Chain | None, list[_Segment]]]) -> None:
     open_bodies[-1][1].append(_Range(over, tuple(body)))
 
 
-@remembered(1024, 4096)
+@memoized(1024, 4096)
 def compile_template(text: str) -> JSONPath:
     """`{.items[*].metadata.name}{"\\n"}` and the like. Raises JSONPathError."""
     segments = _parse(text)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from muster.kube import gotext
+from muster.machinery.golang import formatting
 
 Values = list[Any]
 Step = Callable[[Values, bool], Values]
@@ -144,7 +144,7 @@ class Slice:
             if value is None:
                 continue
             if not isinstance(value, list):
-                raise JSONPathError(f"{gotext.type_name(value)} is not array or slice")
+                raise JSONPathError(f"{formatting.type_name(value)} is not array or slice")
             length = len(value)
             start = self.start or 0
             if self.single:
@@ -201,7 +201,7 @@ class Filter:
         result: Values = []
         for value in values:
             if not isinstance(value, list):
-                raise JSONPathError(f"{gotext.text(value)} is not array or slice and cannot be filtered")
+                raise JSONPathError(f"{formatting.text(value)} is not array or slice and cannot be filtered")
             result += [item for item in value if self._keeps(item, missing)]
         return result
 

@@ -18,7 +18,7 @@ import orjson
 from muster.kube.covering import RawRule as RawRule
 from muster.kube.covering import path_matches
 from muster.kube.covering import uncovered as uncovered
-from muster.kube.remembering import remembered
+from muster.machinery.memo import memoized
 
 API_GROUP: Final = "rbac.authorization.k8s.io"
 MASTERS: Final = "system:masters"
@@ -84,7 +84,7 @@ EVERYTHING: Final = (
 )
 
 
-@remembered(4096, 65536)
+@memoized(4096, 65536)
 def _compiled(rules: bytes) -> tuple[Rule, ...]:
     return tuple(Rule(rule) for rule in orjson.loads(rules))
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from muster.kube.fielderrors import FieldError, forbidden, invalid, required
 from muster.kube.names import check_labels, label_value, qualified_name
-from muster.kube.remembering import remembered
+from muster.machinery.memo import memoized
 
 _INT: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _INT64: Final = range(-(2**63), 2**63)
@@ -274,7 +274,7 @@ class _Parser:
                 raise SelectorError(f"found '{literal}', expected: ',', or identifier")
 
 
-@remembered(1024, 4096)
+@memoized(1024, 4096)
 def parse_label_selector(text: str) -> Selector:
     """`a=b,c in (d,e),!f` as a Selector; raises SelectorError. The empty text selects everything."""
     return _sorted(_Parser(text).parse())
@@ -355,7 +355,7 @@ def _unescape(value: str) -> str:
     return "".join(out)
 
 
-@remembered(1024, 4096)
+@memoized(1024, 4096)
 def parse_field_selector(text: str) -> tuple[FieldTerm, ...]:
     """`a.b=c,d!=e` with `\\`, `,` and `=` escaped by a backslash in values; sorted as the API prints them. Raises SelectorError."""
     terms: list[FieldTerm] = []

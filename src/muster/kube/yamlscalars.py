@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.kube.remembering import remembered
+from muster.machinery.memo import memoized
 
 _TAG: Final = "tag:yaml.org,2002:"
 STR: Final = f"{_TAG}str"
@@ -73,7 +73,7 @@ for _tag, (_pattern, _first) in _PATTERNS.items():
         _BY_FIRST.setdefault(_mark, []).append((re.compile(f"(?:{_pattern})\\Z").match, _READERS[_tag]))
 
 
-@remembered(4096, 32)
+@memoized(4096, 32)
 def _resolved(text: str) -> Any:
     for matches, read in _BY_FIRST[text[0]]:
         if matches(text):

@@ -17,9 +17,9 @@ from typing import Final
 
 from muster.api import Document
 from muster.api.operator.v1 import GROUP
-from muster.kube.duration import format_time, parse_time
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.confinement import read
+from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.objects import Object
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SECRETS, SERVICE_ACCOUNTS

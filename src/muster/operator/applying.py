@@ -22,8 +22,8 @@ import orjson
 
 from muster.api import Document
 from muster.api.operator.v1 import GROUP, GenerationStatus, RelatedResource
-from muster.kube.duration import format_time
 from muster.machinery.clock import SYSTEM, Clock, sleep
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import GVR, Object, ObjectKey, key_of
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import Conflict, KubeError, NotFound

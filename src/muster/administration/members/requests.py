@@ -15,7 +15,8 @@ from typing import Final
 
 from muster.administration.errors import Refused
 from muster.api.cluster.v1 import ManagedCluster
-from muster.kube.duration import human_duration, parse_time
+from muster.machinery.golang.durations import human_duration
+from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.objects import Object
 from muster.registration.drivers.csr.approval import is_in_use
 from muster.registration.drivers.csr.first_requests import is_contender

@@ -24,7 +24,7 @@ from muster.apiserver.admission.subject import Subject
 from muster.apiserver.registry.resource import Resource
 from muster.apiserver.webhooks import WebhookFailed, WebhookRoute, WebhookTarget
 from muster.cel import EvaluationError
-from muster.kube.fielderrors import quote
+from muster.machinery.golang.quoting import quote
 
 _HARMLESS: Final = ("None", "NoneOnDryRun")
 _REVIEW: Final = "AdmissionReview"

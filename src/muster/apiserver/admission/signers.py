@@ -18,7 +18,7 @@ from muster.apiserver.auth.identity import MASTERS
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import Object, Resource
 from muster.kube.certificates import organizations
-from muster.kube.fielderrors import quote
+from muster.machinery.golang.quoting import quote
 
 _GROUP: Final = "certificates.k8s.io"
 _CSRS: Final = f"{_GROUP}/certificatesigningrequests"

@@ -19,8 +19,8 @@ from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions
 from muster.apiserver.verbs.bodies import finish_patched
-from muster.kube.fielderrors import quote
 from muster.kube.patching.jsonpatch import PatchError, apply_json_patch
+from muster.machinery.golang.quoting import quote
 from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)

@@ -22,7 +22,7 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.apiserver.objects import shared
 from muster.apiserver.registry.resource import Object
-from muster.kube.fielderrors import quote
+from muster.machinery.golang.quoting import quote
 from muster.store.api import Event
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from muster.apiserver.registry.resource import Column, Object
-from muster.kube import gotext
 from muster.kube.jsonpath import JSONPath, JSONPathError, compile_path
+from muster.machinery.golang import formatting
 
 Raw = Mapping[str, Any]
 _AGE: Final[Raw] = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
@@ -59,8 +59,8 @@ def _nothing(value: Any) -> Any:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict | list):
-        return gotext.encode_json(value)
-    return "<nil>" if value is None else gotext.text(value)
+        return formatting.encode_json(value)
+    return "<nil>" if value is None else formatting.text(value)
 
 
 def _integer(value: Any) -> int | None:

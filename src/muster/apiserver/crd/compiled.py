@@ -27,7 +27,6 @@ from muster.apiserver.decode.errors import DecodeError
 from muster.apiserver.registry import catalog
 from muster.apiserver.registry.resource import Object, Resource, Scale, Subresource
 from muster.apiserver.webhooks import NO_ROUTE, WebhookRoute
-from muster.kube import gotext
 from muster.kube.fielderrors import (
     NOT_SUPPORTED,
     REQUIRED,
@@ -46,6 +45,7 @@ from muster.kube.schemas.openapi import NOWHERE
 from muster.kube.schemas.prune import pruner
 from muster.kube.schemas.ratchet import Correlation
 from muster.kube.schemas.validation import SchemaValidator
+from muster.machinery.golang import formatting
 
 SHARED_SCHEMAS: Final = 1024
 _BLOCKING: Final = frozenset({NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID})
@@ -288,6 +288,6 @@ def _reader(path: str) -> Any:
 
     def read(obj: Object) -> str:
         found = compiled.find(obj)
-        return gotext.text(found[0]) if found and found[0] is not None else ""
+        return formatting.text(found[0]) if found and found[0] is not None else ""
 
     return read

@@ -15,8 +15,10 @@ from typing import Any, Final, Protocol
 from muster.apiserver.errors import ApiError
 from muster.apiserver.registry.resource import Object
 from muster.apiserver.webhooks import WebhookFailed, WebhookRoute, WebhookTarget
-from muster.kube import gotext, names
-from muster.kube.fielderrors import FieldError, quote
+from muster.kube import names
+from muster.kube.fielderrors import FieldError
+from muster.machinery.golang import formatting
+from muster.machinery.golang.quoting import quote
 
 _REVIEW_GROUP: Final = "apiextensions.k8s.io"
 _REVIEW_VERSIONS: Final = ("v1", "v1beta1")
@@ -161,7 +163,7 @@ def _restore_metadata(original: Object, answer: Object) -> str:
         return "missing metadata in converted object"
     given = answer["metadata"]
     if not isinstance(given, dict):
-        return f"invalid metadata of type {gotext.type_name(given)} in converted object"
+        return f"invalid metadata of type {formatting.type_name(given)} in converted object"
     restored = copy.deepcopy(original["metadata"])
     for field, check in (("labels", names.check_labels), ("annotations", names.check_annotations)):
         value = given.get(field)
@@ -169,10 +171,10 @@ def _restore_metadata(original: Object, answer: Object) -> str:
             restored.pop(field, None)
             continue
         if not isinstance(value, dict):
-            return f"invalid metadata.{field} of type {gotext.type_name(value)} in converted object"
+            return f"invalid metadata.{field} of type {formatting.type_name(value)} in converted object"
         for key, text in value.items():
             if not isinstance(text, str):
-                return f"metadata.{field}[{key}] must be a string, but is {gotext.type_name(text)} in converted object"
+                return f"metadata.{field}[{key}] must be a string, but is {formatting.type_name(text)} in converted object"
         if value != restored.get(field):
             errors: list[FieldError] = check(value, f"metadata.{field}")
             if errors:

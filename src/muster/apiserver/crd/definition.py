@@ -17,7 +17,7 @@ from muster.kube import names
 from muster.kube.fielderrors import FieldError, invalid, not_supported, required
 from muster.kube.schemas.formats import format_check
 from muster.kube.schemas.structural import subschemas
-from muster.kube.schemas.uris import is_request_uri
+from muster.machinery.golang.urls import is_request_uri
 
 Raw = Mapping[str, Any]
 Object = dict[str, Any]

@@ -12,14 +12,14 @@ from typing import Any, Final
 import orjson
 
 from muster.kube.fielderrors import Rendered
+from muster.machinery.golang.formatting import HTML_ESCAPES
 
 Raw = Mapping[str, Any]
 Shape = Callable[[Any], Any]
-_HTML: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 def _render(value: Any) -> Rendered:
-    return Rendered(orjson.dumps(value).decode().translate(_HTML))
+    return Rendered(orjson.dumps(value).decode().translate(HTML_ESCAPES))
 
 
 def rendered_versions(versions: list[Any] | None) -> Rendered:

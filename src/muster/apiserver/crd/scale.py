@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from muster.apiserver.registry.resource import Object, Scale
-from muster.kube import gotext
 from muster.kube.fielderrors import FieldError, invalid
+from muster.machinery.golang import formatting
 
 _MAX: Final = 2**31 - 1
 
@@ -52,4 +52,4 @@ def _read(path: str, obj: Object, expected: type, word: str) -> tuple[Any, str]:
 
 def _wrong(keys: list[str], value: Any, word: str) -> str:
     where = "." + ".".join(keys)
-    return f"{where} accessor error: {gotext.text(value)} is of the type {gotext.type_name(value)}, expected {word}"
+    return f"{where} accessor error: {formatting.text(value)} is of the type {formatting.type_name(value)}, expected {word}"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from muster.apiserver.documents.discovery import version_priority
 from muster.kube import names
-from muster.kube.fielderrors import quote
+from muster.machinery.golang.quoting import quote
 
 Raw = Mapping[str, Any]
 _STANDARD: Final = frozenset({"orphan", "foregroundDeletion", "kubernetes"})

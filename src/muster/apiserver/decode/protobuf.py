@@ -19,6 +19,8 @@ from typing import Any, Final
 
 import orjson
 
+from muster.machinery.golang.durations import format_duration
+
 from . import scalars, typed
 from .errors import DecodeError
 from .layouts import Layout, TypeExpr, definition_of, layout
@@ -128,7 +130,7 @@ def _timestamp(data: bytes, micro: bool) -> str | None:
 
 
 def _duration(data: bytes, budget: _Budget, depth: int) -> str:
-    return scalars.duration_text(_signed(_of(_scalar_fields(data), 1, int, 0)))
+    return format_duration(_signed(_of(_scalar_fields(data), 1, int, 0)))
 
 
 def _quantity(data: bytes, budget: _Budget, depth: int) -> str:

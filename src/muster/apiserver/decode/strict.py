@@ -16,7 +16,7 @@ import orjson
 
 from muster.kube.schema import Schema
 
-from . import quantities, scalars, typed
+from . import scalars, typed
 from .depth import EXCEEDED, may_be_deep, too_deep
 from .errors import DecodeError, Unrecognized
 from .jsonsyntax import number_beyond_float64, syntax_problem
@@ -290,7 +290,6 @@ __all__ = [
     "may_have_duplicates",
     "normalize",
     "parse",
-    "quantities",
     "refusal",
     "scalars",
     "strict_warnings",

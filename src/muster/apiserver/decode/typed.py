@@ -13,7 +13,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from . import quantities, scalars
+from muster.machinery.golang.quantities import WRONG_FORMAT
+
+from . import scalars
 from .errors import DecodeError
 from .layouts import Field, TypeExpr, layout
 
@@ -86,7 +88,7 @@ def _text_or_null(parse: Callable[[str], str | None]) -> Converter:
 
 def _duration(value: Any) -> str:
     if type(value) is str:
-        return scalars.duration_text(scalars.duration_nanos(value))
+        return scalars.duration_text(value)
     if value is None:
         return "0s"
     raise WrongType
@@ -100,12 +102,12 @@ def number_text(value: int | float) -> str:
 
 def _quantity(value: Any) -> str:
     if type(value) is str:
-        return quantities.canonical(value)
+        return scalars.quantity_text(value)
     if value is None:
         return "0"
     if type(value) is int or type(value) is float:
-        return quantities.canonical(number_text(value))
-    raise DecodeError(quantities.FORMAT_WRONG)
+        return scalars.quantity_text(number_text(value))
+    raise DecodeError(WRONG_FORMAT)
 
 
 def _int_or_string(value: Any) -> int | str:

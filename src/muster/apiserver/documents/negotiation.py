@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster.apiserver.errors import not_acceptable, not_produced
-from muster.kube.remembering import remembered
+from muster.machinery.memo import memoized
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -46,7 +46,7 @@ class Clause:
         return next((value for key, value in self.parameters if key == name), "")
 
 
-@remembered(512, 1024)
+@memoized(512, 1024)
 def accept_clauses(header: str) -> tuple[Clause, ...]:
     """Clauses of an Accept header, best first; order in the header decides between equals."""
     clauses = []
@@ -71,13 +71,13 @@ def accept_clauses(header: str) -> tuple[Clause, ...]:
     return tuple(sorted(clauses, key=lambda clause: -clause.quality))
 
 
-@remembered(512, 1024)
+@memoized(512, 1024)
 def negotiate(header: str) -> Format:
     """The best format for an Accept header, for endpoints that can answer Tables and metadata."""
     return _best(header, _TRANSFORMS)
 
 
-@remembered(512, 1024)
+@memoized(512, 1024)
 def negotiate_object(header: str) -> Format:
     """The best format for an Accept header, for endpoints that answer nothing but the object itself."""
     return _best(header, frozenset())
@@ -102,13 +102,13 @@ def _best(header: str, transforms: frozenset[str]) -> Format:
     raise not_acceptable(ACCEPTED)
 
 
-@remembered(512, 1024)
+@memoized(512, 1024)
 def check_object(header: str) -> None:
     """`check_produced` for routes of one object."""
     check_produced(header, ACCEPTED)
 
 
-@remembered(512, 1024)
+@memoized(512, 1024)
 def check_collection(header: str) -> None:
     """`check_produced` for routes of a collection."""
     check_produced(header, LISTED)
@@ -121,14 +121,14 @@ def check_produced(header: str, produced: str) -> None:
         raise not_produced(produced)
 
 
-@remembered(512, 1024)
+@memoized(512, 1024)
 def error_media(header: str) -> str:
     """JSON or YAML for an error: it is shown even to a client that accepts neither."""
     wanted = (clause.media for clause in accept_clauses(header))
     return next((YAML if media == YAML else JSON for media in wanted if media in (JSON, YAML, "*/*")), JSON)
 
 
-@remembered(256, 1024)
+@memoized(256, 1024)
 def media_type(content_type: str) -> str:
     """The bare media type of a Content-Type header; JSON where nothing is said."""
     return content_type.partition(";")[0].strip().lower() or JSON

@@ -14,8 +14,8 @@ from muster.apiserver.errors import unknown_inclusion
 from muster.apiserver.objects import raw_metadata, view
 from muster.apiserver.registry.cells import Live
 from muster.apiserver.registry.resource import Column, Object, Resource
-from muster.kube.duration import human_duration
-from muster.kube.remembering import remembered
+from muster.machinery.golang.durations import human_duration
+from muster.machinery.memo import memoized
 from muster.store.api import Entry
 
 
@@ -46,7 +46,7 @@ class _Age:
         return b'"<unknown>"' if self.since is None else b'"%s"' % human_duration((now - self.since).total_seconds()).encode()
 
 
-@remembered(4096)
+@memoized(4096)
 def _timestamp(text: str) -> datetime | None:
     try:
         return datetime.fromisoformat(text).astimezone(UTC)

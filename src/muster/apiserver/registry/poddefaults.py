@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from muster.kube.quantity import Quantity, QuantityError, parse_quantity
+from muster.machinery.golang.quantities import Quantity, QuantityError, parse_quantity
 
 Object = dict[str, Any]
 

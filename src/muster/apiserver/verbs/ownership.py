@@ -12,8 +12,8 @@ from muster.apiserver.registry.resource import Object, Resource
 from muster.apiserver.request import WriteOptions
 from muster.kube.ownership.fieldset import FieldSet, from_paths
 from muster.kube.ownership.managedfields import Convert, track
-from muster.kube.remembering import remembered
 from muster.kube.schema import Schema
+from muster.machinery.memo import memoized
 
 Booking = Callable[[Context, Resource, Object | None, Object, WriteOptions], None]
 """Sets the new object's managedFields; arguments: context, resource, old object, new object, options."""
@@ -28,7 +28,7 @@ def manager_name(ctx: Context, options: WriteOptions) -> str:
     return _manager_of(ctx.request.headers.get("user-agent") or "")
 
 
-@remembered(1024)
+@memoized(1024)
 def _manager_of(agent: str) -> str:
     printable = "".join(char for char in agent.partition("/")[0] if char.isprintable())
     return printable.encode()[:_MANAGER_BYTES].decode(errors="ignore") or "unknown"

@@ -12,7 +12,7 @@ import orjson
 
 from muster.apiserver.registry.resource import Object
 from muster.apiserver.verbs.metadata import in_type_order
-from muster.kube import gotext
+from muster.machinery.golang import formatting
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -21,7 +21,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 def shown_result(media: str, result: Object, patch: Any) -> str:
     if media == STRATEGIC_PATCH:
-        return gotext.text(patch)
+        return formatting.text(patch)
     meta = result.get("metadata")
     if isinstance(meta, dict):
         result = {**result, "metadata": in_type_order(meta)}

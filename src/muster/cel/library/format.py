@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.cel.errors import MOST_CHARACTERS, EvaluationError, afford
-from muster.cel.numbers import format_double, quote
 from muster.cel.times import format_duration, format_timestamp
 from muster.cel.types import Type
 from muster.cel.values import Duration, Timestamp, Uint, elements, is_list, is_map, map_items, type_of
+from muster.machinery.golang.numbers import format_shortest
+from muster.machinery.golang.quoting import quote
 
 _SUPERSCRIPT = str.maketrans("0123456789-+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺")
 _MAX_PRECISION = 1000
@@ -143,7 +144,7 @@ def _bytes_text(value: bytes) -> str:
 
 
 def _double_literal(value: float) -> str:
-    return f"{value:.6f}" if math.isfinite(value) else quote(format_double(value))
+    return f"{value:.6f}" if math.isfinite(value) else quote(format_shortest(value))
 
 
 _SCALARS: dict[type, Callable[[Any], str]] = {
@@ -151,7 +152,7 @@ _SCALARS: dict[type, Callable[[Any], str]] = {
     bool: lambda value: "true" if value else "false",
     int: str,
     Uint: lambda value: str(int(value)),
-    float: format_double,
+    float: format_shortest,
     bytes: _bytes_text,
     Timestamp: format_timestamp,
     Duration: format_duration,

@@ -9,9 +9,11 @@ from muster.cel import types
 from muster.cel.errors import EvaluationError, no_such_overload
 from muster.cel.library import costs
 from muster.cel.library.registry import Library, method, overload
-from muster.cel.numbers import quote
 from muster.cel.types import BOOL, INT, STRING
 from muster.cel.values import Opaque
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.ips import parse_address, parse_prefix
+from muster.machinery.golang.quoting import quote
 
 IP_TYPE, CIDR_TYPE = types.opaque("net.IP"), types.opaque("net.CIDR")
 
@@ -52,38 +54,11 @@ class CIDR(Opaque):
         return f"{self.interface.ip}/{self.interface.network.prefixlen}"
 
 
-def _reason(text: str) -> str:
-    """Why Go's netip refuses the address."""
-    if "." not in text and ":" not in text:
-        return f"ParseAddr({quote(text)}): unable to parse IP"
-    reason = "unable to parse IP" if ":" in text and text.index(":") < (text + ".").index(".") else _ipv4_reason(text)
-    return f"ParseAddr({quote(text)}): {reason}"
-
-
-def _ipv4_reason(text: str) -> str:
-    octets = text.split(".")
-    for position, octet in enumerate(octets):
-        for index, char in enumerate(octet):
-            if not "0" <= char <= "9":
-                start = len(".".join(octets[:position])) + (1 if position else 0) + index
-                return f"unexpected character (at {quote(text[start:])})"
-            if index > 0 and octet[0] == "0":
-                return "IPv4 field has octet with leading zero"
-            if int(octet[: index + 1]) > 255:
-                return "IPv4 field has value >255"
-        if not octet:
-            start = len(".".join(octets[:position])) + (1 if position else 0)
-            return f"IPv4 field must have at least one digit (at {quote(text[start:])})"
-        if position == 3 and len(octets) > 4:
-            return "IPv4 address too long"
-    return "IPv4 address too short"
-
-
 def parse_ip(text: str) -> IP:
     try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        raise EvaluationError(f"IP Address {quote(text)} parse error during conversion from string: {_reason(text)}") from None
+        address = parse_address(text)
+    except GoError as error:
+        raise EvaluationError(f"IP Address {quote(text)} parse error during conversion from string: {error}") from None
     if "%" in text:
         raise EvaluationError(f"IP address {quote(text)} with zone value is not allowed")
     if address.version == 6 and address.ipv4_mapped is not None:
@@ -95,28 +70,13 @@ _CIDR_ERROR = "network address parse error during conversion from string: "
 
 
 def parse_cidr(text: str) -> CIDR:
-    address, slash, bits = text.rpartition("/")
-    valid = bool(slash) and bits.isascii() and bits.isdigit() and (bits == "0" or not bits.startswith("0"))
     try:
-        if not valid or "%" in address:
-            raise ValueError
-        interface = ipaddress.ip_interface(text)
-    except ValueError:
-        reason = f"netip.ParsePrefix({quote(text)}): " + ("no '/'" if not slash else _prefix_reason(address, bits))
-        raise EvaluationError(f"{_CIDR_ERROR}{_CIDR_ERROR}{reason}") from None
+        interface = parse_prefix(text)
+    except GoError as error:
+        raise EvaluationError(f"{_CIDR_ERROR}{_CIDR_ERROR}{error}") from None
     if interface.version == 6 and interface.ip.ipv4_mapped is not None:
         raise EvaluationError(f"{_CIDR_ERROR}IPv4-mapped IPv6 address {quote(text)} is not allowed")
     return CIDR(interface)
-
-
-def _prefix_reason(address: str, bits: str) -> str:
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        return _reason(address)
-    if not bits.isdigit() or (len(bits) > 1 and bits.startswith("0")):
-        return f"bad bits after slash: {quote(bits)}"
-    return "prefix length out of range"
 
 
 def _valid(parse: Any) -> Any:

@@ -2,92 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from functools import total_ordering
-from typing import Any
 
 from muster.cel.errors import EvaluationError
 from muster.cel.library import costs
 from muster.cel.library.registry import Library, method, overload
-from muster.cel.numbers import quote
 from muster.cel.types import BOOL, INT, STRING, Type
-from muster.cel.values import UINT_MAX, Opaque
+from muster.cel.values import Opaque
+from muster.machinery.golang.blang_semver import Version, parse_version
+from muster.machinery.golang.errors import GoError
 
 SEMVER_TYPE = Type("struct", "kubernetes.Semver")
-_ALPHANUMERIC = re.compile(r"[0-9A-Za-z-]+\Z")
-Identifier = tuple[int, int, str]
 
 
 @total_ordering
 class Semver(Opaque):
-    __slots__ = ("numbers", "prerelease")
+    __slots__ = ("version",)
     cel_type = SEMVER_TYPE
 
-    def __init__(self, numbers: tuple[int, ...], prerelease: tuple[Identifier, ...]) -> None:
-        self.numbers = numbers
-        self.prerelease = prerelease
-
-    def _key(self) -> tuple[Any, ...]:
-        """A release sorts after all its prereleases; build metadata does not count."""
-        return (self.numbers, not self.prerelease, self.prerelease)
+    def __init__(self, version: Version) -> None:
+        self.version = version
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Semver) and other._key() == self._key()
+        return isinstance(other, Semver) and other.version == self.version
 
     def __lt__(self, other: Semver) -> bool:
-        return self._key() < other._key()
+        return self.version < other.version
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash(self.version)
 
 
 def parse_semver(text: str, normalize: bool = False) -> Semver:
-    if normalize:
-        text = _normalized(text)
-    if not text:
-        raise EvaluationError("Version string empty")
-    parts = text.split(".", 2)
-    if len(parts) != 3:
-        raise EvaluationError("No Major.Minor.Patch elements found")
-    major, minor, rest = parts
-    rest, plus, build = rest.partition("+")
-    patch, dash, prerelease = rest.partition("-")
-    numbers = tuple(_number(part, name) for part, name in ((major, "Major"), (minor, "Minor"), (patch, "Patch")))
-    identifiers = tuple(_identifier(part) for part in prerelease.split(".")) if dash else ()
-    if plus:
-        for part in build.split("."):
-            if not part:
-                raise EvaluationError("Build meta data is empty")
-            if not _ALPHANUMERIC.match(part):
-                raise EvaluationError(f"Invalid character(s) found in build meta data {quote(part)}")
-    return Semver(numbers, identifiers)
-
-
-def _number(text: str, name: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        if not text:
-            raise EvaluationError('strconv.ParseUint: parsing "": invalid syntax')
-        raise EvaluationError(f"Invalid character(s) found in {name.lower()} number {quote(text)}")
-    if len(text) > 1 and text.startswith("0"):
-        raise EvaluationError(f"{name} number must not contain leading zeroes {quote(text)}")
-    if len(text) > 20 or int(text) > UINT_MAX:
-        raise EvaluationError(f"strconv.ParseUint: parsing {quote(text)}: value out of range")
-    return int(text)
-
-
-def _identifier(text: str) -> Identifier:
-    """Numbers sort before words, numbers by value, words by text."""
-    if not text:
-        raise EvaluationError("Prerelease is empty")
-    if text.isascii() and text.isdigit():
-        if len(text) > 1 and text.startswith("0"):
-            raise EvaluationError(f"Numeric PreRelease version must not contain leading zeroes {quote(text)}")
-        if len(text) > 20:
-            raise EvaluationError(f"strconv.ParseUint: parsing {quote(text)}: value out of range")
-        return (0, int(text), "")
-    if not _ALPHANUMERIC.match(text):
-        raise EvaluationError(f"Invalid character(s) found in prerelease {quote(text)}")
-    return (1, 0, text)
+    try:
+        return Semver(parse_version(_normalized(text) if normalize else text))
+    except GoError as error:
+        raise EvaluationError(str(error)) from None
 
 
 def _normalized(text: str) -> str:
@@ -122,8 +72,8 @@ SEMVER = Library(
         ("isGreaterThan", method("semver_is_greater_than", (_V, _V), BOOL, lambda a, b: a > b)),
         ("isLessThan", method("semver_is_less_than", (_V, _V), BOOL, lambda a, b: a < b)),
         ("compareTo", method("semver_compare_to", (_V, _V), INT, lambda a, b: (a > b) - (a < b))),
-        ("major", method("semver_major", (_V,), INT, lambda value: value.numbers[0])),
-        ("minor", method("semver_minor", (_V,), INT, lambda value: value.numbers[1])),
-        ("patch", method("semver_patch", (_V,), INT, lambda value: value.numbers[2])),
+        ("major", method("semver_major", (_V,), INT, lambda value: value.version.major)),
+        ("minor", method("semver_minor", (_V,), INT, lambda value: value.version.minor)),
+        ("patch", method("semver_patch", (_V,), INT, lambda value: value.version.patch)),
     ),
 )

@@ -19,7 +19,6 @@ from muster.cel.numbers import (
     display,
     double_to_int,
     double_to_uint,
-    format_double,
     string_to_double,
     string_to_int,
     string_to_uint,
@@ -29,7 +28,6 @@ from muster.cel.syntax.macros import STANDARD_MACROS, TWO_VARIABLE_MACROS
 from muster.cel.times import (
     MAX_SECONDS,
     MIN_SECONDS,
-    SECOND,
     format_duration,
     format_timestamp,
     moment,
@@ -53,6 +51,8 @@ from muster.cel.types import (
     type_type,
 )
 from muster.cel.values import MISSING, Duration, Timestamp, Uint, equals, key_of, lookup, map_items
+from muster.machinery.golang.durations import HOUR, MINUTE, SECOND
+from muster.machinery.golang.numbers import format_shortest
 
 A, B = types.param("A"), types.param("B")
 _LIST, _MAP = list_type(A), map_type(A, B)
@@ -226,7 +226,7 @@ _CONVERSIONS: list[tuple[str, Type, list[tuple[Type, Callable[[Any], Any], Cost 
             (STRING, _identity, None),
             (BOOL, lambda value: "true" if value else "false", None),
             (BYTES, _bytes_to_text, costs.first_argument),
-            (DOUBLE, format_double, None),
+            (DOUBLE, format_shortest, None),
             (DURATION, format_duration, None),
             (INT, str, None),
             (TIMESTAMP, format_timestamp, None),
@@ -295,7 +295,7 @@ _DATE_FIELDS: list[tuple[str, Callable[[Any], int]]] = [
     ("getMinutes", lambda when: when.minute),
     ("getSeconds", lambda when: when.second),
 ]
-_SPANS = [("getHours", 3600 * SECOND), ("getMinutes", 60 * SECOND), ("getSeconds", SECOND), ("getMilliseconds", 10**6)]
+_SPANS = [("getHours", HOUR), ("getMinutes", MINUTE), ("getSeconds", SECOND), ("getMilliseconds", 10**6)]
 
 
 def _date_reader(read: Callable[[Any], int]) -> Callable[..., int]:

@@ -11,15 +11,14 @@ from muster.cel.library.registry import Library, method, overload
 from muster.cel.numbers import display
 from muster.cel.types import DYN, INT, STRING, list_type
 from muster.cel.values import elements
+from muster.machinery.golang.quoting import ESCAPES
 
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _GO_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-_QUOTED = str.maketrans(
-    {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
-)
+_QUOTED = str.maketrans(ESCAPES)
 
 
 def _out_of_range(index: int) -> EvaluationError:

@@ -100,7 +100,7 @@ def _gate(name: str, value: str) -> tuple[str, bool]:
 def resources_of(given: dict[str, Any]) -> ResourceRequirement | None:
     from muster.api.meta import ResourceRequirements
     from muster.api.operator.v1 import ResourceRequirement
-    from muster.kube.quantity import QuantityError, parse_quantity
+    from muster.machinery.golang.quantities import QuantityError, parse_quantity
 
     amounts = {flag: dict(flat(given[flag])) for flag in ("limits", "requests")}
     for flag, pairs in amounts.items():

@@ -21,7 +21,7 @@ from muster.administration.waiting import await_available as await_all
 from muster.administration.waiting import await_hub
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
-from muster.kube.duration import parse_time
+from muster.machinery.golang.timestamps import parse_time
 from muster.operator.applying import Place, remove_and_wait
 from muster.operator.names import OPERATOR_NAMESPACE
 from muster.registration.kinds import MANAGED_CLUSTERS

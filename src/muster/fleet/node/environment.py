@@ -17,8 +17,8 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from muster.fleet.node.podspec import ContainerSpec, FieldSource, KeySource, Mount, Pod, ResourceSource, Variable
-from muster.kube.quantity import parse_quantity
 from muster.machinery.confinement import Confinement, CredentialProgram, Network, Nowhere
+from muster.machinery.golang.quantities import parse_quantity
 from muster.machinery.objects import Object
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.kubeconfig import SERVICE_ACCOUNT, ClientConfig, Identity

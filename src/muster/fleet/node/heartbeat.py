@@ -17,8 +17,8 @@ from muster.fleet.attached import Attached
 from muster.fleet.node.addresses import NODE_IP
 from muster.fleet.node.environment import machine_memory
 from muster.fleet.node.states import SCHEME
-from muster.kube.duration import format_time
 from muster.machinery.clock import Clock, sleep, timestamp
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.runtime.client.builtin import LEASES, NODES

@@ -30,10 +30,10 @@ from muster.fleet.node.podspec import ContainerSpec, Pod, pod_of, referenced
 from muster.fleet.node.programs import Programs, is_ours
 from muster.fleet.node.states import INITIALIZING, PodFacts, Standing, Waiting, pod_status, remembered, restarts_after
 from muster.fleet.node.volumes import Volumes
-from muster.kube.duration import parse_time
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import Clock, Random, within
 from muster.machinery.confinement import CredentialProgram
+from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.machinery.privatefiles import make_directories

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from muster.fleet.node.podspec import ContainerSpec, Pod
-from muster.kube.duration import format_time, parse_time
+from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.objects import Object
 
 CREATING = "ContainerCreating"

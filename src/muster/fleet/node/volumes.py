@@ -17,8 +17,8 @@ from pathlib import Path
 from muster.fleet.node import atomicdir
 from muster.fleet.node.environment import Address, Lookup, MissingReference, contents, field_value, resource_value
 from muster.fleet.node.podspec import DownwardVolume, KeyPath, Pod, Projection, TokenSource, Volume
-from muster.kube.duration import parse_time
 from muster.machinery.clock import Clock
+from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.objects import Object
 from muster.machinery.privatefiles import make_directories
 from muster.runtime.client.base import KubeClient

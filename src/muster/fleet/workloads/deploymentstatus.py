@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from muster.fleet.workloads.podstate import condition
 from muster.fleet.workloads.rollout import Wish
-from muster.kube.duration import format_time, parse_time
+from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.objects import Object
 
 FOREVER = 2**31 - 1

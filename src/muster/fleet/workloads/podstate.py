@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from muster.kube.duration import parse_time
+from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.objects import Object
 
 FINISHED = ("Succeeded", "Failed")

@@ -12,8 +12,8 @@ from datetime import datetime
 from muster.fleet.attached import Attached, Change, owner_keys, reference
 from muster.fleet.workloads import podstate
 from muster.fleet.workloads.claims import claim
-from muster.kube.duration import format_time
 from muster.kube.selectors import Selector, from_label_selector_object
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
 from muster.runtime.client.builtin import PODS, REPLICA_SETS
 from muster.runtime.client.errors import Conflict, NotFound, StatusError

@@ -1,4 +1,5 @@
-"""The parts of Go's standard library that templates can see: `fmt`, `strconv`, `time`, `net/url`, `encoding/json`…
+"""The parts of Go's standard library that only templates can see: `fmt`, `time`, `regexp`, `path`, `encoding/json`.
 
-Each module is named after the Go package whose observable behaviour it keeps, error texts included.
+Each module is named after the Go package whose observable behaviour it keeps, error texts included. What other rooms need too
+(quoting, numbers, durations, URLs, versions) is in `machinery.golang`.
 """

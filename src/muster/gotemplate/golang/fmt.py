@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from muster.gotemplate.errors import LimitExceeded
-from muster.gotemplate.golang import strconv
 from muster.gotemplate.golang.verbs import Verbs
 from muster.gotemplate.limits import charge
 from muster.gotemplate.values import (
@@ -22,12 +21,12 @@ from muster.gotemplate.values import (
     Missing,
     Slice,
     Struct,
-    encode,
     go_type,
     is_interface_container,
-    joined,
     kind,
 )
+from muster.machinery.golang import numbers
+from muster.machinery.golang.text import encode, joined
 
 _MAX_NESTING = 200
 
@@ -197,7 +196,7 @@ def show_float(value: float) -> str:
     if 0.0001 <= value < 1e6:
         text = repr(value)
         return text[:-2] if text.endswith(".0") else text
-    return strconv.format_float(value, "g", -1)
+    return numbers.format_float(value, "g", -1)
 
 
 def show_bool(value: bool) -> str:

@@ -12,12 +12,13 @@ import math
 import re
 from typing import Any
 
-from muster.gotemplate.errors import GoError, LimitExceeded
+from muster.gotemplate.errors import LimitExceeded
 from muster.gotemplate.golang.fmt import sorted_items
 from muster.gotemplate.golang.jsonscan import check
-from muster.gotemplate.golang.strconv import format_float
 from muster.gotemplate.limits import charge
 from muster.gotemplate.values import Float32, Map, Missing, Slice, Struct, go_type
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.numbers import format_float
 
 _MAX_NESTING = 200
 _GO_LEVELS = 1000

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang.strconv import quote
-from muster.gotemplate.values import decode, encode
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.quoting import quote
+from muster.machinery.golang.text import decode, encode
 
 _SPACE = frozenset(b" \t\r\n")
 _HEX = frozenset(b"0123456789abcdefABCDEF")

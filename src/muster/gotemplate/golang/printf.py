@@ -12,7 +12,8 @@ from typing import Any
 
 from muster.gotemplate.golang import fmt
 from muster.gotemplate.golang.fmt import Printer
-from muster.gotemplate.values import go_type, joined
+from muster.gotemplate.values import go_type
+from muster.machinery.golang.text import joined
 
 _DIRECTIVE = re.compile("%.?", re.DOTALL)
 _MAX_NUMBER = 1_000_000

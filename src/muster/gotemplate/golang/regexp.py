@@ -14,10 +14,10 @@ from typing import Any
 
 import re2
 
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang import unicode
 from muster.gotemplate.limits import charge
-from muster.gotemplate.values import decode, encode
+from muster.machinery.golang import unicode
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.text import decode, encode
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False

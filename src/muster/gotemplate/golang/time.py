@@ -9,10 +9,11 @@ from __future__ import annotations
 import time as system_time
 from typing import Any, ClassVar
 
-from muster.gotemplate.golang import duration, layout
+from muster.gotemplate.golang import layout
 from muster.gotemplate.golang.zones import LOCAL_ZONE, UTC_ZONE, Location
 from muster.gotemplate.signature import Func
 from muster.gotemplate.values import Int64
+from muster.machinery.golang import durations
 
 _PROCESS_START = system_time.monotonic_ns()
 _DAY = 86400
@@ -26,7 +27,7 @@ class Duration(int):
     go_methods: ClassVar[dict[str, Func]] = {}
 
     def go_string(self) -> str:
-        return duration.show(int(self))
+        return durations.format_duration(int(self))
 
 
 class Month(int):
@@ -92,7 +93,7 @@ class Time:
     def now(cls) -> Time:
         wall = system_time.time_ns()
         monotonic = system_time.monotonic_ns() - _PROCESS_START
-        return cls(wall // duration.SECOND, wall % duration.SECOND, LOCAL_ZONE, monotonic)
+        return cls(wall // durations.SECOND, wall % durations.SECOND, LOCAL_ZONE, monotonic)
 
     @classmethod
     def date(cls, year: int, month: int, day: int, seconds: int, nanosecond: int, location: Location) -> Time:
@@ -135,7 +136,7 @@ class Time:
         return Time(self.unix, self.nanosecond, location, self.monotonic)
 
     def add(self, nanoseconds: int) -> Time:
-        seconds, nanosecond = divmod(self.nanosecond + nanoseconds, duration.SECOND)
+        seconds, nanosecond = divmod(self.nanosecond + nanoseconds, durations.SECOND)
         monotonic = None if self.monotonic is None else self.monotonic + nanoseconds
         return Time(self.unix + seconds, nanosecond, self.location, monotonic)
 
@@ -146,7 +147,7 @@ class Time:
 
     def since(self, other: Time) -> int:
         """Nanoseconds from the other instant to this one, within the range of a Duration."""
-        span = (self.unix - other.unix) * duration.SECOND + self.nanosecond - other.nanosecond
+        span = (self.unix - other.unix) * durations.SECOND + self.nanosecond - other.nanosecond
         return min(max(span, -(1 << 63)), (1 << 63) - 1)
 
     # Printing
@@ -159,14 +160,14 @@ class Time:
         if self.monotonic is None:
             return text
         sign = "-" if self.monotonic < 0 else "+"
-        seconds, rest = divmod(abs(self.monotonic), duration.SECOND)
+        seconds, rest = divmod(abs(self.monotonic), durations.SECOND)
         return f"{text} m={sign}{seconds}.{rest:09d}"
 
     def go_syntax(self) -> str:
         """The time as `%#v` prints it."""
         year, month, day = self.civil()
         hour, minute, second = self.clock()
-        zone = f"time.Location({duration.quote(self.location.name)})"
+        zone = f"time.Location({durations.quote(self.location.name)})"
         if self.location is UTC_ZONE or self.location is LOCAL_ZONE:
             zone = f"time.{self.location.name}"
         month_name = layout.MONTHS[month - 1]
@@ -247,7 +248,7 @@ def _methods() -> dict[str, Func]:
         "Weekday": method(Time.weekday, "time.Weekday"),
         "Unix": method(lambda t: Int64(t.unix), "int64"),
         "UnixMilli": method(lambda t: Int64(t.unix * 1000 + t.nanosecond // 1_000_000), "int64"),
-        "UnixNano": method(lambda t: Int64(t.unix * duration.SECOND + t.nanosecond), "int64"),
+        "UnixNano": method(lambda t: Int64(t.unix * durations.SECOND + t.nanosecond), "int64"),
         "UTC": method(lambda t: Time(t.unix, t.nanosecond), "time.Time"),
         "Local": method(lambda t: Time(t.unix, t.nanosecond, LOCAL_ZONE), "time.Time"),
         "Format": method(lambda t, text: t.format(text), "string", "string"),
@@ -267,7 +268,7 @@ Month.go_methods["String"] = Func(Month.go_string, (), result="string")
 Weekday.go_methods["String"] = Func(Weekday.go_string, (), result="string")
 Duration.go_methods.update(
     String=Func(Duration.go_string, (), result="string"),
-    Hours=Func(lambda d: d / duration.HOUR, (), result="float64"),
-    Minutes=Func(lambda d: d / duration.MINUTE, (), result="float64"),
-    Seconds=Func(lambda d: d / duration.SECOND, (), result="float64"),
+    Hours=Func(lambda d: d / durations.HOUR, (), result="float64"),
+    Minutes=Func(lambda d: d / durations.MINUTE, (), result="float64"),
+    Seconds=Func(lambda d: d / durations.SECOND, (), result="float64"),
 )

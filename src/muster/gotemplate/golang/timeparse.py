@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from muster.gotemplate.errors import GoError
 from muster.gotemplate.golang import layout as layouts
-from muster.gotemplate.golang.duration import quote
 from muster.gotemplate.golang.time import Time, days_in, is_leap
 from muster.gotemplate.golang.zones import UTC_ZONE, Fixed, Location
-from muster.gotemplate.values import decode, encode
+from muster.machinery.golang.durations import quote
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.text import decode, encode
 
 _OFFSETS = {
     "offset": re.compile(r"(.)(..)(..)()", re.DOTALL),

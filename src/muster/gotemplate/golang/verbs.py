@@ -9,8 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from muster.gotemplate.golang import strconv, unicode
-from muster.gotemplate.values import encode, go_type
+from muster.gotemplate.values import go_type
+from muster.machinery.golang import numbers, quoting, unicode
+from muster.machinery.golang.text import encode
 
 _BASES = {"v": 10, "d": 10, "b": 2, "o": 8, "O": 8, "x": 16, "X": 16}
 
@@ -79,7 +80,7 @@ class Verbs(ABC):
             code = value & 0xFFFFFFFFFFFFFFFF
             code = code if code <= 0x10FFFF else 0xFFFD
             if verb == "q":
-                self.pad(strconv.quote_rune(code, self.plus))
+                self.pad(quoting.quote_rune(code, self.plus))
             else:
                 self.pad("�" if 0xD800 <= code <= 0xDFFF else chr(code))
         elif verb == "U":
@@ -138,7 +139,7 @@ class Verbs(ABC):
     def _float(self, value: float, verb: str, precision: int, bits: int) -> None:
         if self.precision is not None:
             precision = self.precision
-        text = strconv.format_float(value, verb, precision, bits)
+        text = numbers.format_float(value, verb, precision, bits)
         sign = "+"
         if text[0] in "+-":
             sign, text = text[0], text[1:]
@@ -205,10 +206,10 @@ class Verbs(ABC):
     def _quoted(self, value: str) -> None:
         if self.precision is not None:
             value = value[: self.precision]
-        if self.sharp and strconv.can_backquote(value):
+        if self.sharp and quoting.can_backquote(value):
             self.pad(f"`{value}`")
         else:
-            self.pad(strconv.quote(value, self.plus))
+            self.pad(quoting.quote(value, self.plus))
 
     def _hexadecimal(self, data: bytes, verb: str) -> None:
         if self.precision is not None:

@@ -6,11 +6,12 @@ import datetime
 import ipaddress
 from typing import TYPE_CHECKING, Any
 
-from muster.gotemplate.errors import GoError
 from muster.gotemplate.golang import fmt
 from muster.gotemplate.signature import FuncTable
 from muster.gotemplate.sprig.encodings import CorruptInput, decode_base64
-from muster.gotemplate.values import Struct, decode, encode
+from muster.gotemplate.values import Struct
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.text import decode, encode
 
 if TYPE_CHECKING:
     from cryptography import x509

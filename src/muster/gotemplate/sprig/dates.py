@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang import duration as durations
-from muster.gotemplate.golang import strconv, timeparse, zones
+from muster.gotemplate.golang import timeparse, zones
 from muster.gotemplate.golang.time import Time
 from muster.gotemplate.signature import FuncTable
-from muster.gotemplate.values import Int32, Int64, wrap_int64
+from muster.gotemplate.values import Int32, Int64
+from muster.machinery.golang import durations, numbers
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.numbers import wrap_int64
 
 DATES = FuncTable()
 _HTML = "2006-01-02"
@@ -61,14 +62,14 @@ def html_date_in_zone(value: Any, zone: str) -> str:
 @DATES.add("dateModify date_modify", "string, time", "time")
 def date_modify(change: str, moment: Time) -> Time:
     try:
-        return moment.add(durations.parse(change))
+        return moment.add(durations.parse_duration(change))
     except GoError:
         return moment
 
 
 @DATES.add("mustDateModify must_date_modify", "string, time", "time")
 def must_date_modify(change: str, moment: Time) -> Time:
-    return moment.add(durations.parse(change))
+    return moment.add(durations.parse_duration(change))
 
 
 @DATES.add("toDate", "string, string", "time")
@@ -92,7 +93,7 @@ def unix_epoch(moment: Time) -> str:
 @DATES.add("ago", "any", "string")
 def ago(value: Any) -> str:
     moment = Time.now() if value.__class__ is Int32 else _moment(value)
-    return durations.show(durations.round_to(Time.now().since(moment), durations.SECOND))
+    return durations.format_duration(durations.round_duration(Time.now().since(moment), durations.SECOND))
 
 
 @DATES.add("duration", "any", "string")
@@ -100,10 +101,10 @@ def duration(seconds: Any) -> str:
     count = int(seconds) if isinstance(seconds, Int64) else 0
     if isinstance(seconds, str):
         try:
-            count = strconv.parse_int(seconds)
-        except strconv.NumError as error:
+            count = numbers.parse_int(seconds)
+        except numbers.NumError as error:
             count = error.value
-    return durations.show(wrap_int64(count * durations.SECOND))
+    return durations.format_duration(wrap_int64(count * durations.SECOND))
 
 
 @DATES.add("durationRound", "any", "string")
@@ -111,7 +112,7 @@ def duration_round(value: Any) -> str:
     span = 0
     if isinstance(value, str):
         try:
-            span = durations.parse(value)
+            span = durations.parse_duration(value)
         except GoError:
             span = 0
     elif isinstance(value, Int64):

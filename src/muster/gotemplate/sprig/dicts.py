@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.gotemplate.errors import GoError, LimitExceeded
+from muster.gotemplate.errors import LimitExceeded
 from muster.gotemplate.limits import charge
 from muster.gotemplate.signature import FuncTable
 from muster.gotemplate.sprig.text import strval
 from muster.gotemplate.sprig.versions import Version
 from muster.gotemplate.values import ANY_MAP, ANY_SLICE, Map, Slice, go_type, is_interface_container
+from muster.machinery.golang.errors import GoError
 
 DICTS = FuncTable()
 _MAX_NESTING = 200

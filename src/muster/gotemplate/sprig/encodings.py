@@ -10,11 +10,11 @@ import hashlib
 import zlib
 from typing import Any
 
-from muster.gotemplate.errors import GoError
 from muster.gotemplate.golang import json as gojson
 from muster.gotemplate.limits import charge_size
 from muster.gotemplate.signature import FuncTable
-from muster.gotemplate.values import decode, encode
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.text import decode, encode
 
 ENCODINGS = FuncTable()
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")

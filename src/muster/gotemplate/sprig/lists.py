@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from muster.gotemplate.errors import GoError
 from muster.gotemplate.golang.fmt import sort_key
 from muster.gotemplate.limits import charge_size
 from muster.gotemplate.signature import FuncTable
@@ -17,6 +16,7 @@ from muster.gotemplate.sprig.emptiness import deep_equal, empty
 from muster.gotemplate.sprig.numbers import to_int
 from muster.gotemplate.sprig.text import strslice, strval
 from muster.gotemplate.values import ANY_SLICE, Slice, Uint8, kind, nil_slice
+from muster.machinery.golang.errors import GoError
 
 LISTS = FuncTable()
 _NIL_TYPE = "runtime error: invalid memory address or nil pointer dereference"

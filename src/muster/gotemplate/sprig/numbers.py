@@ -8,11 +8,13 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang import fmt, strconv
+from muster.gotemplate.golang import fmt
 from muster.gotemplate.limits import charge_size
 from muster.gotemplate.signature import FuncTable
-from muster.gotemplate.values import Int64, Slice, wrap_int64
+from muster.gotemplate.values import Int64, Slice
+from muster.machinery.golang import numbers
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.numbers import wrap_int64
 
 NUMBERS = FuncTable()
 _MIN, _MAX = -(1 << 63), (1 << 63) - 1
@@ -44,7 +46,7 @@ def to_int(value: Any) -> int:
         return _float_to_int(value)
     if isinstance(value, str) and value:
         try:
-            return strconv.parse_int(_trim_decimal(value), 0)
+            return numbers.parse_int(_trim_decimal(value), 0)
         except GoError:
             return 0
     return 0
@@ -56,7 +58,7 @@ def to_float(value: Any) -> float:
         return float(value)
     if isinstance(value, str) and value:
         try:
-            return strconv.parse_float(value)
+            return numbers.parse_float(value)
         except GoError:
             return 0.0
     return 0.0
@@ -80,15 +82,15 @@ def float64(value: Any) -> float:
 @NUMBERS.add("atoi", "string", "int")
 def atoi(text: str) -> int:
     try:
-        return strconv.atoi(text)
-    except strconv.NumError as error:
+        return numbers.atoi(text)
+    except numbers.NumError as error:
         return error.value
 
 
 @NUMBERS.add("toDecimal", "any", "int64")
 def to_decimal(value: Any) -> Int64:
     try:
-        return Int64(strconv.parse_int(fmt.show(value), 8))
+        return Int64(numbers.parse_int(fmt.show(value), 8))
     except GoError:
         return Int64(0)
 
@@ -245,7 +247,7 @@ def _fraction(value: Any) -> Fraction:
     """The decimal that the float's shortest digits spell, as shopspring/decimal reads it."""
     number = to_float(value)
     if math.isnan(number) or math.isinf(number):
-        raise GoError(f"Cannot create a Decimal from {strconv.format_float(number, 'g', -1)}")
+        raise GoError(f"Cannot create a Decimal from {numbers.format_float(number, 'g', -1)}")
     return Fraction(repr(number))
 
 

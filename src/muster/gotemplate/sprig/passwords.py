@@ -8,12 +8,12 @@ import hmac
 import secrets
 import uuid
 
-from muster.gotemplate.errors import GoError
 from muster.gotemplate.limits import charge_size
 from muster.gotemplate.signature import FuncTable
 from muster.gotemplate.sprig import blowfish
 from muster.gotemplate.sprig.encodings import CorruptInput, decode_base64
-from muster.gotemplate.values import decode, encode
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.text import decode, encode
 
 PASSWORDS = FuncTable()
 _SEED = b"com.lyndir.masterpassword"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.gotemplate.errors import GoError
 from muster.gotemplate.signature import FuncTable
 from muster.gotemplate.values import go_type, kind
+from muster.machinery.golang.errors import GoError
 
 REFLECTION = FuncTable()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang import regexp, strconv
+from muster.gotemplate.golang import regexp
 from muster.gotemplate.limits import charge_size
 from muster.gotemplate.signature import FuncTable
 from muster.gotemplate.values import Slice, nil_slice
+from muster.machinery.golang import quoting
+from muster.machinery.golang.errors import GoError
 
 REGEXES = FuncTable()
 _STRINGS = "[]string"
@@ -17,7 +18,7 @@ def _panicking(pattern: str) -> regexp.Regexp:
     try:
         return regexp.compile(pattern)
     except GoError as error:
-        shown = f"`{pattern}`" if strconv.can_backquote(pattern) else strconv.quote(pattern)
+        shown = f"`{pattern}`" if quoting.can_backquote(pattern) else quoting.quote(pattern)
         raise GoError(f"regexp: Compile({shown}): {error}") from None
 
 

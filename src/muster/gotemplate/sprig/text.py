@@ -10,11 +10,13 @@ import secrets
 import string
 from typing import Any
 
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang import fmt, strconv, unicode
+from muster.gotemplate.golang import fmt
 from muster.gotemplate.limits import charge, charge_size
 from muster.gotemplate.signature import FuncTable
-from muster.gotemplate.values import Map, Slice, byte_len, decode, encode, joined
+from muster.gotemplate.values import Map, Slice
+from muster.machinery.golang import quoting, unicode
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.text import byte_len, decode, encode, joined
 
 TEXT = FuncTable()
 
@@ -258,7 +260,7 @@ def to_string(value: Any) -> str:
 
 @TEXT.add("quote", "...any", "string")
 def quote(*values: Any) -> str:
-    return " ".join(strconv.quote(strval(value)) for value in values if value is not None)
+    return " ".join(quoting.quote(strval(value)) for value in values if value is not None)
 
 
 @TEXT.add("squote", "...any", "string")

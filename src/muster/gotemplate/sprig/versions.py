@@ -1,46 +1,26 @@
-"""sprig's semantic versions: the rules of Masterminds/semver 3.4 for versions and constraints."""
+"""sprig's semantic versions, as templates see them: `semver`, `semverCompare`, and the methods of a version."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-import re2
-
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang import strconv
 from muster.gotemplate.signature import Func, FuncTable
 from muster.gotemplate.values import Uint64
+from muster.machinery.golang import masterminds_semver
 
 VERSIONS = FuncTable()
-_SUFFIX = r"(-([0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*))?(\+([0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*))?"
-_PATTERN = r"v?([0-9|x|X|\*]+)(\.[0-9|x|X|\*]+)?(\.[0-9|x|X|\*]+)?" + _SUFFIX
-_OPERATORS = r"=||!=|>|<|>=|=>|<=|=<|~|~>|\^"
-_VERSION = re2.compile(r"^v?([0-9]+)(\.[0-9]+)?(\.[0-9]+)?" + _SUFFIX + "$")
-_ONE = re2.compile(rf"^\s*({_OPERATORS})\s*({_PATTERN})\s*$")
-_RANGE = re2.compile(rf"\s*({_PATTERN})\s+-\s+({_PATTERN})\s*")
-_FIND = re2.compile(rf"({_OPERATORS})\s*({_PATTERN})")
-_VALID = re2.compile(rf"^(\s*({_OPERATORS})\s*({_PATTERN})\s*)((?:\s+|,\s*)({_OPERATORS})\s*({_PATTERN})\s*)*$")
-_INVALID = "invalid semantic version"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Version:
-    major: int
-    minor: int
-    patch: int
-    prerelease: str
-    metadata: str
-    original: str
+class Version(masterminds_semver.Version):
+    """A pointer to a version, as `semver` returns it."""
+
+    __slots__ = ()
     go_type: ClassVar[str] = "*semver.Version"
     go_kind: ClassVar[str] = "ptr"
     go_methods: ClassVar[dict[str, Func]] = {}
 
     def go_string(self) -> str:
-        text = f"{self.major}.{self.minor}.{self.patch}"
-        text += f"-{self.prerelease}" if self.prerelease else ""
-        return text + (f"+{self.metadata}" if self.metadata else "")
+        return str(self)
 
     marshal_json = go_string
 
@@ -51,26 +31,6 @@ class Version:
             "pre": self.prerelease, "metadata": self.metadata, "original": self.original,
         }  # fmt: skip
 
-    def compare(self, other: Version) -> int:
-        left, right = (self.major, self.minor, self.patch), (other.major, other.minor, other.patch)
-        if left != right:
-            return -1 if left < right else 1
-        if not self.prerelease or not other.prerelease:
-            return bool(other.prerelease) - bool(self.prerelease)
-        return _compare_prereleases(self.prerelease, other.prerelease)
-
-    def next(self, part: str) -> VersionValue:
-        """The version after this one: the given part goes up, the later ones become zero."""
-        major, minor, patch = self.major, self.minor, self.patch
-        if part == "patch":
-            patch += not self.prerelease
-        elif part == "minor":
-            minor, patch = minor + 1, 0
-        else:
-            major, minor, patch = major + 1, 0, 0
-        prefix = "v" if self.original.startswith("v") else ""
-        return VersionValue(major, minor, patch, "", "", f"{prefix}{major}.{minor}.{patch}")
-
 
 class VersionValue(Version):
     """A version that is no pointer: what the Inc methods return. Methods of the pointer are out of its reach."""
@@ -80,205 +40,21 @@ class VersionValue(Version):
     go_kind = "struct"
     go_methods: ClassVar[dict[str, Func]] = {}
 
-
-def _number(text: str) -> int | None:
-    try:
-        return strconv.parse_uint(text)
-    except GoError:
-        return None
-
-
-def _compare_prereleases(left: str, right: str) -> int:
-    lefts, rights = left.split("."), right.split(".")
-    for at in range(max(len(lefts), len(rights))):
-        one = lefts[at] if at < len(lefts) else ""
-        other = rights[at] if at < len(rights) else ""
-        if one == other:
-            continue
-        if not one or not other:
-            return -1 if not one else 1
-        numbers = _number(one), _number(other)
-        if numbers[0] is None and numbers[1] is None:
-            return 1 if one > other else -1
-        if numbers[0] is None or numbers[1] is None:
-            return 1 if numbers[0] is None else -1
-        return 1 if numbers[0] > numbers[1] else -1
-    return 0
-
-
-def parse(text: str) -> Version:
-    """`semver.NewVersion`: missing parts are zero, a leading v is dropped."""
-    match = _VERSION.search(text) if text.isascii() else None
-    if not match:
-        raise GoError(_INVALID)
-    numbers = []
-    for group in (match.group(1), match.group(2), match.group(3)):
-        try:
-            numbers.append(strconv.parse_uint((group or "0").removeprefix(".")))
-        except GoError as error:
-            raise GoError(f"error parsing version segment: {error}") from None
-    prerelease, metadata = match.group(5) or "", match.group(8) or ""
-    for part in prerelease.split(".") if prerelease else ():
-        if part.isdigit() and len(part) > 1 and part[0] == "0":
-            raise GoError("version segment starts with 0")
-    major, minor, patch = numbers
-    return Version(major, minor, patch, prerelease, metadata, text)
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    operator: str
-    version: Version
-    dirty: bool = False
-    """A part is left open, as in 1.x."""
-    minor_dirty: bool = False
-    patch_dirty: bool = False
-
-    def allows(self, version: Version, with_prereleases: bool) -> bool:
-        if version.prerelease and not with_prereleases:
-            return False
-        return _CHECKS[self.operator](self, version)
-
-
-def _not_equal(constraint: Constraint, version: Version) -> bool:
-    wanted = constraint.version
-    if constraint.dirty:
-        if wanted.major != version.major or (wanted.minor != version.minor and not constraint.minor_dirty):
-            return True
-        if constraint.minor_dirty:
-            return False
-        if wanted.patch != version.patch and not constraint.patch_dirty:
-            return True
-        if constraint.patch_dirty:
-            return bool(version.prerelease or wanted.prerelease) and (
-                _compare_prereleases(version.prerelease, wanted.prerelease) != 0
-            )
-    return version.compare(wanted) != 0
-
-
-def _greater(constraint: Constraint, version: Version) -> bool:
-    wanted = constraint.version
-    if constraint.dirty:
-        if version.major != wanted.major:
-            return version.major > wanted.major
-        if constraint.minor_dirty:
-            return False
-        if constraint.patch_dirty:
-            return version.minor > wanted.minor
-    return version.compare(wanted) > 0
-
-
-def _less(constraint: Constraint, version: Version) -> bool:
-    return version.compare(constraint.version) < 0
-
-
-def _at_least(constraint: Constraint, version: Version) -> bool:
-    return version.compare(constraint.version) >= 0
-
-
-def _at_most(constraint: Constraint, version: Version) -> bool:
-    wanted = constraint.version
-    if not constraint.dirty:
-        return version.compare(wanted) <= 0
-    if version.major > wanted.major:
-        return False
-    return not (version.major == wanted.major and version.minor > wanted.minor and not constraint.minor_dirty)
-
-
-def _tilde(constraint: Constraint, version: Version) -> bool:
-    wanted = constraint.version
-    if version.compare(wanted) < 0:
-        return False
-    is_zero = (wanted.major, wanted.minor, wanted.patch) == (0, 0, 0)
-    if is_zero and not constraint.minor_dirty and not constraint.patch_dirty:
-        return True
-    return version.major == wanted.major and (version.minor == wanted.minor or constraint.minor_dirty)
-
-
-def _equal(constraint: Constraint, version: Version) -> bool:
-    return _tilde(constraint, version) if constraint.dirty else version.compare(constraint.version) == 0
-
-
-def _caret(constraint: Constraint, version: Version) -> bool:
-    wanted = constraint.version
-    if version.compare(wanted) < 0:
-        return False
-    if wanted.major > 0 or constraint.minor_dirty:
-        return version.major == wanted.major
-    if version.major > 0:
-        return False
-    if wanted.minor > 0 or constraint.patch_dirty:
-        return version.minor == wanted.minor
-    if version.minor > 0:
-        return False
-    return version.patch == wanted.patch
-
-
-_CHECKS: dict[str, Callable[[Constraint, Version], bool]] = {
-    "": _equal, "=": _equal, "!=": _not_equal, ">": _greater, "<": _less, ">=": _at_least, "=>": _at_least,
-    "<=": _at_most, "=<": _at_most, "~": _tilde, "~>": _tilde, "^": _caret,
-}  # fmt: skip
-
-
-def _open(part: str | None) -> bool:
-    return (part or "").removeprefix(".") in ("", "x", "X", "*")
-
-
-def _constraint(text: str) -> Constraint:
-    if not text:
-        return Constraint("", parse("0.0.0"), dirty=True)
-    match = _ONE.search(text)
-    if not match:
-        raise GoError(f"improper constraint: {text}")
-    major, minor, patch, tail = match.group(3), match.group(4), match.group(5), match.group(6) or ""
-    wanted, dirty, minor_dirty, patch_dirty = match.group(2), True, False, False
-    if _open(major):
-        wanted = f"0.0.0{tail}"
-    elif _open(minor):
-        wanted, minor_dirty = f"{major}.0.0{tail}", True
-    elif _open(patch):
-        wanted, patch_dirty = f"{major}{minor}.0{tail}", True
-    else:
-        dirty = False
-    try:
-        version = parse(wanted)
-    except GoError:
-        raise GoError("constraint parser error") from None
-    return Constraint(match.group(1) or "", version, dirty, minor_dirty, patch_dirty)
-
-
-def _matchable(text: str) -> str:
-    """The text without bytes that are not UTF-8, which RE2 does not take; no version has one."""
-    return text if text.isascii() else "".join("�" if "\udc80" <= char <= "\udcff" else char for char in text)
-
-
-def parse_constraints(text: str) -> list[list[Constraint]]:
-    """Alternatives, each a list of constraints that must all hold."""
-    for found in list(_RANGE.finditer(_matchable(text))):
-        text = text.replace(found.group(0), f">= {found.group(1)}, <= {found.group(11)} ", 1)
-    groups = []
-    for alternative in text.split("||"):
-        if not _VALID.search(_matchable(alternative)):
-            raise GoError(f"improper constraint: {alternative}")
-        parts = [found.group(0) for found in _FIND.finditer(alternative)] or [alternative]
-        groups.append([_constraint(part) for part in parts])
-    return groups
+    @classmethod
+    def after(cls, version: Version, part: str) -> Self:
+        following = version.next(part)
+        return cls(following.major, following.minor, following.patch, "", "", following.original)
 
 
 @VERSIONS.add("semver", "string", "*semver.Version")
 def semver(text: str) -> Version:
-    return parse(text)
+    return Version.parse(text)
 
 
 @VERSIONS.add("semverCompare", "string, string", "bool")
 def semver_compare(constraint: str, text: str) -> bool:
-    groups = parse_constraints(constraint)
-    version = parse(text)
-    for group in groups:
-        with_prereleases = any(item.version.prerelease for item in group)
-        if all(item.allows(version, with_prereleases) for item in group):
-            return True
-    return False
+    alternatives = masterminds_semver.parse_constraints(constraint)
+    return masterminds_semver.satisfies(Version.parse(text), alternatives)
 
 
 def _methods() -> dict[str, Func]:
@@ -294,9 +70,9 @@ def _methods() -> dict[str, Func]:
         "Metadata": method(lambda v: v.metadata, "string"),
         "Original": method(lambda v: v.original, "string"),
         "String": method(Version.go_string, "string"),
-        "IncMajor": method(lambda v: v.next("major"), VersionValue.go_type),
-        "IncMinor": method(lambda v: v.next("minor"), VersionValue.go_type),
-        "IncPatch": method(lambda v: v.next("patch"), VersionValue.go_type),
+        "IncMajor": method(lambda v: VersionValue.after(v, "major"), VersionValue.go_type),
+        "IncMinor": method(lambda v: VersionValue.after(v, "minor"), VersionValue.go_type),
+        "IncPatch": method(lambda v: VersionValue.after(v, "patch"), VersionValue.go_type),
         "Compare": method(Version.compare, "int", other),
         "Equal": method(lambda v, o: v.compare(o) == 0, "bool", other),
         "LessThan": method(lambda v, o: v.compare(o) < 0, "bool", other),

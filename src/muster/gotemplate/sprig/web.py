@@ -6,10 +6,11 @@ import random
 import socket
 from typing import Any
 
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang import path, url
+from muster.gotemplate.golang import path
 from muster.gotemplate.signature import FuncTable
 from muster.gotemplate.values import ANY_MAP, kind
+from muster.machinery.golang import urls
+from muster.machinery.golang.errors import GoError
 
 WEB = FuncTable()
 
@@ -27,7 +28,7 @@ for _prefix in ("", "os"):
 @WEB.add("urlParse", "string", ANY_MAP)
 def url_parse(text: str) -> dict[str, Any]:
     try:
-        parsed = url.parse(text)
+        parsed = urls.parse_url(text)
     except GoError as error:
         raise GoError(f"unable to parse url: {error}") from None
     return {
@@ -55,14 +56,14 @@ def _part(parts: dict[str, Any], key: str) -> str:
 
 @WEB.add("urlJoin", "map", "string")
 def url_join(parts: dict[str, Any]) -> str:
-    made = url.URL(
+    made = urls.URL(
         scheme=_part(parts, "scheme"), host=_part(parts, "host"), path=_part(parts, "path"),
         query=_part(parts, "query"), opaque=_part(parts, "opaque"), fragment=_part(parts, "fragment"),
     )  # fmt: skip
     userinfo = _part(parts, "userinfo")
     if userinfo:
         try:
-            made.user = url.parse(f"proto://{userinfo}@host").user
+            made.user = urls.parse_url(f"proto://{userinfo}@host").user
         except GoError as error:
             raise GoError(f"unable to parse userinfo in dict: {error}") from None
     return str(made)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.gotemplate.golang import unicode
 from muster.gotemplate.signature import FuncTable
-from muster.gotemplate.values import joined
+from muster.machinery.golang import unicode
+from muster.machinery.golang.text import joined
 
 WORDS = FuncTable()
 _INVALID, _NUMBER, _UPPER, _LETTERS, _CONNECTOR, _PUNCT, _OTHER = range(7)

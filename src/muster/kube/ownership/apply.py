@@ -15,7 +15,6 @@ from typing import Any, Final
 import orjson
 from msgspec.structs import replace
 
-from muster.kube import gotext
 from muster.kube.names import ANNOTATIONS_LIMIT, annotations_size
 from muster.kube.ownership.atoms import Atom, atom_of
 from muster.kube.ownership.fieldset import (
@@ -50,6 +49,8 @@ from muster.kube.ownership.managedfields import (
 from muster.kube.ownership.overlay import merge, remove, with_named_fields
 from muster.kube.ownership.typed import TypedError, check, compare, fields_of
 from muster.kube.schema import Schema
+from muster.machinery.golang import formatting
+from muster.machinery.golang.quoting import quote
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _KUBECTL: Final = "kubectl"
@@ -92,9 +93,9 @@ class ApplyConflict(Exception):
 
 def describe(owner: Owner) -> str:
     """An owner in a conflict message. Updates name the version they used."""
-    text = gotext.quoted(owner.manager)
+    text = quote(owner.manager)
     if owner.subresource:
-        text += f" with subresource {gotext.quoted(owner.subresource)}"
+        text += f" with subresource {quote(owner.subresource)}"
     return f"{text} using {owner.api_version}" if owner.operation == UPDATE else text
 
 
@@ -287,7 +288,7 @@ def _with_last_applied(merged: dict[str, Any], applied: Mapping[str, Any]) -> di
     if metadata.get("annotations") is not None:
         metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != LAST_APPLIED}
     recorded["metadata"] = metadata
-    updated = {**annotations, LAST_APPLIED: gotext.encode_json(recorded) + "\n"}
+    updated = {**annotations, LAST_APPLIED: formatting.encode_json(recorded) + "\n"}
     if annotations_size(updated) > ANNOTATIONS_LIMIT:
         del updated[LAST_APPLIED]
     return {**merged, "metadata": {**merged["metadata"], "annotations": updated}}

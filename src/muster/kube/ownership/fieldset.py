@@ -14,8 +14,9 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from muster.kube import gotext
-from muster.kube.remembering import remembered
+from muster.machinery.golang import formatting
+from muster.machinery.golang.quoting import quote
+from muster.machinery.memo import memoized
 
 FieldSet: TypeAlias = dict[str, "FieldSet"]
 Path: TypeAlias = tuple[str, ...]
@@ -37,15 +38,15 @@ def _plain(value: Any) -> Any:
 
 def value_element(value: Any) -> str:
     """The element of a set item."""
-    return "v:" + gotext.encode_json(_plain(value))
+    return "v:" + formatting.encode_json(_plain(value))
 
 
 def key_element(key: dict[str, Any]) -> str:
     """The element of a keyed list item, from its key fields."""
-    return "k:" + gotext.encode_json({name: _plain(value) for name, value in key.items()})
+    return "k:" + formatting.encode_json({name: _plain(value) for name, value in key.items()})
 
 
-@remembered(8192)
+@memoized(8192)
 def _order(element: str) -> tuple[Any, ...]:
     """Where an element sorts among its siblings: fields, then keys, then values, then positions."""
     kind, content = element[:2], element[2:]
@@ -72,7 +73,7 @@ def _rank(value: Any) -> tuple[Any, ...]:
     return (5,)
 
 
-@remembered(8192)
+@memoized(8192)
 def element_text(element: str) -> str:
     """How messages show an element: `.name`, `[name="x"]`, `[="x"]`, `[0]`."""
     kind, content = element[:2], element[2:]
@@ -89,14 +90,14 @@ def element_text(element: str) -> str:
 def _shown(value: Any) -> str:
     if value is None:
         return "null"
-    return gotext.quoted(value) if isinstance(value, str) else gotext.text(value)
+    return quote(value) if isinstance(value, str) else formatting.text(value)
 
 
 def path_text(path: Path) -> str:
     return "".join(map(element_text, path))
 
 
-@remembered(8192)
+@memoized(8192)
 def _canonical_element(element: str) -> str | None:
     """The canonical spelling; None for kinds a later version may know."""
     kind, content = element[:2], element[2:]

@@ -14,8 +14,6 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from muster.kube import gotext
-from muster.kube.duration import format_time, parse_time
 from muster.kube.ownership.atoms import Atom, atom_of
 from muster.kube.ownership.fieldset import (
     SELF,
@@ -32,6 +30,9 @@ from muster.kube.ownership.fieldset import (
 from muster.kube.ownership.overlay import after_schema_change
 from muster.kube.ownership.typed import Comparison, TypedError, compare
 from muster.kube.schema import Schema
+from muster.machinery.golang import formatting
+from muster.machinery.golang.quoting import quote
+from muster.machinery.golang.timestamps import format_time, parse_time
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
@@ -84,12 +85,12 @@ class Owner(msgspec.Struct, frozen=True, eq=False):
     @property
     def identity(self) -> str:
         """The key as the API writes it, which decides the order among equals."""
-        parts = [f'"manager":{gotext.encode_json(self.manager)}'] if self.manager else []
+        parts = [f'"manager":{formatting.encode_json(self.manager)}'] if self.manager else []
         parts.append(f'"operation":"{self.operation}"')
         if self.operation != APPLY:
-            parts.append(f'"apiVersion":{gotext.encode_json(self.api_version)}')
+            parts.append(f'"apiVersion":{formatting.encode_json(self.api_version)}')
         if self.subresource:
-            parts.append(f'"subresource":{gotext.encode_json(self.subresource)}')
+            parts.append(f'"subresource":{formatting.encode_json(self.subresource)}')
         return "{" + ",".join(parts) + "}"
 
     def owning(self, fields: FieldSet) -> Owner:
@@ -133,7 +134,7 @@ def decode(entries: Any, trusted: bool = False) -> Managers:
         if not kind:
             raise ManagedFieldsError(f"missing fieldsType in managed fields entry {index}")
         if kind != "FieldsV1":
-            raise ManagedFieldsError(f"invalid fieldsType {gotext.quoted(kind)} in managed fields entry {index}")
+            raise ManagedFieldsError(f"invalid fieldsType {quote(kind)} in managed fields entry {index}")
         fields, time = entry.get("fieldsV1") or {}, entry.get("time")
         if not trusted:
             try:

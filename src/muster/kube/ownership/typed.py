@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from muster.kube import gotext
 from muster.kube.ownership.atoms import BOOLEAN, DEDUCED, NUMERIC, STRING, Atom, ListAtom, MapAtom
 from muster.kube.ownership.fieldset import SELF, FieldSet, element_text, key_element, value_element
+from muster.machinery.golang import formatting
+from muster.machinery.golang.quoting import quote
 
 ABSENT: Final = object()
 
@@ -58,7 +59,7 @@ def item_element(atom: ListAtom, item: Any) -> str:
         elif name in atom.defaults:
             key[name] = atom.defaults[name]
     if not key:
-        names = " ".join(gotext.quoted(name) for name in atom.keys)
+        names = " ".join(quote(name) for name in atom.keys)
         raise _ItemError(
             f"associative list with keys has an element that omits all key fields [{names}] "
             "(and doesn't have default values for any key fields)"
@@ -142,10 +143,10 @@ def _check_items(atom: ListAtom, items: list[Any], path: str, allow_duplicates: 
 def scalar_problem(kind: str, value: Any) -> str | None:
     if kind == NUMERIC:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            return f"expected numeric (int or float), got {gotext.type_name(value)}"
+            return f"expected numeric (int or float), got {formatting.type_name(value)}"
     elif kind == STRING:
         if not isinstance(value, str):
-            return f"expected string, got &value.valueUnstructured{{Value:{gotext.syntax(value)}}}"
+            return f"expected string, got &value.valueUnstructured{{Value:{formatting.syntax(value)}}}"
     elif kind == BOOLEAN:
         if not isinstance(value, bool):
             return f"expected boolean, got {_wrapped(value)}"
@@ -155,7 +156,7 @@ def scalar_problem(kind: str, value: Any) -> str | None:
 
 
 def _wrapped(value: Any) -> str:
-    return f"&{{{gotext.text(value)}}}"
+    return f"&{{{formatting.text(value)}}}"
 
 
 # Listing ---------------------------------------------------------------------------------------------------------------------

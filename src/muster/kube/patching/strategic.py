@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from muster.kube import gotext
 from muster.kube.schema import Schema
+from muster.machinery.golang import formatting
+from muster.machinery.golang.quoting import quote
 
 _DIRECTIVE: Final = "$patch"
 _RETAIN_KEYS: Final = "$retainKeys"
@@ -34,11 +35,11 @@ def _bad_format(what: str) -> StrategicPatchError:
 
 
 def _no_merge_key(item: dict[str, Any], key: str) -> StrategicPatchError:
-    return StrategicPatchError(f"map: {gotext.text(item)} does not contain declared merge key: {key}")
+    return StrategicPatchError(f"map: {formatting.text(item)} does not contain declared merge key: {key}")
 
 
 def _wrong_type(expected: str, value: Any) -> StrategicPatchError:
-    received = "%!s(<nil>)" if value is None else gotext.type_name(value)
+    received = "%!s(<nil>)" if value is None else formatting.type_name(value)
     return StrategicPatchError(f"expected a {expected}, but received a {received}")
 
 
@@ -70,10 +71,10 @@ def _look_up(schema: Schema | None, name: str) -> _Field:
         child = next((found for known, found in schema.properties.items() if known.lower() == folded), None)
     if child is None:
         struct = schema.name.rpartition(".")[2]
-        raise StrategicPatchError(f"unable to find api field in struct {struct} for the json field {gotext.quoted(name)}")
+        raise StrategicPatchError(f"unable to find api field in struct {struct} for the json field {quote(name)}")
     strategies = [strategy for strategy in child.patch_strategies if strategy != "retainKeys"]
     if len(strategies) > 1:
-        raise StrategicPatchError(f"unexpected patch strategy: {gotext.text(list(child.patch_strategies))}")
+        raise StrategicPatchError(f"unexpected patch strategy: {formatting.text(list(child.patch_strategies))}")
     return _Field(strategies[0] if strategies else "", child.patch_merge_key, child)
 
 
@@ -95,7 +96,7 @@ def _merge_maps(original: dict[str, Any], patch: dict[str, Any], schema: Schema 
             return {key: value for key, value in patch.items() if key != _DIRECTIVE}
         if directive == "delete":
             return {}
-        raise StrategicPatchError(f"unknown patch type: {gotext.text(directive)} in map: {gotext.text(patch)}")
+        raise StrategicPatchError(f"unknown patch type: {formatting.text(directive)} in map: {formatting.text(patch)}")
     merged = _retained(original, patch)
     patch = {key: value for key, value in patch.items() if key != _RETAIN_KEYS}
     for key in [key for key in patch if key.startswith(_ORDER)]:
@@ -212,7 +213,7 @@ def _item_type(*lists: list[Any]) -> type:
             if found is None:
                 found = type(item)
             elif found is not type(item):
-                shown = gotext.text([list(items) for items in lists])
+                shown = formatting.text([list(items) for items in lists])
                 raise StrategicPatchError(f"list element types are not identical: {shown}")
     if found is None:
         raise StrategicPatchError("no elements in any of the given slices")
@@ -220,7 +221,7 @@ def _item_type(*lists: list[Any]) -> type:
 
 
 def _comparable(value: Any) -> Any:
-    return (type(value), value) if not isinstance(value, dict | list) else (type(value), gotext.text(value))
+    return (type(value), value) if not isinstance(value, dict | list) else (type(value), formatting.text(value))
 
 
 def _distinct(items: Iterable[Any]) -> list[Any]:
@@ -251,7 +252,7 @@ def _without_special_items(original: list[Any], patch: list[Any], key: str) -> t
         elif directive == "merge":
             raise StrategicPatchError("merging lists cannot yet be specified in the patch")
         else:
-            raise StrategicPatchError(f"unknown patch type: {gotext.text(directive)} in map: {gotext.text(item)}")
+            raise StrategicPatchError(f"unknown patch type: {formatting.text(directive)} in map: {formatting.text(item)}")
     if replace:
         return plain, []
     if doomed:
@@ -352,5 +353,5 @@ def _check_order(items: list[Any], order: list[Any], key: str) -> None:
                 raise _no_merge_key(side, key)
         at += _key_of(place, key) == _key_of(checked[at], key)
     if at < len(checked):
-        shown = f"{gotext.text(items)}\n doesn't match {_ORDER} list:\n{gotext.text(order)}"
+        shown = f"{formatting.text(items)}\n doesn't match {_ORDER} list:\n{formatting.text(order)}"
         raise StrategicPatchError(f"The order in patch list:\n{shown}\n")

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from muster.kube import names
-from muster.kube.fielderrors import FieldError, invalid, quote, required
+from muster.kube.fielderrors import FieldError, invalid, required
 from muster.kube.schema import Schema
 from muster.kube.schemas.formats import is_date_time
+from muster.machinery.golang.quoting import quote
 
 _STRING_MAP: Final = {"labels", "annotations"}
 _TIMES: Final = {"creationTimestamp", "deletionTimestamp"}

@@ -14,7 +14,7 @@ from typing import Final
 
 from muster.kube.schemas.emails import is_email
 from muster.kube.schemas.patterns import matcher
-from muster.kube.schemas.uris import is_request_uri
+from muster.machinery.golang.urls import is_request_uri
 
 
 def _matches(pattern: str) -> Callable[[str], bool]:

@@ -11,19 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from muster.kube import gotext
-from muster.kube.fielderrors import (
-    MOST,
-    NOT_SUPPORTED,
-    TYPE_INVALID,
-    FieldError,
-    invalid,
-    quote,
-    required,
-    too_long,
-    too_many,
-    uncounted,
-)
+from muster.kube.fielderrors import MOST, NOT_SUPPORTED, TYPE_INVALID, FieldError, invalid, required, too_long, too_many, uncounted
 from muster.kube.schemas.accept import accept
 from muster.kube.schemas.constraints import (
     INT64_MAX,
@@ -35,6 +23,8 @@ from muster.kube.schemas.constraints import (
     is_whole,
 )
 from muster.kube.schemas.ratchet import Correlation
+from muster.machinery.golang import formatting
+from muster.machinery.golang.quoting import quote
 
 NOWHERE: Final = "<nil>"
 """The field of an error that belongs to the object as a whole."""
@@ -203,20 +193,20 @@ class Walk:
             factor = as_int64(node.multiple_of) if whole else float(node.multiple_of)
             if factor <= 0:
                 self._refuse(
-                    findings, path, factor, f"factor MultipleOf declared for {path} must be positive: {gotext.number(factor)}"
+                    findings, path, factor, f"factor MultipleOf declared for {path} must be positive: {formatting.number(factor)}"
                 )
             else:
-                self._refuse(findings, path, value, f"{path} in body should be a multiple of {gotext.number(factor)}")
+                self._refuse(findings, path, value, f"{path} in body should be a multiple of {formatting.number(factor)}")
         if node.minimum is not None:
             limit = as_int64(node.minimum) if whole else float(node.minimum)
             if value < limit or (node.exclusive_minimum and value == limit):
                 phrase = "greater than" if node.exclusive_minimum else "greater than or equal to"
-                self._refuse(findings, path, value, f"{path} in body should be {phrase} {gotext.number(limit)}")
+                self._refuse(findings, path, value, f"{path} in body should be {phrase} {formatting.number(limit)}")
         if node.maximum is not None:
             limit = as_int64(node.maximum) if whole else float(node.maximum)
             if value > limit or (node.exclusive_maximum and value == limit):
                 phrase = "less than" if node.exclusive_maximum else "less than or equal to"
-                self._refuse(findings, path, value, f"{path} in body should be {phrase} {gotext.number(limit)}")
+                self._refuse(findings, path, value, f"{path} in body should be {phrase} {formatting.number(limit)}")
 
     def _check_array(
         self, node: Constraints, value: list[Any], path: str, correlation: Correlation | None, findings: Findings

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import re2
 
-from muster.kube.remembering import remembered
+from muster.machinery.memo import memoized
 
 _GO_WORDING: Final = {
     "missing ]": "missing closing ]",
@@ -42,7 +42,7 @@ def _options() -> Any:
 _OPTIONS: Final = _options()
 
 
-@remembered(4096, 4096)
+@memoized(4096, 4096)
 def matcher(pattern: str) -> Callable[[str], bool]:
     """Whether the pattern occurs anywhere in a text. A set of one pattern is asked first, as it answers without building spans;
     it can run out of its memory budget, so only its yes counts."""

@@ -18,8 +18,8 @@ import msgspec
 
 from muster.api import Condition
 from muster.api.operator.v1 import ClusterManager
-from muster.kube.duration import format_time
 from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import ObjectKey

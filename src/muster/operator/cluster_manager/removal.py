@@ -19,8 +19,8 @@ from typing import Final
 
 from muster.api.crds import ACCOUNTS, HUB, Definition
 from muster.api.work.v1 import GROUP as WORK_GROUP
-from muster.kube.duration import parse_time
 from muster.machinery.clock import Clock
+from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.operator.applying import Place, places, remove

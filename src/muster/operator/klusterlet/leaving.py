@@ -16,8 +16,8 @@ import msgspec
 
 from muster.api.operator.v1 import Klusterlet
 from muster.api.resource import ObjectMeta
-from muster.kube.duration import format_time, parse_time
 from muster.machinery.clock import Clock
+from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.logs import get_logger
 from muster.operator.ground import Ground
 from muster.operator.klusterlet.plan import LONGEST_NAME, Plan

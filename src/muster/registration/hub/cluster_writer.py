@@ -23,8 +23,8 @@ import msgspec
 
 from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import ManagedCluster
-from muster.kube.duration import format_time
 from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
 from muster.runtime.cache.informer import Informer

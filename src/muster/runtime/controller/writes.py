@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from muster.api import Condition, Resource, merge_patch, with_condition
-from muster.kube.duration import format_time
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import NotFound

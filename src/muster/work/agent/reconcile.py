@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final, Protocol
 
 from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ExecutorServiceAccount, ManifestWork, ManifestWorkStatus
-from muster.kube.duration import format_time
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object
 from muster.runtime.client.errors import BadRequest, Forbidden, Invalid, NotFound, StatusError

@@ -11,7 +11,7 @@ from typing import Final
 
 from muster.api.meta import condition_of
 from muster.api.work.v1 import ManifestWork
-from muster.kube.duration import parse_time
+from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
 from muster.runtime.client.errors import Conflict, NotFound

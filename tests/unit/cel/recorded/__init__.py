@@ -32,9 +32,9 @@ from muster.cel import (
     list_type,
     map_type,
 )
-from muster.cel.numbers import format_double
 from muster.cel.times import format_timestamp
 from muster.cel.values import elements, is_list, is_map, map_items
+from muster.machinery.golang.numbers import format_shortest
 
 DIRECTORY = Path(__file__).parent
 TYPES = {
@@ -74,7 +74,7 @@ def render(value: Any) -> str:
     if kind is int:
         return str(value)
     if kind is float:
-        return f"double({format_double(value)})" if math.isfinite(value) else format_double(value)
+        return f"double({format_shortest(value)})" if math.isfinite(value) else format_shortest(value)
     if kind is str:
         return json.dumps(value, ensure_ascii=False)
     if kind is bytes:

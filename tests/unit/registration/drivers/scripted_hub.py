@@ -10,7 +10,7 @@ import orjson
 from cryptography import x509
 
 from muster.kube.certificates import CLIENT_AUTH, CertificateAuthority
-from muster.kube.duration import format_time
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import GVR
 from muster.runtime.client.base import KubeClient, Page
 from muster.runtime.client.errors import AlreadyExists, NotFound, Unreachable

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from muster.api.cluster.v1 import AVAILABLE
-from muster.kube.duration import format_micro_time
+from muster.machinery.golang.timestamps import format_micro_time
 from muster.machinery.objects import Object
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import LEASE

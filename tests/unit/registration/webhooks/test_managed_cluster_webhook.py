@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.kube.duration import format_time
 from muster.kube.patching.jsonpatch import apply_json_patch
+from muster.machinery.golang.timestamps import format_time
 from muster.registration.hub.webhooks.managed_cluster import ManagedClusterWebhook, is_https_url
 from muster.registration.names import CLUSTER_LABEL, CLUSTER_SET_LABEL, RESOURCE_CLEANUP
 from muster.runtime.auth.delegation import Action, Identity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.kube.duration import human_duration
+from muster.machinery.golang.durations import human_duration
 
 from .forms import NONE, UNKNOWN, Cell, Live, Object, at, count, since, spec, status
 

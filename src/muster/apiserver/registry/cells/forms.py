@@ -8,9 +8,10 @@ from typing import Any
 
 import orjson
 
-from muster.kube.duration import human_duration, parse_time
-from muster.kube.remembering import remembered
 from muster.kube.selectors import SelectorError, from_label_selector_object
+from muster.machinery.golang.durations import human_duration
+from muster.machinery.golang.timestamps import parse_time
+from muster.machinery.memo import memoized
 
 Object = dict[str, Any]
 Cell = Callable[[Object], Any]
@@ -36,7 +37,7 @@ class Live:
         return orjson.dumps(self.text(now))
 
 
-@remembered(4096)
+@memoized(4096)
 def instant(text: str) -> datetime | None:
     try:
         return parse_time(text)

@@ -12,7 +12,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from muster.apiserver.registry.resource import HookContext, Object
 from muster.kube import names
-from muster.kube.fielderrors import duplicate, forbidden, invalid, not_supported, quote, required
+from muster.kube.fielderrors import duplicate, forbidden, invalid, not_supported, required
+from muster.machinery.golang.quoting import quote
 
 from .checks import Errors, repeated, spec_of, status_of
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from muster.apiserver.registry.resource import HookContext, Object
 from muster.kube import names
 from muster.kube.fielderrors import NOT_FOUND, duplicate, field_error, forbidden, invalid, not_supported, required
-from muster.kube.quantity import QuantityError, parse_quantity
+from muster.machinery.golang.quantities import QuantityError, parse_quantity
 
 from . import podadmission
 from .checks import Errors, named_like, need, none_negative, one_of, port_name_problems, port_number, spec_of

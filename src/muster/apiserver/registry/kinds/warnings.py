@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from muster.apiserver.registry.resource import HookContext, Object, Validate
 from muster.kube import names
-from muster.kube.fielderrors import FieldError, quote
-from muster.kube.quantity import QuantityError, parse_quantity
+from muster.kube.fielderrors import FieldError
+from muster.machinery.golang.quantities import QuantityError, parse_quantity
+from muster.machinery.golang.quoting import quote
 
 from .checks import spec_of
 

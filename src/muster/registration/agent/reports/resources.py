@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from muster.kube.quantity import Quantity, QuantityError, parse_quantity
+from muster.machinery.golang.quantities import Quantity, QuantityError, parse_quantity
 
 Quantities = Mapping[str, str]
 Reported = Mapping[str, int | str]

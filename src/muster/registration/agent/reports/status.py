@@ -16,9 +16,9 @@ import msgspec
 from muster.api import Condition, condition_of, merge_patch, with_condition
 from muster.api.cluster.v1 import AVAILABLE, JOINED, ManagedCluster, ManagedClusterClaim
 from muster.api.cluster.v1alpha1 import ClusterClaim
-from muster.kube.duration import format_time
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import pause, sleep
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.registration.agent.joining import kept_right
 from muster.registration.agent.reports.claims import PROPERTIES, TRUNCATED, exposed, values_of

@@ -16,7 +16,7 @@ from typing import Final
 
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
-from muster.kube.duration import parse_time
+from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.objects import Object
 from muster.registration.drivers.csr.requests import AgentRequest, issued_certificate, verdict_of
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from muster.api.resource import Document
-from muster.kube.duration import parse_time
 from muster.kube.names import GENERATED_SUFFIX_LENGTH, generate_name
+from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
 from muster.registration.drivers.csr.options import client_expiration
 from muster.registration.drivers.csr.requests import (

@@ -17,7 +17,7 @@ from typing import Final
 
 from muster.api import condition_of
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
-from muster.kube.duration import parse_time
+from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
 from muster.registration.hub.clusters.acceptance import DENIED

@@ -21,7 +21,7 @@ import msgspec
 
 from muster.api import Condition, condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, ManagedCluster
-from muster.kube.duration import format_micro_time, parse_time
+from muster.machinery.golang.timestamps import format_micro_time, parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.registration.hub.cluster_writer import with_cluster_said

@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from muster.api.cluster.v1 import GROUP, ManagedCluster, Taint
-from muster.kube.duration import format_time, parse_time
 from muster.kube.names import dns1123_label
 from muster.machinery.clock import Clock
+from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.objects import Object
 from muster.registration.hub.clusters.namespaces import foreign_namespace_problem, is_terminating, namespace_named
 from muster.registration.hub.clusters.rbac import name_problem

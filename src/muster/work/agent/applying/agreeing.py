@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.kube.quantity import QuantityError, parse_quantity
+from muster.machinery.golang.quantities import QuantityError, parse_quantity
 
 _KEYS: Final = (
     ("name",),

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from muster.api.work.v1 import ServerSideApply
-from muster.kube import gotext
+from muster.machinery.golang import formatting
 from muster.machinery.objects import Object
 from muster.runtime.client.errors import Conflict
 from muster.work.agent.applying.ignoring import without_ignored
@@ -102,7 +102,7 @@ def _pinned(manifest: Manifest, write: Write, live: Object) -> Write:
 
 def config_hash(document: Object) -> str:
     """Go's `%v` of an unstructured object, digested."""
-    return hashlib.md5(f"&{{{gotext.text(document)}}}".encode(), usedforsecurity=False).hexdigest()
+    return hashlib.md5(f"&{{{formatting.text(document)}}}".encode(), usedforsecurity=False).hexdigest()
 
 
 def without_null_times(value: Any) -> Any:

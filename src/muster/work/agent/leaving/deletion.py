@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 
 from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ManifestWork
-from muster.kube.duration import format_time
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.work.agent.leaving.eviction import Step, decide
 from muster.work.agent.leaving.removal import Pending, Remover, owned_by

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster.api.work.v1 import FeedbackRule, FeedbackValue, FieldValue, JsonPath
-from muster.kube import gotext
 from muster.kube.jsonpath import MOST, JSONPathError, Limit, UnknownIdentifier, compile_path
+from muster.machinery.golang import formatting
 from muster.machinery.objects import GVR, Object
 
 LONGEST_STRING: Final = 32768
@@ -92,11 +92,11 @@ class FeedbackReader:
             return FieldValue(type="Integer", integer=value)
         if self.raw_json:
             return self._raw(path, value)
-        kind = "float64" if isinstance(value, int) else gotext.type_name(value)
+        kind = "float64" if isinstance(value, int) else formatting.type_name(value)
         raise _Unreadable(f"the type {kind} of the value for {path.name} is not found")
 
     def _raw(self, path: JsonPath, value: Any) -> FieldValue:
-        text = gotext.encode_json(value)
+        text = formatting.encode_json(value)
         limit = min(self.longest_raw, LONGEST_RAW)
         if len(text.encode()) > limit:
             raise _Unreadable(

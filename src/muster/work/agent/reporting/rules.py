@@ -35,7 +35,7 @@ from muster.cel import (
 )
 from muster.cel.library.registry import overload
 from muster.cel.values import is_list, is_map, lookup
-from muster.kube import gotext
+from muster.machinery.golang import formatting
 from muster.machinery.objects import GVR, Object
 from muster.work.names import APPLIED, COMPLETE, DELETING, FEEDBACK_SYNCED
 
@@ -129,7 +129,7 @@ class _Failed(Exception):
 def _holds(expression: str, document: Object, budget: CostBudget) -> bool:
     result = _run(_expressions(), expression, {"object": document}, budget)
     if not isinstance(result, bool):
-        raise _Failed(f"expected bool result, got {gotext.type_name(plain(result))}")
+        raise _Failed(f"expected bool result, got {formatting.type_name(plain(result))}")
     return result
 
 
@@ -142,7 +142,7 @@ def _message(rule: ConditionRule, document: Object, holds: bool, budget: CostBud
         except _Failed as failure:
             return str(failure)
         if not isinstance(text, str):
-            return f"expected message expression to have a string result, got {gotext.type_name(plain(text))}"
+            return f"expected message expression to have a string result, got {formatting.type_name(plain(text))}"
         if text:
             return text
     return rule.message or f"Manifest is {'' if holds else 'not '}{rule.condition}"

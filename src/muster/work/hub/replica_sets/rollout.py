@@ -25,6 +25,8 @@ from muster.api.cluster.v1alpha1 import MandatoryDecisionGroup, RolloutConfig, R
 from muster.api.cluster.v1alpha1 import RolloutAll as All
 from muster.api.cluster.v1alpha1 import RolloutProgressive as Progressive
 from muster.api.cluster.v1alpha1 import RolloutProgressivePerGroup as PerGroup
+from muster.machinery.golang.durations import parse_duration
+from muster.machinery.golang.errors import GoError
 
 
 class BadStrategy(ValueError):
@@ -218,12 +220,9 @@ def _deadline(config: RolloutConfig) -> timedelta | None:
 
 
 def _duration(text: str, name: str) -> timedelta:
-    from muster.cel import EvaluationError
-    from muster.cel.times import parse_duration
-
     try:
-        return timedelta(microseconds=parse_duration(text).ns / 1000)
-    except (EvaluationError, OverflowError) as error:
+        return timedelta(microseconds=parse_duration(text) / 1000)
+    except (GoError, OverflowError) as error:
         raise BadStrategy(f"rolloutStrategy: {name}: {error}") from error
 
 

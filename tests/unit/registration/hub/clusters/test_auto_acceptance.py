@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
-from muster.kube.duration import format_time
+from muster.machinery.golang.timestamps import format_time
 from muster.registration.drivers.seam import Vote
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.clusters.auto_acceptance import AutoAcceptance, elected

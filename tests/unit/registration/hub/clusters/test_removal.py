@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.kube.duration import format_time
+from muster.machinery.golang.timestamps import format_time
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.clusters.removal import Removal
 from muster.registration.kinds import MANAGED_CLUSTERS

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from muster.kube.remembering import remembered
+from muster.machinery.memo import memoized
 
 
 def test_short_texts_are_worked_out_once_and_long_ones_each_time() -> None:
     asked: list[str] = []
 
-    @remembered(8, longest=4)
+    @memoized(8, longest=4)
     def length(text: str) -> int:
         asked.append(text)
         return len(text)

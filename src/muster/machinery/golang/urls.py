@@ -1,14 +1,17 @@
-"""Go's `net/url`: parsing and printing of URLs."""
+"""URLs, read and printed. Follows Go's `net/url` (`Parse`, `ParseRequestURI`).
+
+What counts as valid (characters in hosts, ports, escapes) is part of the contract of schemas and of validation rules.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang.netip import address_version
-from muster.gotemplate.golang.strconv import quote
-from muster.gotemplate.values import decode, encode
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.ips import parse_address
+from muster.machinery.golang.quoting import quote
+from muster.machinery.golang.text import decode, encode
 
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
 _SAFE = {
@@ -21,6 +24,7 @@ _SAFE["zone"] = _SAFE["host"]
 _VALID_ENCODED = frozenset(b"!$&'()*+,;=:@[]%")
 _ESCAPE = re.compile(rb"%([0-9a-fA-F]{2})")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PORT = re.compile(r"(?::[0-9]*)?\Z")
 _USERINFO = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*\Z")
 
@@ -49,6 +53,8 @@ def unescape(text: str, mode: str) -> str:
         if mode in ("host", "zone") and byte < 0x80 and byte not in _SAFE[mode]:
             raise GoError(f"invalid character {quote(chr(byte))} in host name")
         at += 1
+    if mode == "query":
+        data = data.replace(b"+", b" ")
     return decode(_ESCAPE.sub(lambda code: bytes((int(code[1], 16),)), data))
 
 
@@ -66,12 +72,35 @@ class URL:
     raw_fragment: str = ""
     omit_host: bool = False
 
-    def hostname(self) -> str:
-        host = self.host
+    def _host_and_port(self) -> tuple[str, str]:
+        host, port = self.host, ""
         colon = host.rfind(":")
         if colon >= 0 and _PORT.match(host, colon):
-            host = host[:colon]
-        return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+            host, port = host[:colon], host[colon + 1 :]
+        return host[1:-1] if host.startswith("[") and host.endswith("]") else host, port
+
+    def hostname(self) -> str:
+        return self._host_and_port()[0]
+
+    def port(self) -> str:
+        return self._host_and_port()[1]
+
+    def escaped_path(self) -> str:
+        return "*" if self.path == "*" else self._escaped(self.raw_path, self.path, "path")
+
+    def query_values(self) -> dict[str, list[str]]:
+        """`URL.Query`: pairs that cannot be read are left out."""
+        values: dict[str, list[str]] = {}
+        for pair in self.query.split("&"):
+            if not pair or ";" in pair:
+                continue
+            name, _, value = pair.partition("=")
+            try:
+                read = unescape(name, "query"), unescape(value, "query")
+            except GoError:
+                continue
+            values.setdefault(read[0], []).append(read[1])
+        return values
 
     def userinfo(self) -> str:
         if self.user is None:
@@ -109,7 +138,7 @@ class URL:
                 out += self.userinfo() + "@"
             if self.host:
                 out += escape(self.host, "host")
-        path = "*" if self.path == "*" else self._escaped(self.raw_path, self.path, "path")
+        path = self.escaped_path()
         if path and not path.startswith("/") and self.host:
             out += "/"
         if not before and not out and ":" in path.partition("/")[0]:
@@ -135,7 +164,7 @@ def _bracketed_host(host: str) -> str:
     zone = inner.find("%25")
     inner = unescape(inner, "host") if zone < 0 else unescape(inner[:zone], "host") + unescape(inner[zone:], "zone")
     try:
-        version = address_version(inner)
+        version = parse_address(inner).version
     except GoError as error:
         raise GoError(f"invalid host: {error}") from None
     if version == 4:
@@ -169,9 +198,11 @@ def _authority(url: URL, authority: str) -> None:
     url.user = unescape(name, "userinfo"), unescape(password, "userinfo") if colon else None
 
 
-def _parse(text: str) -> URL:
-    if any(char < " " or char == "\x7f" for char in text):
+def _parse(text: str, via_request: bool) -> URL:
+    if _CONTROL.search(text):
         raise GoError("net/url: invalid control character in URL")
+    if not text and via_request:
+        raise GoError("empty url")
     url = URL()
     if text == "*":
         url.path = "*"
@@ -186,9 +217,11 @@ def _parse(text: str) -> URL:
         if url.scheme:
             url.opaque = rest
             return url
+        if via_request:
+            raise GoError("invalid URI for request")
         if ":" in rest.partition("/")[0]:
             raise GoError("first path segment in URL cannot contain colon")
-    if (url.scheme or not rest.startswith("///")) and rest.startswith("//"):
+    if (url.scheme or not (via_request or rest.startswith("///"))) and rest.startswith("//"):
         authority, slash, rest = rest[2:].partition("/")
         rest = slash + rest
         _authority(url, authority)
@@ -199,13 +232,10 @@ def _parse(text: str) -> URL:
     return url
 
 
-def parse(text: str) -> URL:
+def parse_url(text: str) -> URL:
     """`url.Parse`; raises GoError."""
     before, _, fragment = text.partition("#")
-    try:
-        url = _parse(before)
-    except GoError as error:
-        raise GoError(f"parse {quote(before)}: {error}") from None
+    url = _parsed(before, via_request=False)
     if fragment:
         try:
             url.fragment = unescape(fragment, "fragment")
@@ -213,3 +243,23 @@ def parse(text: str) -> URL:
             raise GoError(f"parse {quote(text)}: {error}") from None
         url.raw_fragment = "" if escape(url.fragment, "fragment") == fragment else fragment
     return url
+
+
+def parse_request_uri(text: str) -> URL:
+    """`url.ParseRequestURI`: an absolute URL or an absolute path; a fragment is not split off. Raises GoError."""
+    return _parsed(text, via_request=True)
+
+
+def is_request_uri(text: str) -> bool:
+    try:
+        _parse(text, via_request=True)
+    except GoError:
+        return False
+    return True
+
+
+def _parsed(text: str, via_request: bool) -> URL:
+    try:
+        return _parse(text, via_request)
+    except GoError as error:
+        raise GoError(f"parse {quote(text)}: {error}") from None

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from muster.kube import gotext
+from muster.machinery.golang import formatting
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,14 @@ from muster.kube import gotext
     ],
 )
 def test_values_print_as_go_prints_them(value: Any, text: str, syntax: str | None) -> None:
-    assert gotext.text(value) == text
+    assert formatting.text(value) == text
     if syntax is not None:
-        assert gotext.syntax(value) == syntax
+        assert formatting.syntax(value) == syntax
 
 
 def test_types_have_their_go_names() -> None:
     values: list[Any] = ["", 1, 1.5, True, {}, [], None]
-    assert [gotext.type_name(value) for value in values] == [
+    assert [formatting.type_name(value) for value in values] == [
         "string",
         "int64",
         "float64",
@@ -47,4 +47,4 @@ def test_types_have_their_go_names() -> None:
 
 
 def test_json_is_compact_sorted_and_safe_in_html() -> None:
-    assert gotext.encode_json({"b": "<a&b>", "a": [1, "é"]}) == '{"a":[1,"é"],"b":"\\u003ca\\u0026b\\u003e"}'
+    assert formatting.encode_json({"b": "<a&b>", "a": [1, "é"]}) == '{"a":[1,"é"],"b":"\\u003ca\\u0026b\\u003e"}'

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.kube.duration import format_micro_time, format_time, human_duration, parse_time
+from muster.machinery.golang.durations import human_duration
+from muster.machinery.golang.timestamps import format_micro_time, format_time, parse_time
 
 
 @pytest.mark.parametrize(

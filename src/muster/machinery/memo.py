@@ -31,7 +31,7 @@ class _Results(dict[T, R]):
         return result
 
 
-def remembered(size: int, longest: int = 256) -> Callable[[Callable[[T], R]], Callable[[T], R]]:
+def memoized(size: int, longest: int = 256) -> Callable[[Callable[[T], R]], Callable[[T], R]]:
     """Keeps up to `size` results for texts of up to `longest` characters or bytes."""
 
     def decorate(function: Callable[[T], R]) -> Callable[[T], R]:

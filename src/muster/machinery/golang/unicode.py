@@ -1,4 +1,4 @@
-"""Go's `unicode` package: character classes and simple case mappings.
+"""Character classes and simple case mappings. Follows Go's `unicode`.
 
 Python's own tables follow another version of Unicode and its case conversions may change a string's length (ß becomes
 SS), so the tables here are Go's, printed by `peers/gotemplate/unicode` into `unicode.json`. ASCII is answered without
@@ -7,11 +7,9 @@ them. Runes that stand for invalid bytes (U+DC80…U+DCFF) behave as U+FFFD does
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 _ASCII_PUNCT = frozenset("!\"#%&'()*,-./:;?@[\\]_{}")
@@ -20,6 +18,10 @@ _ASCII_SPACE = frozenset("\t\n\v\f\r ")
 
 @cache
 def _tables() -> dict[str, Any]:
+    # Few texts need them, and what reads them takes longer to import than all the rest.
+    import json
+    from importlib.resources import files
+
     tables: dict[str, Any] = json.loads(files(__package__).joinpath("unicode.json").read_text())
     return tables
 

@@ -1,4 +1,4 @@
-"""JSON values as Go's formatting verbs and encoders print them.
+"""JSON values as text: `%v`, `%#v`, `%T` and JSON. Follows Go's `fmt` and `encoding/json`.
 
 Messages of patches and of server-side apply quote values the way the Go server does; clients and people compare those texts.
 `text` is `%v`, `syntax` is `%#v`, `type_name` is `%T`, and `encode_json` is encoding/json with its HTML escaping and sorted keys.
@@ -6,30 +6,22 @@ Messages of patches and of server-side apply quote values the way the Go server 
 
 from __future__ import annotations
 
-import math
 import re
-from decimal import Decimal
 from typing import Any
 
 import orjson
 
-_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+from muster.machinery.golang.numbers import format_float
+from muster.machinery.golang.quoting import quote
+
+HTML_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 _needs_escapes = re.compile("[<>&\u2028\u2029]").search
 
 
 def number(value: float) -> str:
     """As `%v` prints it: of a float the fewest digits that tell it apart, with an exponent below 1e-4 and from 1e6 on."""
-    if isinstance(value, int):
-        return str(value)
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else '+'}Inf"
-    sign, digits, power = Decimal(repr(value)).normalize().as_tuple()
-    exponent = len(digits) + int(power) - 1
-    if not value or -4 <= exponent < 6:
-        return repr(value).removesuffix(".0")
-    first, rest = str(digits[0]), "".join(map(str, digits[1:]))
-    return f"{'-' * sign}{first}{'.' * bool(rest)}{rest}e{exponent:+03d}"
+    return str(value) if isinstance(value, int) else format_float(value, "g", -1)
 
 
 def text(value: Any) -> str:
@@ -48,17 +40,13 @@ def text(value: Any) -> str:
     return str(value)
 
 
-def quoted(value: str) -> str:
-    return orjson.dumps(value).decode()
-
-
 def syntax(value: Any) -> str:
     if value is None:
         return "interface {}(nil)"
     if isinstance(value, str):
-        return quoted(value)
+        return quote(value)
     if isinstance(value, dict):
-        return "map[string]interface {}{" + ", ".join(f"{quoted(key)}:{syntax(value[key])}" for key in sorted(value)) + "}"
+        return "map[string]interface {}{" + ", ".join(f"{quote(key)}:{syntax(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
         return "[]interface {}{" + ", ".join(syntax(item) for item in value) + "}"
     return text(value)
@@ -77,7 +65,7 @@ def encode_json(value: Any) -> str:
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     if ".0" in text:
         text = orjson.dumps(_whole_numbers(value), option=orjson.OPT_SORT_KEYS).decode()
-    return text.translate(_HTML) if _needs_escapes(text) else text
+    return text.translate(HTML_ESCAPES) if _needs_escapes(text) else text
 
 
 def _whole_numbers(value: Any) -> Any:

@@ -1,16 +1,56 @@
-"""Go's `netip.ParseAddr`, as far as a URL shows it: is the text an address, of which version, and if not, why."""
+"""Addresses of the Internet Protocol and their prefixes. Follows Go's `net/netip` (`ParseAddr`, `ParsePrefix`).
+
+The values are those of Python's `ipaddress`, which accepts what Go accepts; what it refuses is read again by Go's rules to say why.
+An address may have a zone; a prefix may not.
+"""
 
 from __future__ import annotations
 
 import re
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address, ip_interface
 
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang.strconv import quote
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.quoting import quote
 
 _GROUP = re.compile("[0-9a-fA-F]*")
+_BITS = re.compile("0|[1-9][0-9]{0,17}")
 
 
-class _Parser:
+def parse_address(text: str) -> IPv4Address | IPv6Address:
+    """`netip.ParseAddr`; raises GoError."""
+    try:
+        return ip_address(text)
+    except ValueError:
+        _Reader(text).read()
+    # Go also takes a zone with a percent sign in it.
+    return ip_address(text.partition("%")[0])
+
+
+def parse_prefix(text: str) -> IPv4Interface | IPv6Interface:
+    """`netip.ParsePrefix`: an address with all its bits, and how many of them name the network; raises GoError."""
+    address_text, slash, bits = text.rpartition("/")
+    if not slash:
+        raise _bad_prefix(text, "no '/'")
+    try:
+        address = parse_address(address_text)
+    except GoError as error:
+        raise _bad_prefix(text, str(error)) from None
+    if "%" in address_text:
+        raise _bad_prefix(text, "IPv6 zones cannot be present in a prefix")
+    if not _BITS.fullmatch(bits):
+        raise _bad_prefix(text, f"bad bits after slash: {quote(bits)}")
+    if int(bits) > address.max_prefixlen:
+        raise _bad_prefix(text, "prefix length out of range")
+    return ip_interface((address.packed, int(bits)))
+
+
+def _bad_prefix(text: str, reason: str) -> GoError:
+    return GoError(f"netip.ParsePrefix({quote(text)}): {reason}")
+
+
+class _Reader:
+    """Reads an address that is none, up to the reason."""
+
     def __init__(self, text: str) -> None:
         self.text = text
 
@@ -18,7 +58,7 @@ class _Parser:
         place = f" (at {quote(at)})" if at else ""
         return GoError(f"ParseAddr({quote(self.text)}): {reason}{place}")
 
-    def version(self) -> int:
+    def read(self) -> None:
         first = re.search("[.:%]", self.text)
         if first is None:
             raise self.error("unable to parse IP")
@@ -26,9 +66,8 @@ class _Parser:
             raise self.error("missing IPv6 address")
         if first[0] == ".":
             self.version4(self.text)
-            return 4
-        self.version6()
-        return 6
+        else:
+            self.version6()
 
     def version4(self, text: str) -> None:
         value, fields, digits = 0, 0, 0
@@ -98,8 +137,3 @@ class _Parser:
         if size > 4:
             raise self.error("each group must have 4 or less digits", rest)
         return size
-
-
-def address_version(text: str) -> int:
-    """4 or 6; raises GoError if the text is no address."""
-    return _Parser(text).version()

@@ -1,8 +1,8 @@
-"""Go's `strconv`: quoting, unquoting, and numbers as text.
+"""Numbers as text. Follows Go's `strconv`.
 
 Digits come from Python's own correctly rounded conversions (`repr` is the shortest round-trip form, `%.*e` is exact);
 this module only lays them out by Go's rules. Parsing accepts Go's syntax (base prefixes, underscores with base 0,
-hexadecimal floats) and nothing that only Python accepts. Errors carry Go's texts.
+hexadecimal floats) and nothing that only Python accepts.
 """
 
 from __future__ import annotations
@@ -12,126 +12,10 @@ import re
 import struct
 from functools import lru_cache
 
-from muster.gotemplate.errors import GoError
-from muster.gotemplate.golang import unicode
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.quoting import INVALID_SYNTAX, quote
 
-_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\"}
-_UNESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
-_PLAIN = re.compile(r"[ !#-\[\]-~]*\Z")
-INVALID_SYNTAX = "invalid syntax"
 OUT_OF_RANGE = "value out of range"
-
-
-def _escape(char: str, quote: str, ascii_only: bool) -> str:
-    if char in (quote, "\\"):
-        return "\\" + char
-    code = ord(char)
-    if (code < 0x80 or not ascii_only) and unicode.is_print(char) and not 0xDC80 <= code <= 0xDCFF:
-        return char
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    if code < 0x20 or code == 0x7F:
-        return f"\\x{code:02x}"
-    if 0xD800 <= code <= 0xDFFF:
-        return "\\ufffd"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def quote(text: str, ascii_only: bool = False) -> str:
-    """`strconv.Quote`, or `QuoteToASCII`."""
-    if _PLAIN.match(text):
-        return f'"{text}"'
-    return '"' + "".join(_escape(char, '"', ascii_only) for char in text) + '"'
-
-
-def quote_rune(code: int, ascii_only: bool = False) -> str:
-    if not 0 <= code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-        code = 0xFFFD
-    return "'" + _escape(chr(code), "'", ascii_only) + "'"
-
-
-def can_backquote(text: str) -> bool:
-    return not any(c == "`" or c == "\x7f" or c == "\ufeff" or (c < " " and c != "\t") or "\ud800" <= c <= "\udfff"
-                   for c in text)  # fmt: skip
-
-
-def _unquote_char(text: str, at: int, quote_char: str, into: bytearray) -> int:
-    """Reads one character or escape at `at`, appends its bytes, and returns the position after it."""
-    char = text[at]
-    if char == quote_char and quote_char in "'\"":
-        raise GoError(INVALID_SYNTAX)
-    if char != "\\":
-        into += char.encode("utf-8", "surrogateescape")
-        return at + 1
-    if at + 1 >= len(text):
-        raise GoError(INVALID_SYNTAX)
-    kind = text[at + 1]
-    if kind in _UNESCAPES:
-        into += _UNESCAPES[kind].encode()
-        return at + 2
-    width = {"x": 2, "u": 4, "U": 8}.get(kind)
-    if width is not None:
-        digits = text[at + 2 : at + 2 + width]
-        if not re.fullmatch(f"[0-9a-fA-F]{{{width}}}", digits):
-            raise GoError(INVALID_SYNTAX)
-        code = int(digits, 16)
-        if kind == "x":
-            into.append(code)
-        elif code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-            raise GoError(INVALID_SYNTAX)
-        else:
-            into += chr(code).encode()
-        return at + 2 + width
-    if kind in "01234567":
-        digits = text[at + 1 : at + 4]
-        if not re.fullmatch("[0-7]{3}", digits) or int(digits, 8) > 255:
-            raise GoError(INVALID_SYNTAX)
-        into.append(int(digits, 8))
-        return at + 4
-    if kind in "'\"":
-        if kind != quote_char:
-            raise GoError(INVALID_SYNTAX)
-        into += kind.encode()
-        return at + 2
-    raise GoError(INVALID_SYNTAX)
-
-
-def unquote(text: str) -> str:
-    """`strconv.Unquote` of a double- or back-quoted string."""
-    if len(text) < 2 or text[0] != text[-1] or text[0] not in '`"':
-        raise GoError(INVALID_SYNTAX)
-    body = text[1:-1]
-    if text[0] == "`":
-        if "`" in body:
-            raise GoError(INVALID_SYNTAX)
-        return body.replace("\r", "")
-    if "\\" not in body and '"' not in body and "\n" not in body:
-        return body
-    if "\n" in body:
-        raise GoError(INVALID_SYNTAX)
-    into, at = bytearray(), 0
-    while at < len(body):
-        at = _unquote_char(body, at, '"', into)
-    return into.decode("utf-8", "surrogateescape")
-
-
-def unquote_char_constant(text: str) -> int:
-    """The rune of a character constant such as 'a' or '\\n'; `text` includes the quotes."""
-    body = text[1:]
-    if not body:
-        raise GoError(INVALID_SYNTAX)
-    into = bytearray()
-    end = _unquote_char(body, 0, "'", into)
-    if body[end:] != "'":
-        raise GoError(f"malformed character constant: {text}")
-    if body[0] == "\\" and body[1:2] and body[1] in "x01234567":
-        return into[0]
-    char = into.decode("utf-8", "replace")
-    return ord(char[0])
-
-
 _BASE_PREFIX = re.compile("0[bBoOxX]")
 
 
@@ -158,7 +42,7 @@ def _underscores_ok(text: str) -> bool:
 
 
 _DIGITS = {base: re.compile(digits) for base, digits in ((2, "[01]+"), (8, "[0-7]+"), (10, "[0-9]+"), (16, "[0-9a-fA-F]+"))}
-_MAX_UINT = (1 << 64) - 1
+MAX_UINT64 = (1 << 64) - 1
 
 
 def _parse_digits(text: str, base: int) -> int:
@@ -176,9 +60,9 @@ def _parse_digits(text: str, base: int) -> int:
             elif len(text) > 1:
                 base, text = 8, text[1:]
     digits = _DIGITS[base].match(text)
-    value = int(digits[0], base) if digits else 0
+    value = (MAX_UINT64 + 1 if len(digits[0].lstrip("0")) > 64 else int(digits[0], base)) if digits else 0
     # Go reads digit by digit: a number that is too large is noticed before what follows it.
-    if value <= _MAX_UINT and (not digits or digits.end() < len(text)):
+    if value <= MAX_UINT64 and (not digits or digits.end() < len(text)):
         raise GoError(INVALID_SYNTAX)
     return value
 
@@ -197,8 +81,8 @@ def parse_uint(text: str, base: int = 10, func: str = "ParseUint") -> int:
         value = _parse_digits(text, base)
     except GoError:
         raise NumError(func, text, INVALID_SYNTAX) from None
-    if value > 0xFFFFFFFFFFFFFFFF:
-        raise NumError(func, text, OUT_OF_RANGE, 0xFFFFFFFFFFFFFFFF)
+    if value > MAX_UINT64:
+        raise NumError(func, text, OUT_OF_RANGE, MAX_UINT64)
     return value
 
 
@@ -349,8 +233,22 @@ def format_float(value: float, letter: str, precision: int, bits: int = 64) -> s
     digits, exponent = _shortest(magnitude, bits)
     if letter in "eE":
         return _exponent_form(sign, digits, exponent, letter)
-    if letter in "fF":
+    if letter in "fF" or -4 <= exponent < 6:
         return _fixed_form(sign, digits, exponent)
-    if exponent < -4 or exponent >= 6:
-        return _exponent_form(sign, digits, exponent, "E" if letter == "G" else "e")
-    return _fixed_form(sign, digits, exponent)
+    return _exponent_form(sign, digits, exponent, "E" if letter == "G" else "e")
+
+
+def format_shortest(value: float, threshold: int = 6) -> str:
+    """The fewest digits that tell the number apart, with an exponent below 1e-4 and from 10^threshold on; `%v` has 6."""
+    if threshold == 6 or not math.isfinite(value):
+        return format_float(value, "g", -1)
+    _, exponent = _shortest(abs(value), 64)
+    form = "f" if -4 <= exponent < threshold else "e"
+    return format_float(value, form, -1)
+
+
+def wrap_int64(value: int) -> int:
+    """Two's complement of 64 bits, as Go's integer arithmetic does."""
+    if -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+        return value
+    return ((value + 0x8000000000000000) & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
