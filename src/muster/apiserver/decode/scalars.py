@@ -49,6 +49,7 @@ def time_from_unix(seconds: int, nanos: int, micro: bool) -> str | None:
     return format_micro_time(instant) if micro else format_time(instant)
 
 
+@memoized(1024)
 def duration_text(text: str) -> str:
     """A Go duration (`1h2m3.5s`) as Go prints it."""
     try:
@@ -57,7 +58,9 @@ def duration_text(text: str) -> str:
         raise DecodeError(str(error)) from error
 
 
+@memoized(4096)
 def quantity_text(text: str) -> str:
+    """A quantity in the spelling that the server answers with."""
     try:
         return quantities.canonical(text)
     except GoError as error:

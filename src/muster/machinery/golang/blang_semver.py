@@ -37,7 +37,7 @@ def precedence(prerelease: str) -> tuple[Identifier, ...]:
 
 
 def _identifier(text: str) -> Identifier:
-    if is_numeric(text) and len(text) <= 20 and int(text) <= MAX_UINT64:
+    if is_numeric(text) and (len(text) < 20 or (len(text) == 20 and int(text) <= MAX_UINT64)):
         return (0, int(text), "")
     return (1, 0, text)
 
@@ -68,7 +68,7 @@ def _number(text: str, name: str) -> int:
         raise GoError(f"Invalid character(s) found in {name.lower()} number {quote(text)}")
     if len(text) > 1 and text.startswith("0"):
         raise GoError(f"{name} number must not contain leading zeroes {quote(text)}")
-    return parse_uint(text)
+    return int(text) if 0 < len(text) < 20 else parse_uint(text)
 
 
 def _check_identifier(text: str) -> None:
@@ -80,4 +80,5 @@ def _check_identifier(text: str) -> None:
         return
     if len(text) > 1 and text.startswith("0"):
         raise GoError(f"Numeric PreRelease version must not contain leading zeroes {quote(text)}")
-    parse_uint(text)
+    if len(text) >= 20:
+        parse_uint(text)

@@ -2,8 +2,8 @@
 
 A quantity is an integer count of nano-units plus the format it was written in (binary SI, decimal SI or decimal exponent), which
 decides the suffix it is printed with. Values finer than one nano-unit are rounded up and away from zero; binary ones are capped at
-2^63-1 units, as the API caps them. A text without digits (`Ki`) is zero. Unlike Go, a text of more than a thousand characters is no
-quantity, and exponents end at ±1000.
+2^63-1 units, as the API caps them. A text without digits (`Ki`) is zero, unless its suffix takes it beyond 64 bits (`Ei`). Unlike
+Go, a text of more than a thousand characters is no quantity, and exponents end at ±1000.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _BINARY_NAMES: Final = {power: name for name, power in _BINARY_SUFFIXES.items()}
 
 WRONG_FORMAT: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 WRONG_SUFFIX: Final = "unable to parse quantity's suffix"
+WRONG_NUMBER: Final = "unable to parse numeric part of quantity"
 
 
 class QuantityError(GoError):
@@ -135,7 +136,10 @@ def parse_notation(text: str) -> Notation:
         kind, power = DECIMAL_EXPONENT, max(-_MAX_EXPONENT, min(_MAX_EXPONENT, int(suffix[1:])))
     else:
         raise QuantityError(WRONG_SUFFIX)
-    return Notation(sign == "-", whole or "0", fraction or "", kind, power)
+    notation = Notation(sign == "-", whole or "0", fraction or "", kind, power)
+    if not (whole or fraction or "0" in text[: found.start(4)]) and notation.scale is None:
+        raise QuantityError(WRONG_NUMBER)
+    return notation
 
 
 @memoized(4096)
@@ -144,7 +148,6 @@ def parse_quantity(text: str) -> Quantity:
     return parse_notation(text).quantity
 
 
-@memoized(4096)
 def canonical(text: str) -> str:
     """The spelling the server answers with; raises QuantityError.
 

@@ -9,6 +9,7 @@ from muster.machinery.golang.errors import GoError
 
 ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
 """What has a short escape between double quotes."""
+_ASCII_ESCAPES = str.maketrans({**{chr(code): f"\\x{code:02x}" for code in (*range(0x20), 0x7F)}, **ESCAPES})
 _UNESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
 INVALID_SYNTAX = "invalid syntax"
 
@@ -32,8 +33,9 @@ def _escape(char: str, quote: str, ascii_only: bool) -> str:
 
 def quote(text: str, ascii_only: bool = False) -> str:
     """`strconv.Quote`, or `QuoteToASCII`."""
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
+    if text.isascii():
+        plain = text.isprintable() and '"' not in text and "\\" not in text
+        return f'"{text}"' if plain else f'"{text.translate(_ASCII_ESCAPES)}"'
     return '"' + "".join(_escape(char, '"', ascii_only) for char in text) + '"'
 
 

@@ -1,7 +1,7 @@
 """Instants as the API writes them: RFC 3339 in UTC. Follows Go's `time.Parse(time.RFC3339, …)` and apimachinery's metav1.Time.
 
 A metav1.Time has whole seconds, a metav1.MicroTime always six digits after them. Go's times reach beyond the years 1 to 9999 of
-`datetime`; such a time is refused as one whose day is out of range.
+`datetime`; such a time is refused as one whose day is out of range, and an hour always has two digits here.
 """
 
 from __future__ import annotations
@@ -21,32 +21,35 @@ ZERO: Final = datetime(1, 1, 1, tzinfo=UTC)
 _MATCH: Final = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?(Z|[+-][0-9]{2}:[0-9]{2})"
 ).fullmatch
+_TWO: Final = "([0-9]{2})"
 _ELEMENTS: Final = tuple(
-    (re.compile(pattern), element)
-    for pattern, element in (
-        ("[0-9]{4}", "2006"), ("-", "-"), ("[0-9]{2}", "01"), ("-", "-"), ("[0-9]{2}", "02"), ("T", "T"), ("[0-9]{2}", "15"),
-        (":", ":"), ("[0-9]{2}", "04"), (":", ":"), ("[0-9]{2}(?:[.,][0-9]+)?", "05"), ("Z|[+-][0-9]{2}:[0-9]{2}", "Z07:00"),
+    (re.compile(pattern), element, field, limits)
+    for pattern, element, field, limits in (
+        ("[0-9]{4}", "2006", "", range(0)), ("-", "-", "", range(0)), (_TWO, "01", "month", range(1, 13)), ("-", "-", "", range(0)),
+        (_TWO, "02", "", range(0)), ("T", "T", "", range(0)), (_TWO, "15", "hour", range(24)), (":", ":", "", range(0)),
+        (_TWO, "04", "minute", range(60)), (":", ":", "", range(0)), (_TWO + "(?:[.,][0-9]+)?", "05", "second", range(60)),
+        ("Z|[+-][0-9]{2}:[0-9]{2}", "Z07:00", "", range(0)),
     )
 )  # fmt: skip
+"""What the layout asks for, piece by piece, and the range that Go holds a piece to before it reads on."""
 
 
-def _mismatch(text: str, layout: str) -> GoError:
+def _refusal(text: str, layout: str) -> GoError:
+    """Why the text is no time."""
     position = 0
-    for pattern, element in _ELEMENTS:
+    for pattern, element, field, limits in _ELEMENTS:
         found = pattern.match(text, position)
         if found is None:
-            return GoError(
-                f"parsing time {quote(text)} as {quote(layout)}: cannot parse {quote(text[position:])} as {quote(element)}"
-            )
+            rest = quote(text[position:])
+            return GoError(f"parsing time {quote(text)} as {quote(layout)}: cannot parse {rest} as {quote(element)}")
+        if field and int(found[1]) not in limits:
+            return GoError(f"parsing time {quote(text)}: {field} out of range")
         position = found.end()
-    return GoError(f"parsing time {quote(text)}: extra text: {quote(text[position:])}")
-
-
-def _out_of_range(text: str) -> GoError:
-    month, hour, minute, second = int(text[5:7]), int(text[11:13]), int(text[14:16]), int(text[17:19])
-    checks = (("month", 1 <= month <= 12), ("hour", hour < 24), ("minute", minute < 60), ("second", second < 60))
-    field = next((name for name, good in checks if not good), "day")
-    return GoError(f"parsing time {quote(text)}: {field} out of range")
+    if position < len(text):
+        return GoError(f"parsing time {quote(text)}: extra text: {quote(text[position:])}")
+    if not text.endswith("Z"):
+        _offset(text[-6:], text)
+    return GoError(f"parsing time {quote(text)}: day out of range")
 
 
 def _offset(zone: str, text: str) -> timedelta:
@@ -58,27 +61,23 @@ def _offset(zone: str, text: str) -> timedelta:
 
 
 def _read(text: str, layout: str) -> tuple[datetime, str | None]:
-    """The instant to the second, in UTC, and the digits after it."""
+    """The instant in UTC to the microsecond, and all digits after the second."""
     found = _MATCH(text)
     if found is None:
-        raise _mismatch(text, layout)
+        raise _refusal(text, layout)
     clock, fraction, zone = found.groups()
     try:
-        instant = datetime.fromisoformat(clock + "+00:00")
-    except ValueError:
-        raise _out_of_range(text) from None
-    if zone != "Z":
-        try:
+        instant = datetime.fromisoformat(f"{clock}+00:00" if fraction is None else f"{clock}.{fraction[:6]:0<6}+00:00")
+        if zone != "Z":
             instant -= _offset(zone, text)
-        except OverflowError:
-            raise _out_of_range(text) from None
+    except (ValueError, OverflowError):
+        raise _refusal(text, layout) from None
     return instant, fraction
 
 
 def parse_time(text: str, layout: str = RFC3339) -> datetime:
     """The instant in UTC; digits beyond microseconds are dropped. Raises GoError, which names the layout."""
-    instant, fraction = _read(text, layout)
-    return instant if fraction is None else instant.replace(microsecond=int(fraction[:6].ljust(6, "0")))
+    return _read(text, layout)[0]
 
 
 def parse_unix_nanoseconds(text: str) -> int:

@@ -21,6 +21,7 @@ _SAFE = {
     "host": _UNRESERVED | frozenset(b"!$&'()*+,;=:[]<>\""),
 }
 _SAFE["zone"] = _SAFE["host"]
+_is_safe = {mode: re.compile(f"[{re.escape(bytes(safe).decode())}]*").fullmatch for mode, safe in _SAFE.items()}
 _VALID_ENCODED = frozenset(b"!$&'()*+,;=:@[]%")
 _ESCAPE = re.compile(rb"%([0-9a-fA-F]{2})")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -30,11 +31,16 @@ _USERINFO = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*\Z")
 
 
 def escape(text: str, mode: str) -> str:
+    if _is_safe[mode](text):
+        return text
     safe = _SAFE[mode]
     return decode(b"".join(bytes((byte,)) if byte in safe else b"%%%02X" % byte for byte in encode(text)))
 
 
 def unescape(text: str, mode: str) -> str:
+    """The text with its escapes resolved; raises GoError for one that is none, or is not allowed where the text stands."""
+    if "%" not in text and (_is_safe["host"](text) if mode in ("host", "zone") else text.isascii()):
+        return text.replace("+", " ") if mode == "query" else text
     data = encode(text)
     at = 0
     while at < len(data):
