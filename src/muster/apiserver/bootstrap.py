@@ -17,8 +17,8 @@ from muster.apiserver.aggregation.trust import filled, trust_templates
 from muster.apiserver.auth.vault import ClusterKeys
 from muster.apiserver.cluster import rfc3339
 from muster.apiserver.objects import encoder, object_key
-from muster.apiserver.registry.resource import Object
 from muster.apiserver.registry.table import builtin_table
+from muster.machinery.objects import Object
 from muster.store.api import Entry
 
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")

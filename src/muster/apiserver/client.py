@@ -19,9 +19,9 @@ from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.apiserver.pipeline import Pipeline
-from muster.apiserver.registry.resource import Object
 from muster.http import Headers, Request, Response, StreamResponse, StreamWriter
 from muster.http.message import Connection, unframe
+from muster.machinery.objects import Object
 
 _MAX_QUEUED = 10_000
 _ENOUGH_QUEUED = 64 * 1024

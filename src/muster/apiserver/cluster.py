@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.apiserver.objects import object_key, shared
-from muster.apiserver.registry.resource import Addresses, Object
+from muster.apiserver.registry.resource import Addresses
 from muster.apiserver.registry.table import ResourceTable, builtin_table
 from muster.apiserver.webhooks import WebhookRoute
 from muster.apiserver.worker import Worker
+from muster.machinery.objects import Object
 from muster.store.api import Entry, Store
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import Any
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.registry.resource import Addresses, Object, Resource
+from muster.apiserver.registry.resource import Addresses, Resource
 from muster.apiserver.request import Query
 from muster.apiserver.worker import LARGE, Result
 from muster.http import Request
+from muster.machinery.objects import Object
 from muster.store.api import Entry
 
 _MOST_WARNINGS = 4096

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from muster.apiserver.registry.resource import Object
 from muster.http import StreamWriter
+from muster.machinery.objects import Object
 
 
 class NoLogs(Exception):

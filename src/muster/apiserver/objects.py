@@ -14,7 +14,7 @@ import msgspec
 import orjson
 
 from muster.apiserver import gojson
-from muster.apiserver.registry.resource import Object
+from muster.machinery.objects import Object
 from muster.store.api import Entry
 
 _NO_LABELS: Mapping[str, str] = {}

@@ -6,7 +6,7 @@ A Service resolves through its ExternalName, else through its EndpointSlices or 
 from __future__ import annotations
 
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.registry.resource import Object
+from muster.machinery.objects import Object
 
 
 class ServiceResolver:

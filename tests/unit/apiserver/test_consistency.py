@@ -12,9 +12,10 @@ from muster.apiserver.audit import Audit
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.context import Context
 from muster.apiserver.errors import ApiError
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.http import Response
+from muster.machinery.objects import Object
 from muster.store.datafile import DataFile
 from tests.unit.apiserver.conftest import eventually
 

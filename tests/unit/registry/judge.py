@@ -13,9 +13,10 @@ from typing import Any
 
 from muster.apiserver.decode import strict
 from muster.apiserver.registry.builtin import builtin_resources
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.verbs.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update
 from muster.kube.fielderrors import FieldError
+from muster.machinery.objects import Object
 
 NAMESPACE = "registry-verdicts"
 UID = "11111111-2222-3333-4444-555555555555"

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from muster.apiserver.context import Context
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
+from muster.machinery.objects import Object
 
 
 @dataclass(slots=True)

@@ -9,9 +9,10 @@ from muster.apiserver.admission.environment import OUT_OF_BUDGET, compile_expres
 from muster.apiserver.admission.subject import Subject
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import AUTHENTICATED, User
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.cel import MATCH_CONDITIONS_COST_BUDGET, CostBudget, CostExceeded, Environment, EvaluationError
 from muster.cel.library.authorization import Authorizer, Check, Decision, ResourceCheck
+from muster.machinery.objects import Object
 
 
 async def bindings(

@@ -11,7 +11,8 @@ from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
 from muster.apiserver.objects import shared
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
+from muster.machinery.objects import Object
 
 _ALLOWED_WITHOUT_NAMESPACE = frozenset({"authorization.k8s.io/localsubjectaccessreviews"})
 _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"

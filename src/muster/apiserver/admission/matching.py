@@ -11,8 +11,9 @@ from typing import Any
 
 from muster.apiserver import errors
 from muster.apiserver.admission.subject import Subject
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.kube.selectors import Selector, from_label_selector_object
+from muster.machinery.objects import Object
 
 
 class Rule:

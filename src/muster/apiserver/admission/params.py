@@ -7,9 +7,10 @@ from typing import Any
 
 from muster.apiserver.admission.subject import Subject
 from muster.apiserver.objects import labels, object_key
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.verbs.conversion import from_stored
 from muster.kube.selectors import from_label_selector_object
+from muster.machinery.objects import Object
 
 
 class Misconfigured(Exception):

@@ -13,7 +13,8 @@ from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.kinds.podadmission import priority_of
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
+from muster.machinery.objects import Object
 
 _PAUSE_SECONDS = 0.05
 _TRIES = 20

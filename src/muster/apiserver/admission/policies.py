@@ -20,7 +20,7 @@ from muster.apiserver.admission.params import Misconfigured, collect_params, par
 from muster.apiserver.admission.subject import Subject, is_exempt, refused
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.cel import (
     NULL,
     RUNTIME_COST_BUDGET,
@@ -30,6 +30,7 @@ from muster.cel import (
     EvaluationError,
     LazyMap,
 )
+from muster.machinery.objects import Object
 
 POLICIES: Final = "admissionregistration.k8s.io/validatingadmissionpolicies"
 BINDINGS: Final = "admissionregistration.k8s.io/validatingadmissionpolicybindings"

@@ -18,7 +18,8 @@ from muster.apiserver.admission.chain import Operation
 from muster.apiserver.auth.identity import MASTERS
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
+from muster.machinery.objects import Object
 from muster.store.api import Entry, Event, Subscription
 
 

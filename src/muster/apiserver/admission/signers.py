@@ -16,9 +16,10 @@ from muster.apiserver.admission.subject import Subject, refused
 from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.identity import MASTERS
 from muster.apiserver.context import Context
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.kube.certificates import organizations
 from muster.machinery.golang.quoting import quote
+from muster.machinery.objects import Object
 
 _GROUP: Final = "certificates.k8s.io"
 _CSRS: Final = f"{_GROUP}/certificatesigningrequests"

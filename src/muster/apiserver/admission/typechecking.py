@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from muster.apiserver.admission.environment import declarations
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.registry.table import ResourceTable
 from muster.cel import (
     BOOL,
@@ -30,6 +30,7 @@ from muster.cel import (
 )
 from muster.cel.types import struct_type
 from muster.kube.schema import Schema
+from muster.machinery.objects import Object
 
 _MOST_TYPES: Final = 10
 _SCALARS: Final = {"boolean": BOOL, "integer": INT, "number": DOUBLE}

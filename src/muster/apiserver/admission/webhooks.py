@@ -16,12 +16,13 @@ from muster.apiserver.admission.hooks import CallFailed, Hook
 from muster.apiserver.admission.subject import Subject, is_exempt
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import WriteOptions
 from muster.apiserver.verbs.bodies import finish_patched
 from muster.kube.patching.jsonpatch import PatchError, apply_json_patch
 from muster.machinery.golang.quoting import quote
 from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
 
 log = get_logger(__name__)
 MUTATING: Final = "admissionregistration.k8s.io/mutatingwebhookconfigurations"

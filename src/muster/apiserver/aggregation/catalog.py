@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from muster.apiserver.registry.resource import Object
 from muster.apiserver.registry.table import builtin_table
+from muster.machinery.objects import Object
 
 API_SERVICES: Final = "apiregistration.k8s.io/apiservices"
 AUTOMANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"

@@ -14,7 +14,7 @@ import orjson
 from muster.apiserver.aggregation.remote import PROXY_NAME
 from muster.apiserver.auth.outgoing import WEBHOOK_CLIENT
 from muster.apiserver.auth.vault import ClusterKeys
-from muster.apiserver.registry.resource import Object
+from muster.machinery.objects import Object
 
 NAMESPACE: Final = "kube-system"
 EXTENSIONS: Final = "extension-apiserver-authentication"

@@ -12,7 +12,7 @@ from datetime import datetime
 from muster.apiserver.auth.identity import User
 from muster.apiserver.auth.serviceaccounts import implicit_audiences
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.registry.resource import Object
+from muster.machinery.objects import Object
 
 SECRET_TYPE = "bootstrap.kubernetes.io/token"
 SECRETS = "kube-system/bootstrap-token-"

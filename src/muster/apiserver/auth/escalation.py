@@ -11,9 +11,10 @@ from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.apiserver.auth.identity import MASTERS
 from muster.apiserver.context import Context
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.kube.covering import MOST_MISSING, Coverage, RawRule
 from muster.kube.rbac import Rule, shown
+from muster.machinery.objects import Object
 
 GROUP = "rbac.authorization.k8s.io"
 _ROLE_KINDS = frozenset({ROLES, CLUSTER_ROLES})

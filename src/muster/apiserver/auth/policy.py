@@ -10,7 +10,7 @@ from typing import cast
 
 import orjson
 
-from muster.apiserver.registry.resource import Object
+from muster.machinery.objects import Object
 
 _DATA = Path(__file__).parent / "data" / "policy.json.gz"
 

@@ -14,13 +14,14 @@ from muster.apiserver.auth.identity import User
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import negotiate_object
 from muster.apiserver.documents.presentation import respond_object
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import write_options
 from muster.apiserver.verbs.bodies import decode_body
 from muster.apiserver.verbs.metadata import in_type_order
 from muster.apiserver.verbs.ownership import book_create
 from muster.http import Response
 from muster.kube.fielderrors import FieldError, Rendered, invalid
+from muster.machinery.objects import Object
 
 _AUTHORIZATION = "authorization.k8s.io"
 

@@ -13,12 +13,13 @@ from muster.apiserver.documents.negotiation import negotiate_object
 from muster.apiserver.documents.presentation import respond_object
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.catalog import definitions
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import write_options
 from muster.apiserver.verbs.bodies import decode_body
 from muster.apiserver.verbs.ownership import book_create
 from muster.http import Response
 from muster.kube.fielderrors import invalid
+from muster.machinery.objects import Object
 
 _DEFAULT_SECONDS = 3600
 _LEAST_SECONDS = 600

@@ -14,8 +14,8 @@ from muster.apiserver.auth.grants import CLUSTER_ROLES
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.objects import labels, shared
-from muster.apiserver.registry.resource import Object
 from muster.kube.selectors import Selector, SelectorError, from_label_selector_object
+from muster.machinery.objects import Object
 from muster.store.api import Entry, Event
 
 if TYPE_CHECKING:

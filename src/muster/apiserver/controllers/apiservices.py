@@ -21,8 +21,8 @@ from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.apiserver.objects import shared
-from muster.apiserver.registry.resource import Object
 from muster.machinery.golang.quoting import quote
+from muster.machinery.objects import Object
 from muster.store.api import Event
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from muster.apiserver.auth.identity import User
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
-from muster.apiserver.registry.resource import Object
 from muster.kube.certificates import BACKDATE, CLIENT_AUTH, SERVER_AUTH, common_name, organizations
+from muster.machinery.objects import Object
 from muster.store.api import Event
 
 if TYPE_CHECKING:

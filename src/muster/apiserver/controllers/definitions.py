@@ -15,8 +15,8 @@ from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.apiserver.objects import metadata, shared
-from muster.apiserver.registry.resource import Object
 from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
 from muster.store.api import Event
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from muster.apiserver.auth.bootstraptokens import SECRET_TYPE, SECRETS, decoded_
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
-from muster.apiserver.registry.resource import Object
+from muster.machinery.objects import Object
 from muster.store.api import Event
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from muster.apiserver.auth.serviceaccounts import TOKEN_MARK, TOKEN_SECRET_TYPE,
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
-from muster.apiserver.registry.resource import Object
+from muster.machinery.objects import Object
 from muster.store.api import Event
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from muster.apiserver.registry.resource import Column, Object
+from muster.apiserver.registry.resource import Column
 from muster.kube.jsonpath import JSONPath, JSONPathError, compile_path
 from muster.machinery.golang import formatting
+from muster.machinery.objects import Object
 
 Raw = Mapping[str, Any]
 _AGE: Final[Raw] = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}

@@ -25,7 +25,7 @@ from muster.apiserver.crd.warnings import deprecation, finalizer_warnings
 from muster.apiserver.decode import strict
 from muster.apiserver.decode.errors import DecodeError
 from muster.apiserver.registry import catalog
-from muster.apiserver.registry.resource import Object, Resource, Scale, Subresource
+from muster.apiserver.registry.resource import Resource, Scale, Subresource
 from muster.apiserver.webhooks import NO_ROUTE, WebhookRoute
 from muster.kube.fielderrors import (
     NOT_SUPPORTED,
@@ -46,6 +46,7 @@ from muster.kube.schemas.prune import pruner
 from muster.kube.schemas.ratchet import Correlation
 from muster.kube.schemas.validation import SchemaValidator
 from muster.machinery.golang import formatting
+from muster.machinery.objects import Object
 
 SHARED_SCHEMAS: Final = 1024
 _BLOCKING: Final = frozenset({NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID})

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from muster.apiserver.errors import ApiError
-from muster.apiserver.registry.resource import Object
 from muster.apiserver.webhooks import WebhookFailed, WebhookRoute, WebhookTarget
 from muster.kube import names
 from muster.kube.fielderrors import FieldError
 from muster.machinery.golang import formatting
 from muster.machinery.golang.quoting import quote
+from muster.machinery.objects import Object
 
 _REVIEW_GROUP: Final = "apiextensions.k8s.io"
 _REVIEW_VERSIONS: Final = ("v1", "v1beta1")

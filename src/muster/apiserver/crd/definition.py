@@ -18,9 +18,9 @@ from muster.kube.fielderrors import FieldError, invalid, not_supported, required
 from muster.kube.schemas.formats import format_check
 from muster.kube.schemas.structural import subschemas
 from muster.machinery.golang.urls import is_request_uri
+from muster.machinery.objects import Object
 
 Raw = Mapping[str, Any]
-Object = dict[str, Any]
 APPROVED: Final = "api-approved.kubernetes.io"
 _PER_VERSION: Final = {
     "schema": "validation",

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from muster.machinery.objects import Object
+
 Raw = Mapping[str, Any]
-Object = dict[str, Any]
 FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _RESOURCE_NAMES: Final = ("plural", "singular")
 _KIND_NAMES: Final = ("kind", "listKind")

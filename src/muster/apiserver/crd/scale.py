@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from muster.apiserver.registry.resource import Object, Scale
+from muster.apiserver.registry.resource import Scale
 from muster.kube.fielderrors import FieldError, invalid
 from muster.machinery.golang import formatting
+from muster.machinery.objects import Object
 
 _MAX: Final = 2**31 - 1
 

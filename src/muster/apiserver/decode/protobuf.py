@@ -20,6 +20,7 @@ from typing import Any, Final
 import orjson
 
 from muster.machinery.golang.durations import format_duration
+from muster.machinery.objects import Object
 
 from . import scalars, typed
 from .errors import DecodeError
@@ -29,8 +30,6 @@ MAGIC: Final = b"k8s\x00"
 _MAX_DEPTH: Final = 100
 _MAX_MESSAGES: Final = 100_000
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-
-Object = dict[str, Any]
 
 
 class _Budget:

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from muster.kube.schema import Schema
+from muster.machinery.objects import Object
 
 from . import scalars, typed
 from .depth import EXCEEDED, may_be_deep, too_deep
@@ -22,7 +23,6 @@ from .errors import DecodeError, Unrecognized
 from .jsonsyntax import number_beyond_float64, syntax_problem
 from .layouts import Layout, TypeExpr, has_layout, layout
 
-Object = dict[str, Any]
 _LIMIT = 100
 """How many problems of each sort are reported."""
 

@@ -20,11 +20,12 @@ from muster.apiserver.documents.negotiation import JSON, YAML, Format
 from muster.apiserver.documents.tables import table_bytes
 from muster.apiserver.errors import wrong_number
 from muster.apiserver.objects import raw_metadata, view
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.registry.table import ResourceTable
 from muster.apiserver.worker import LARGE
 from muster.http import Response
 from muster.kube.yaml import dump
+from muster.machinery.objects import Object
 from muster.store.api import Entry
 
 NO_CACHE = ("Cache-Control", "no-cache, private")

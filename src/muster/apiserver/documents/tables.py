@@ -13,9 +13,10 @@ import orjson
 from muster.apiserver.errors import unknown_inclusion
 from muster.apiserver.objects import raw_metadata, view
 from muster.apiserver.registry.cells import Live
-from muster.apiserver.registry.resource import Column, Object, Resource
+from muster.apiserver.registry.resource import Column, Resource
 from muster.machinery.golang.durations import human_duration
 from muster.machinery.memo import memoized
+from muster.machinery.objects import Object
 from muster.store.api import Entry
 
 

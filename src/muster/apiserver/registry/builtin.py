@@ -16,8 +16,9 @@ from muster.apiserver.registry.columns import DEFAULT, builtin_columns
 from muster.apiserver.registry.defaults import DEFAULTS
 from muster.apiserver.registry.kinds import CONVERSIONS, HOOKS, Hooks
 from muster.apiserver.registry.kinds.warnings import DEPRECATED, WARNINGS, warning
-from muster.apiserver.registry.resource import Column, HookContext, Object, Prepare, Resource, Scale, Subresource
+from muster.apiserver.registry.resource import Column, HookContext, Prepare, Resource, Scale, Subresource
 from muster.apiserver.registry.selectable import SELECTABLE
+from muster.machinery.objects import Object
 
 _ADMISSION = "admissionregistration.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"

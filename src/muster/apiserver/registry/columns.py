@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from muster.apiserver.registry import catalog
 from muster.apiserver.registry.cells import CELLS, Cell
-from muster.apiserver.registry.resource import Column, Object
+from muster.apiserver.registry.resource import Column
+from muster.machinery.objects import Object
 
 _PRINTER_NAMES: Final = {"MutatingWebhookConfiguration": "MutatingWebhook", "ValidatingWebhookConfiguration": "ValidatingWebhook"}
 _CREATED: Final = ".metadata.creationTimestamp"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from muster.apiserver.registry.poddefaults import default_claim_spec, default_pod, default_template, fill, round_resources
+from muster.machinery.objects import Object
 
-Object = dict[str, Any]
 Default = Callable[[Object], None]
 
 _RBAC: Final = "rbac.authorization.k8s.io"

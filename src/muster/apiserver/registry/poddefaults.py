@@ -6,11 +6,10 @@ A Pod gets more than a template does: requests follow limits, service links are 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from muster.machinery.golang.quantities import Quantity, QuantityError, parse_quantity
-
-Object = dict[str, Any]
+from muster.machinery.objects import Object
 
 _MODE: Final = 420
 _TOKEN_SECONDS: Final = 3600

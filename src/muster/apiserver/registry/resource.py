@@ -10,9 +10,7 @@ from typing import Any, Protocol
 
 from muster.kube.fielderrors import FieldError
 from muster.kube.schema import Schema
-
-Object = dict[str, Any]
-"""A decoded API object."""
+from muster.machinery.objects import Object
 
 
 class Identity(Protocol):

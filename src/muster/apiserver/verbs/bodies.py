@@ -17,10 +17,11 @@ from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, too_deep
 from muster.apiserver.documents.negotiation import JSON, PROTOBUF, YAML, media_type
 from muster.apiserver.gojson import make_numbers_whole
 from muster.apiserver.registry.catalog import definitions
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import WriteOptions
 from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.yaml import YAMLError, load
+from muster.machinery.objects import Object
 
 _BUILTIN_BODIES = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _CUSTOM_BODIES = "application/json, application/yaml"

@@ -7,8 +7,9 @@ import orjson
 from muster.apiserver.context import Context
 from muster.apiserver.documents.presentation import present, present_all
 from muster.apiserver.objects import decode
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.worker import LARGE
+from muster.machinery.objects import Object
 from muster.store.api import Entry
 
 

@@ -19,7 +19,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import PLAIN_JSON, negotiate
 from muster.apiserver.documents.presentation import list_metadata, present_all, respond_list, respond_object
 from muster.apiserver.objects import object_key
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import Query, list_options
 from muster.apiserver.verbs.bodies import decode_options
 from muster.apiserver.verbs.conversion import from_stored
@@ -28,6 +28,7 @@ from muster.apiserver.verbs.reads import read_page
 from muster.apiserver.verbs.writes import Written, commit, is_finished, may_be_behind, remove, respond_written
 from muster.http import Response
 from muster.kube import fielderrors
+from muster.machinery.objects import Object
 from muster.store.api import Conflict, Entry
 
 _POLICIES = ("Foreground", "Background", "Orphan")

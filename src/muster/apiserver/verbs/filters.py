@@ -8,9 +8,10 @@ import orjson
 
 from muster.apiserver.errors import bad_request
 from muster.apiserver.objects import labels
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import ListOptions
 from muster.kube.selectors import Selector, SelectorError, parse_field_selector, parse_label_selector
+from muster.machinery.objects import Object
 from muster.store.api import Entry
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import orjson
 
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.kube import names
 from muster.kube.fielderrors import FieldError, Rendered, forbidden, invalid, required
+from muster.machinery.objects import Object
 
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 _EMPTY_DROPPED = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields")

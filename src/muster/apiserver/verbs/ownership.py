@@ -8,12 +8,13 @@ from functools import lru_cache
 from muster.apiserver.context import Context
 from muster.apiserver.decode import strict
 from muster.apiserver.registry.catalog import definitions
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import WriteOptions
 from muster.kube.ownership.fieldset import FieldSet, from_paths
 from muster.kube.ownership.managedfields import Convert, track
 from muster.kube.schema import Schema
 from muster.machinery.memo import memoized
+from muster.machinery.objects import Object
 
 Booking = Callable[[Context, Resource, Object | None, Object, WriteOptions], None]
 """Sets the new object's managedFields; arguments: context, resource, old object, new object, options."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from muster.apiserver.registry.resource import Object
 from muster.apiserver.verbs.metadata import in_type_order
 from muster.machinery.golang import formatting
+from muster.machinery.objects import Object
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

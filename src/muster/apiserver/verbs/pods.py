@@ -8,13 +8,14 @@ from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.documents.negotiation import negotiate_object
 from muster.apiserver.documents.presentation import respond_object
 from muster.apiserver.registry.catalog import definitions
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import write_options
 from muster.apiserver.verbs.bodies import decode_body
 from muster.apiserver.verbs.deletion import DeleteOptions, delete_object
 from muster.apiserver.verbs.writes import update_object
 from muster.http import Response
 from muster.kube.fielderrors import not_supported, required
+from muster.machinery.objects import Object
 
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 

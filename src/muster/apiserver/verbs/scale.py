@@ -15,7 +15,7 @@ from muster.apiserver.documents.negotiation import media_type, negotiate_object
 from muster.apiserver.documents.presentation import respond_object
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.catalog import definitions
-from muster.apiserver.registry.resource import Object, Resource, Scale
+from muster.apiserver.registry.resource import Resource, Scale
 from muster.apiserver.request import WriteOptions, write_options
 from muster.apiserver.verbs.bodies import decode_body, finish_patched
 from muster.apiserver.verbs.conversion import from_stored
@@ -25,6 +25,7 @@ from muster.apiserver.verbs.writes import update_object
 from muster.http import Response
 from muster.kube.fielderrors import invalid
 from muster.kube.selectors import SelectorError, from_label_selector_object, from_labels
+from muster.machinery.objects import Object
 
 
 def scale_row() -> Resource:

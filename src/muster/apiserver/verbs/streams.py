@@ -16,9 +16,10 @@ from muster.apiserver.documents.negotiation import ACCEPTED, check_produced
 from muster.apiserver.documents.presentation import NO_CACHE
 from muster.apiserver.nodes import LogOptions, NoLogs, limited, no_terminal, send_log
 from muster.apiserver.objects import object_key
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.http import Response, StreamResponse, StreamWriter
 from muster.kube.fielderrors import FieldError, forbidden, invalid
+from muster.machinery.objects import Object
 
 TEXT = "text/plain"
 

@@ -22,7 +22,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import negotiate
 from muster.apiserver.documents.presentation import present, present_all, respond_entry, respond_object
 from muster.apiserver.objects import TooLargeToStore, encoder, metadata, object_key, view
-from muster.apiserver.registry.resource import Object, Resource
+from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import WriteOptions, number_problem, write_options
 from muster.apiserver.verbs.bodies import decode_body
 from muster.apiserver.verbs.conversion import from_stored, to_stored
@@ -41,6 +41,7 @@ from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.names import generate_name
 from muster.kube.ownership.managedfields import only_times_differ
 from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
 from muster.store.api import ABSENT, Conflict, Entry, Unavailable
 
 log = get_logger(__name__)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .forms import NONE, UNKNOWN, UNSET, Cell, Object, at, count, selector_text, spec, status
+from muster.machinery.objects import Object
+
+from .forms import NONE, UNKNOWN, UNSET, Cell, at, count, selector_text, spec, status
 
 
 def _metrics(hpa: Object) -> str:

@@ -12,8 +12,8 @@ from muster.kube.selectors import SelectorError, from_label_selector_object
 from muster.machinery.golang.durations import human_duration
 from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.memo import memoized
+from muster.machinery.objects import Object
 
-Object = dict[str, Any]
 Cell = Callable[[Object], Any]
 UNKNOWN = "<unknown>"
 NONE = "<none>"

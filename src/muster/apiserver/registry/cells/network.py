@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .forms import NONE, UNSET, Cell, Object, at, labels_text, selector_text, spec, status, with_more
+from muster.machinery.objects import Object
+
+from .forms import NONE, UNSET, Cell, at, labels_text, selector_text, spec, status, with_more
 
 
 def _balancer(obj: Object) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .forms import NONE, UNSET, Cell, Object, at, count, spec, status
+from muster.machinery.objects import Object
+
+from .forms import NONE, UNSET, Cell, at, count, spec, status
 
 _MODES = (("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP"))
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"

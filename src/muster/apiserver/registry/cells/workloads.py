@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from muster.machinery.objects import Object
+
 from .forms import (
     NONE,
     UNSET,
     Cell,
     Live,
-    Object,
     at,
     has_condition,
     instant,

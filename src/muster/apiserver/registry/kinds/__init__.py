@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from muster.apiserver.registry.resource import Claim, MarkDeleted, Object, Prepare, Validate
+from muster.apiserver.registry.resource import Claim, MarkDeleted, Prepare, Validate
+from muster.machinery.objects import Object
 
 from . import (
     certificates,

@@ -7,10 +7,11 @@ import json
 import re
 from typing import Final
 
-from muster.apiserver.registry.resource import HookContext, Object
+from muster.apiserver.registry.resource import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import duplicate, forbidden, invalid, required, too_long
 from muster.machinery.golang.quantities import parse_quantity
+from muster.machinery.objects import Object
 
 from .checks import NOT_NEGATIVE, Errors, immutable, named_like, need, not_negative, one_of, qualified, spec_of
 

@@ -9,7 +9,7 @@ import json
 from typing import Any, Final
 
 from muster.apiserver.decode import DecodeError, typed
-from muster.apiserver.registry.resource import Object
+from muster.machinery.objects import Object
 
 _PREFIX: Final = "autoscaling.alpha.kubernetes.io/"
 _METRICS: Final = _PREFIX + "metrics"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from muster.apiserver.registry.resource import HookContext, Object
+from muster.apiserver.registry.resource import HookContext
 from muster.kube.fielderrors import FieldError
+from muster.machinery.objects import Object
 
 
 def prepare_definition(ctx: HookContext, new: Object, old: Object | None) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from muster.apiserver.registry.resource import HookContext, Object
+from muster.apiserver.registry.resource import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import duplicate, forbidden, invalid, not_supported, required
+from muster.machinery.objects import Object
 
 from .checks import Errors, Validator, fully_qualified, immutable, label_selector, named_like, one_of, repeated, spec_of
 

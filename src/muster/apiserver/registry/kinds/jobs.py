@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from muster.apiserver.registry.resource import HookContext, Object
+from muster.apiserver.registry.resource import HookContext
 from muster.kube.fielderrors import invalid, not_supported, required
+from muster.machinery.objects import Object
 
 from .checks import IMMUTABLE, Errors, immutable, label_selector, none_negative, not_negative, one_of, selects, spec_of
 from .pods import pod_template

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from muster.apiserver.registry.resource import HookContext, Object
+from muster.apiserver.registry.resource import HookContext
 from muster.kube.names import generate_name
+from muster.machinery.objects import Object
 
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_SECONDS: Final = 3607

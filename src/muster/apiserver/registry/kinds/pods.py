@@ -6,10 +6,11 @@ import copy
 from collections.abc import Iterable
 from typing import Any, Final
 
-from muster.apiserver.registry.resource import HookContext, Object
+from muster.apiserver.registry.resource import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import NOT_FOUND, duplicate, field_error, forbidden, invalid, not_supported, required
 from muster.machinery.golang.quantities import QuantityError, parse_quantity
+from muster.machinery.objects import Object
 
 from . import podadmission
 from .checks import Errors, named_like, need, none_negative, one_of, port_name_problems, port_number, spec_of

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster.apiserver.admission.environment import Compiled, Composition, compile_expression
-from muster.apiserver.registry.resource import Object
 from muster.cel import BOOL, NULL, STRING, Environment, Type, escape
 from muster.kube import names
 from muster.kube.fielderrors import duplicate, invalid, not_supported, required
+from muster.machinery.objects import Object
 
 from .checks import Errors, named_like
 

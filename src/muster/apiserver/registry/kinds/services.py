@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Final
 
-from muster.apiserver.registry.resource import HookContext, Object
+from muster.apiserver.registry.resource import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import DUPLICATE, duplicate, forbidden, invalid, not_supported, required, too_many
+from muster.machinery.objects import Object
 
 from .checks import (
     Errors,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from muster.apiserver.registry.defaults import TEMPLATE_GENERATION
-from muster.apiserver.registry.resource import HookContext, Object
+from muster.apiserver.registry.resource import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import INVALID, NOT_SUPPORTED, FieldError, forbidden, invalid, not_supported, required
+from muster.machinery.objects import Object
 
 from .checks import (
     Errors,
