@@ -19,6 +19,7 @@ from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.verbs.metadata import new_uid
 from muster.http import Request, Response, StreamResponse, Takeover
+from muster.machinery.golang.timestamps import format_micro_time
 from muster.machinery.logs import get_logger
 from muster.machinery.privatefiles import open_private
 
@@ -54,7 +55,7 @@ class Audit:
     ) -> None:
         """Note a finished request; `answer` is a code where there was nobody or nothing to answer."""
         caller = original or user
-        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        now = format_micro_time(datetime.now(UTC))
         event: dict[str, object] = {
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",

@@ -15,9 +15,9 @@ from muster.apiserver.aggregation.catalog import builtin_api_services
 from muster.apiserver.aggregation.trust import KEYS as TRUST
 from muster.apiserver.aggregation.trust import filled, trust_templates
 from muster.apiserver.auth.vault import ClusterKeys
-from muster.apiserver.cluster import rfc3339
 from muster.apiserver.objects import encoder, object_key
 from muster.apiserver.registry.table import builtin_table
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
 from muster.store.api import Entry
 
@@ -36,8 +36,8 @@ class BootstrapLayer:
     """Implements the store's `BaseLayer`."""
 
     def __init__(self, objects: list[Object], created: datetime, keys_of: Callable[[str], ClusterKeys | None]) -> None:
-        objects = [*objects, *trust_templates(), *builtin_api_services(rfc3339(created))]
-        self.entries: Mapping[str, Mapping[str, Entry]] = _entries(objects, rfc3339(created))
+        objects = [*objects, *trust_templates(), *builtin_api_services(format_time(created))]
+        self.entries: Mapping[str, Mapping[str, Entry]] = _entries(objects, format_time(created))
         self._keys_of = keys_of
 
     def materialize(self, cluster: str, resource: str, template: Entry) -> Entry:

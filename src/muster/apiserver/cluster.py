@@ -15,6 +15,7 @@ from muster.apiserver.registry.resource import Addresses
 from muster.apiserver.registry.table import ResourceTable, builtin_table
 from muster.apiserver.webhooks import WebhookRoute
 from muster.apiserver.worker import Worker
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
 from muster.store.api import Entry, Store
 
@@ -31,11 +32,6 @@ Clock = Callable[[], datetime]
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-def rfc3339(moment: datetime) -> str:
-    """The moment (in UTC) as the API writes times."""
-    return moment.isoformat()[:19] + "Z"
 
 
 class StoreHealth:
@@ -82,7 +78,7 @@ class Cluster:
         return WebhookRoute(self.services.resolve, self.access.webhook_identity.pair)
 
     def now(self) -> str:
-        return rfc3339(self.clock())
+        return format_time(self.clock())
 
     def entry(self, storage: str, key: str) -> Entry | None:
         return self.store.get(self.name, storage, key)

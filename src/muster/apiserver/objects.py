@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from muster.apiserver import gojson
+from muster.machinery.golang import json as gojson
 from muster.machinery.objects import Object
 from muster.store.api import Entry
 

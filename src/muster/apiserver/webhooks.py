@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from muster.apiserver import gojson
 from muster.http.pool import UpstreamKey, UpstreamPool
 from muster.http.tls import load_chain
 from muster.http.upstream import UpstreamError, UpstreamTimeout, UpstreamUnavailable, message, place
+from muster.machinery.golang import json as gojson
 from muster.machinery.golang.quoting import quote
 
 if TYPE_CHECKING:

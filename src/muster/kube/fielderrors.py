@@ -12,7 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.machinery.golang.formatting import encode_json, number
+from muster.machinery.golang.formatting import number
+from muster.machinery.golang.json import encode_json
 from muster.machinery.golang.quoting import quote
 
 REQUIRED: Final = "FieldValueRequired"

@@ -30,6 +30,7 @@ from muster.kube.jsonpathsteps import (
     within,
 )
 from muster.machinery.golang import formatting
+from muster.machinery.golang.json import encode_json
 from muster.machinery.memo import memoized
 
 __all__ = [
@@ -119,7 +120,7 @@ def _selected(chain: Chain, document: Any, missing: bool, limit: Limit | None) -
 
 def _printed(value: Any) -> str:
     if isinstance(value, dict | list):
-        return formatting.encode_json(value)
+        return encode_json(value)
     return "null" if value is None else formatting.text(value)
 
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 from muster.apiserver import errors
 from muster.apiserver.auth.serviceaccounts import BoundObject
-from muster.apiserver.cluster import rfc3339
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.documents.negotiation import negotiate_object
@@ -19,6 +18,7 @@ from muster.apiserver.verbs.bodies import decode_body
 from muster.apiserver.verbs.ownership import book_create
 from muster.http import Response
 from muster.kube.fielderrors import invalid
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
 
 _DEFAULT_SECONDS = 3600
@@ -73,11 +73,11 @@ async def create_token(ctx: Context, resource: Resource, name: str) -> Response:
             "name": name,
             "namespace": namespace,
             "uid": account["metadata"]["uid"],
-            "creationTimestamp": rfc3339(now),
+            "creationTimestamp": format_time(now),
             "managedFields": request["metadata"].get("managedFields") or [],
         },
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec.get("boundObjectRef")},
-        "status": {"token": token, "expirationTimestamp": rfc3339(expires)},
+        "status": {"token": token, "expirationTimestamp": format_time(expires)},
     }
     return respond_object(ctx, None, answer, 201, format)
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from muster.apiserver.registry.resource import Column
 from muster.kube.jsonpath import JSONPath, JSONPathError, compile_path
 from muster.machinery.golang import formatting
+from muster.machinery.golang.json import encode_json
 from muster.machinery.objects import Object
 
 Raw = Mapping[str, Any]
@@ -60,7 +61,7 @@ def _nothing(value: Any) -> Any:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict | list):
-        return formatting.encode_json(value)
+        return encode_json(value)
     return "<nil>" if value is None else formatting.text(value)
 
 

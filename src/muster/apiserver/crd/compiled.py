@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import orjson
 
-from muster.apiserver import gojson
 from muster.apiserver.crd.cells import table_columns
 from muster.apiserver.crd.conversion import Converter, converter_for
 from muster.apiserver.crd.rules import rule_tree
@@ -46,6 +45,7 @@ from muster.kube.schemas.prune import pruner
 from muster.kube.schemas.ratchet import Correlation
 from muster.kube.schemas.validation import SchemaValidator
 from muster.machinery.golang import formatting
+from muster.machinery.golang import json as gojson
 from muster.machinery.objects import Object
 
 SHARED_SCHEMAS: Final = 1024

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from muster.kube.fielderrors import Rendered
-from muster.machinery.golang.formatting import HTML_ESCAPES
+from muster.machinery.golang.json import HTML_ESCAPES
 
 Raw = Mapping[str, Any]
 Shape = Callable[[Any], Any]

@@ -14,7 +14,6 @@ from typing import Any
 
 import orjson
 
-from muster.apiserver import gojson
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import JSON, YAML, Format
 from muster.apiserver.documents.tables import table_bytes
@@ -25,6 +24,7 @@ from muster.apiserver.registry.table import ResourceTable
 from muster.apiserver.worker import LARGE
 from muster.http import Response
 from muster.kube.yaml import dump
+from muster.machinery.golang import json as gojson
 from muster.machinery.objects import Object
 from muster.store.api import Entry
 

@@ -15,12 +15,12 @@ from muster.apiserver.context import Context
 from muster.apiserver.decode import DecodeError, Unrecognized, protobuf, strict
 from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, too_deep
 from muster.apiserver.documents.negotiation import JSON, PROTOBUF, YAML, media_type
-from muster.apiserver.gojson import make_numbers_whole
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import WriteOptions
 from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.yaml import YAMLError, load
+from muster.machinery.golang.json import make_numbers_whole
 from muster.machinery.objects import Object
 
 _BUILTIN_BODIES = "application/json, application/yaml, application/vnd.kubernetes.protobuf"

@@ -14,7 +14,6 @@ import orjson
 
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.cluster import rfc3339
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import PLAIN_JSON, negotiate
 from muster.apiserver.documents.presentation import list_metadata, present_all, respond_list, respond_object
@@ -28,6 +27,7 @@ from muster.apiserver.verbs.reads import read_page
 from muster.apiserver.verbs.writes import Written, commit, is_finished, may_be_behind, remove, respond_written
 from muster.http import Response
 from muster.kube import fielderrors
+from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
 from muster.store.api import Conflict, Entry
 
@@ -173,7 +173,7 @@ def _marked(ctx: Context, resource: Resource, old: Object, options: DeleteOption
     _set_policy_finalizer(meta, options.policy or _default_policy(resource, meta))
     grace = _grace(resource, old, options)
     if not meta.get("deletionTimestamp"):
-        meta["deletionTimestamp"] = rfc3339(ctx.cluster.clock() + timedelta(seconds=grace))
+        meta["deletionTimestamp"] = format_time(ctx.cluster.clock() + timedelta(seconds=grace))
         if resource.on_delete is not None:
             resource.on_delete(ctx, marked)
             return marked
@@ -181,7 +181,7 @@ def _marked(ctx: Context, resource: Resource, old: Object, options: DeleteOption
         if resource.tracks_generation:
             meta["generation"] = meta.get("generation", 0) + 1
     elif grace < meta.get("deletionGracePeriodSeconds", 0):
-        meta["deletionTimestamp"] = rfc3339(ctx.cluster.clock() + timedelta(seconds=grace))
+        meta["deletionTimestamp"] = format_time(ctx.cluster.clock() + timedelta(seconds=grace))
         meta["deletionGracePeriodSeconds"] = grace
     return marked
 

@@ -18,7 +18,6 @@ from muster.apiserver.decode.jsonsyntax import syntax_problem
 from muster.apiserver.decode.restoring import restore_problem
 from muster.apiserver.decode.strict import json_kind
 from muster.apiserver.documents.negotiation import media_type, negotiate
-from muster.apiserver.gojson import make_numbers_whole
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.resource import Resource
 from muster.apiserver.request import WriteOptions, write_options
@@ -31,6 +30,7 @@ from muster.kube.ownership.apply import ApplyConflict, ApplyFailed, InvalidApply
 from muster.kube.patching.jsonpatch import PatchError, apply_json_patch
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.kube.patching.strategic import StrategicPatchError, apply_strategic_merge
+from muster.machinery.golang.json import make_numbers_whole
 from muster.machinery.objects import Object
 
 APPLY_YAML = "application/apply-patch+yaml"

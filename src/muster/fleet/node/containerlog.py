@@ -17,6 +17,7 @@ from typing import IO
 
 from muster.apiserver.nodes import LogOptions
 from muster.machinery.clock import Clock
+from muster.machinery.golang.timestamps import format_micro_time
 from muster.machinery.privatefiles import make_directories
 
 LIMIT = 1024 * 1024
@@ -63,7 +64,7 @@ class ContainerLog:
             self._append(b"".join(self._encoded(stream, line) for line in lines))
 
     def _encoded(self, stream: str, line: str) -> bytes:
-        head = f"{_stamp(self._clock.now())} {stream} "
+        head = f"{format_micro_time(self._clock.now())} {stream} "
         pieces = [line[start : start + LONGEST_LINE] for start in range(0, len(line), LONGEST_LINE)] or [""]
         tagged = [f"{head}{'F' if number == len(pieces) else 'P'} {piece}\n" for number, piece in enumerate(pieces, 1)]
         return "".join(tagged).encode(errors="replace")
@@ -133,10 +134,6 @@ def _forget_before(directory: Path, attempt: int) -> None:
             path.unlink(missing_ok=True)
 
 
-def _stamp(moment: datetime) -> str:
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
 def has_log(directory: Path, attempt: int) -> bool:
     return (directory / f"{attempt}.log").exists()
 
@@ -146,7 +143,7 @@ async def read_log(
 ) -> AsyncGenerator[bytes, None]:
     """What an attempt wrote, as `kubectl logs` wants it. `live` is its writing end, if it still runs."""
     since = options.since_time or (now - timedelta(seconds=options.since_seconds) if options.since_seconds else None)
-    stamp = _stamp(since) if since is not None else ""
+    stamp = format_micro_time(since) if since is not None else ""
     path = directory / f"{attempt}.log"
     position = live.position if live is not None else None
     # Opened here, in the loop that rotates: whatever happens to the names meanwhile, these are the right files.

@@ -49,7 +49,7 @@ from muster.kube.ownership.managedfields import (
 from muster.kube.ownership.overlay import merge, remove, with_named_fields
 from muster.kube.ownership.typed import TypedError, check, compare, fields_of
 from muster.kube.schema import Schema
-from muster.machinery.golang import formatting
+from muster.machinery.golang.json import encode_json
 from muster.machinery.golang.quoting import quote
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -288,7 +288,7 @@ def _with_last_applied(merged: dict[str, Any], applied: Mapping[str, Any]) -> di
     if metadata.get("annotations") is not None:
         metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != LAST_APPLIED}
     recorded["metadata"] = metadata
-    updated = {**annotations, LAST_APPLIED: formatting.encode_json(recorded) + "\n"}
+    updated = {**annotations, LAST_APPLIED: encode_json(recorded) + "\n"}
     if annotations_size(updated) > ANNOTATIONS_LIMIT:
         del updated[LAST_APPLIED]
     return {**merged, "metadata": {**merged["metadata"], "annotations": updated}}

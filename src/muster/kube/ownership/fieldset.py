@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from muster.machinery.golang import formatting
+from muster.machinery.golang.json import encode_json
 from muster.machinery.golang.quoting import quote
 from muster.machinery.memo import memoized
 
@@ -38,12 +39,12 @@ def _plain(value: Any) -> Any:
 
 def value_element(value: Any) -> str:
     """The element of a set item."""
-    return "v:" + formatting.encode_json(_plain(value))
+    return "v:" + encode_json(_plain(value))
 
 
 def key_element(key: dict[str, Any]) -> str:
     """The element of a keyed list item, from its key fields."""
-    return "k:" + formatting.encode_json({name: _plain(value) for name, value in key.items()})
+    return "k:" + encode_json({name: _plain(value) for name, value in key.items()})
 
 
 @memoized(8192)

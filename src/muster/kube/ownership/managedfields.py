@@ -30,7 +30,7 @@ from muster.kube.ownership.fieldset import (
 from muster.kube.ownership.overlay import after_schema_change
 from muster.kube.ownership.typed import Comparison, TypedError, compare
 from muster.kube.schema import Schema
-from muster.machinery.golang import formatting
+from muster.machinery.golang.json import encode_json
 from muster.machinery.golang.quoting import quote
 from muster.machinery.golang.timestamps import format_time, parse_time
 
@@ -85,12 +85,12 @@ class Owner(msgspec.Struct, frozen=True, eq=False):
     @property
     def identity(self) -> str:
         """The key as the API writes it, which decides the order among equals."""
-        parts = [f'"manager":{formatting.encode_json(self.manager)}'] if self.manager else []
+        parts = [f'"manager":{encode_json(self.manager)}'] if self.manager else []
         parts.append(f'"operation":"{self.operation}"')
         if self.operation != APPLY:
-            parts.append(f'"apiVersion":{formatting.encode_json(self.api_version)}')
+            parts.append(f'"apiVersion":{encode_json(self.api_version)}')
         if self.subresource:
-            parts.append(f'"subresource":{formatting.encode_json(self.subresource)}')
+            parts.append(f'"subresource":{encode_json(self.subresource)}')
         return "{" + ",".join(parts) + "}"
 
     def owning(self, fields: FieldSet) -> Owner:

@@ -15,7 +15,7 @@ import orjson
 from muster.kube.fielderrors import choices_text
 from muster.kube.schemas.formats import format_check
 from muster.kube.schemas.patterns import matcher
-from muster.machinery.golang import formatting
+from muster.machinery.golang.json import encode_json
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
@@ -30,7 +30,7 @@ class Choices:
 
     def __init__(self, enum: tuple[Any, ...]) -> None:
         self._known = frozenset(identity(choice) for choice in enum if choice is not None)
-        self.detail = choices_text([choice if isinstance(choice, str) else formatting.encode_json(choice) for choice in enum])
+        self.detail = choices_text([choice if isinstance(choice, str) else encode_json(choice) for choice in enum])
 
     def __contains__(self, value: Any) -> bool:
         """Numbers are converted to the choice's type first, null never matches."""

@@ -14,6 +14,8 @@ from typing import Final
 
 from muster.kube.schemas.emails import is_email
 from muster.kube.schemas.patterns import matcher
+from muster.machinery.golang.durations import parse_duration
+from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.urls import is_request_uri
 
 
@@ -36,7 +38,6 @@ _ISBN13: Final = _matches("[0-9]{13}")
 _SSN: Final = _matches(r"\d{3}[- ]?\d{2}[- ]?\d{4}")
 _DATE: Final = re.compile("([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _TIME: Final = re.compile("([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})")
-_GO_DURATION: Final = _matches(r"[-+]?(?:0|(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)")
 _WORDED_DURATION: Final = re.compile(r"(\d+)\s*([A-Za-zµ]+)", re.ASCII)
 _SHORT_NAME: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _MAC: Final = _matches(
@@ -145,8 +146,11 @@ def is_date_time(text: str) -> bool:
 
 
 def is_duration(text: str) -> bool:
-    if _GO_DURATION(text):
+    try:
+        parse_duration(text)
         return True
+    except GoError:
+        pass
     recognised = False
     for found in _WORDED_DURATION.finditer(text):
         if int(found.group(1)) > 2**63 - 1:

@@ -60,7 +60,9 @@ def _parse_digits(text: str, base: int) -> int:
             elif len(text) > 1:
                 base, text = 8, text[1:]
     digits = _DIGITS[base].match(text)
-    value = (MAX_UINT64 + 1 if len(digits[0].lstrip("0")) > 64 else int(digits[0], base)) if digits else 0
+    significant = digits[0].lstrip("0") if digits else ""
+    # Python refuses to convert thousands of digits; more than 64 are too many in every base.
+    value = int(significant or "0", base) if len(significant) <= 64 else MAX_UINT64 + 1
     # Go reads digit by digit: a number that is too large is noticed before what follows it.
     if value <= MAX_UINT64 and (not digits or digits.end() < len(text)):
         raise GoError(INVALID_SYNTAX)

@@ -44,7 +44,3 @@ def test_types_have_their_go_names() -> None:
         "[]interface {}",
         "<nil>",
     ]
-
-
-def test_json_is_compact_sorted_and_safe_in_html() -> None:
-    assert formatting.encode_json({"b": "<a&b>", "a": [1, "é"]}) == '{"a":[1,"é"],"b":"\\u003ca\\u0026b\\u003e"}'

@@ -8,9 +8,11 @@ from muster.machinery.golang.quantities import (
     BINARY_SI,
     DECIMAL_EXPONENT,
     WRONG_FORMAT,
+    WRONG_NUMBER,
     WRONG_SUFFIX,
     Quantity,
     QuantityError,
+    canonical,
     parse_quantity,
 )
 
@@ -132,3 +134,18 @@ def test_formats_can_be_told_apart() -> None:
     assert parse_quantity("1Ki").format == BINARY_SI
     assert parse_quantity("1e3").format == DECIMAL_EXPONENT
     assert str(Quantity(5 * 10**9, BINARY_SI)) == "5"
+
+
+@pytest.mark.parametrize("text", ["Ei", "-Ei", "e-31"])
+def test_without_digits_what_goes_beyond_64_bits_is_refused(text: str) -> None:
+    with pytest.raises(QuantityError) as caught:
+        parse_quantity(text)
+    assert str(caught.value) == WRONG_NUMBER
+
+
+@given(amounts)
+def test_the_spelling_that_is_answered_means_the_same_and_stays(amount: tuple[object, str]) -> None:
+    text = f"{amount[0]}{amount[1]}"
+    spelled = canonical(text)
+    assert parse_quantity(spelled) == parse_quantity(text)
+    assert canonical(spelled) == spelled

@@ -14,6 +14,7 @@ from typing import Any, Final
 from muster.api.work.v1 import FeedbackRule, FeedbackValue, FieldValue, JsonPath
 from muster.kube.jsonpath import MOST, JSONPathError, Limit, UnknownIdentifier, compile_path
 from muster.machinery.golang import formatting
+from muster.machinery.golang.json import encode_json
 from muster.machinery.objects import GVR, Object
 
 LONGEST_STRING: Final = 32768
@@ -96,7 +97,7 @@ class FeedbackReader:
         raise _Unreadable(f"the type {kind} of the value for {path.name} is not found")
 
     def _raw(self, path: JsonPath, value: Any) -> FieldValue:
-        text = formatting.encode_json(value)
+        text = encode_json(value)
         limit = min(self.longest_raw, LONGEST_RAW)
         if len(text.encode()) > limit:
             raise _Unreadable(

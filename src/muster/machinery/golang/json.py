@@ -1,10 +1,9 @@
-"""Objects as the bytes that Go's encoding/json would write: a whole float is written without a fraction.
+"""JSON as Go writes it: whole floats without a fraction, and in texts `<`, `>` and `&` escaped. Follows Go's `encoding/json`.
 
 A Go server reads `1e3` as a float and writes it back as `1000`, whatever the schema says, so no client ever sees `1000.0` where
 an integer is expected. Only what is written matters: inside the server 1000 and 1000.0 are equal. Almost no object has a whole
-float, so the bytes are searched first, and only those that seem to have one are written a second time.
-
-Follows encoding/json `floatEncoder`: no exponent between 1e-6 and 1e21, and minus zero is read back as zero.
+float, so the bytes are searched first, and only those that seem to have one are written a second time. As `floatEncoder` does,
+numbers from 1e-6 to 1e21 have no exponent, and minus zero is read back as zero.
 """
 
 from __future__ import annotations
@@ -20,9 +19,12 @@ _LARGEST: Final = 1e21
 _INT64: Final = 2.0**63
 _WHOLE: Final = re.compile(rb"\.0[,\]}]")
 _EXPONENT: Final = re.compile(rb"e\+?[0-9]+[,\]}]")
+HTML_ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+_needs_escapes = re.compile("[<>&\u2028\u2029]").search
 
 
 def dumps(value: dict[str, Any]) -> bytes:
+    """An object's bytes, keys in their order and nothing escaped."""
     data = orjson.dumps(value)
     # A single byte is found many times faster than two, and most objects have none of these.
     if (b"." in data and b".0" in data and _WHOLE.search(data)) or (b"+" in data and b"e+" in data and _EXPONENT.search(data)):
@@ -50,3 +52,11 @@ def _with_whole_numbers(value: Any) -> Any:
         # Beyond 64 bits orjson writes no integers.
         return orjson.Fragment(str(int(Decimal(repr(value)))).encode())
     return value
+
+
+def encode_json(value: Any) -> str:
+    """Compact JSON with sorted keys, and `<`, `>`, `&` escaped inside strings (nothing else in JSON can contain them)."""
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    if ".0" in text or "e+" in text:
+        text = orjson.dumps(_with_whole_numbers(value), option=orjson.OPT_SORT_KEYS).decode()
+    return text.translate(HTML_ESCAPES) if _needs_escapes(text) else text

@@ -1,0 +1,25 @@
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.machinery.golang.json import dumps, encode_json
+
+texts = st.text(st.characters(codec="utf-8"))
+scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(-(2**53), 2**53) | texts
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3))
+
+
+def test_json_is_compact_sorted_and_safe_in_html() -> None:
+    assert encode_json({"b": "<a&b>", "a": [1, "é"]}) == '{"a":[1,"é"],"b":"\\u003ca\\u0026b\\u003e"}'
+
+
+@given(st.dictionaries(texts, values, max_size=4))
+def test_what_is_written_means_the_same(value: dict[str, object]) -> None:
+    assert json.loads(dumps(value)) == value
+    assert json.loads(encode_json(value)) == value
+
+
+def test_whole_floats_have_no_fraction_and_no_exponent() -> None:
+    assert dumps({"a": 1e3, "b": [1e20, 1.5, 1e21]}) == b'{"a":1000,"b":[100000000000000000000,1.5,1e+21]}'
+    assert encode_json([1e3, 1e20, -0.0]) == "[1000,100000000000000000000,0]"
