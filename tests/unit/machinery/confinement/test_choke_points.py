@@ -35,8 +35,8 @@ FORBIDDEN = {
     *("create_subprocess_exec", "create_subprocess_shell", "Popen", "execv", "posix_spawn", "add_signal_handler"),
 }
 KNOWN = {
-    "runtime/credentials.py": {"create_subprocess_exec": "after a pod was sent to what its node offers"},
-    "runtime/kubeconfig.py": {"expanduser": "in a process of its own only"},
+    "runtime/client/credentials.py": {"create_subprocess_exec": "after a pod was sent to what its node offers"},
+    "runtime/client/kubeconfig.py": {"expanduser": "in a process of its own only"},
     "registration/agent/memory/hub_secret.py": {
         **dict.fromkeys(("read_bytes", "replace_private"), "in a directory that `mirror` has asked about"),
     },

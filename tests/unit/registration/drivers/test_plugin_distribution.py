@@ -23,7 +23,7 @@ from muster.fleet.in_process import InProcessClient
 from muster.runtime.controller.events import EventRecorder
 from muster.runtime.cache.informer import Informers
 from muster.machinery.metrics import Metrics
-from muster.machinery.objects import CONFIG_MAPS, NAMESPACES
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
 
 async def main():
     told = {"available": available(), "by alias": find("token").name}

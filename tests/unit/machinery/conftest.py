@@ -1,0 +1,10 @@
+"""A clock that a test moves itself."""
+
+import pytest
+
+from tests.support.fake_clock import FakeClock
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
