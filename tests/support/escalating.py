@@ -19,10 +19,11 @@ from typing import Any, Final, cast
 import orjson
 
 from muster.api.work.v1 import ExecutorServiceAccount, ManifestWork
-from muster.apiserver.auth.identity import LOOPBACK, User
+from muster.apiserver.auth.identity import LOOPBACK
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
 from muster.kube.rbac import API_GROUP, Place
+from muster.machinery.authentication import UserInfo
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import GVR, Object
@@ -202,7 +203,7 @@ class _Play:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
-    async def _agent(self) -> User:
+    async def _agent(self) -> UserInfo:
         """One that may everything, or one that may not act as another."""
         if self.scenario.impersonating:
             return LOOPBACK
@@ -216,7 +217,7 @@ class _Play:
         subject = {"kind": "User", "apiGroup": API_GROUP, "name": name}
         reference = {"apiGroup": API_GROUP, "kind": "ClusterRole", "name": name}
         await self._put({"kind": "ClusterRoleBinding", "metadata": {"name": name}, "roleRef": reference, "subjects": [subject]})
-        return User(name, groups=("system:authenticated",))
+        return UserInfo(name, groups=("system:authenticated",))
 
     async def _sight(self, ref: ObjectRef) -> Sight:
         live = await self._live(ref.resource, ref.namespace, ref.name)

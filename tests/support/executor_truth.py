@@ -10,8 +10,10 @@ from typing import Any
 
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.kube.rbac import API_GROUP
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import GVR, Object
-from muster.runtime.auth.delegation import AccessReviewer, Action, Identity
+from muster.runtime.auth.delegation import AccessReviewer
 from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS
@@ -34,10 +36,13 @@ def understood(ordinal: int, resource: GVR, namespace: str, name: str, **content
     )
 
 
-async def reviewed(reviewer: AccessReviewer, who: Identity, manifest: Manifest) -> bool:
+async def reviewed(reviewer: AccessReviewer, who: UserInfo, manifest: Manifest) -> bool:
     """Whether the cluster allows every verb."""
     ref = manifest.ref
-    actions = [Action(verb, ref.resource.group, ref.resource.plural, ref.namespace, ref.name) for verb in VERBS]
+    actions = [
+        AccessAttributes(verb, ref.resource.group, "*", ref.resource.plural, namespace=ref.namespace, name=ref.name)
+        for verb in VERBS
+    ]
     return all(verdict.allowed for verdict in await asyncio.gather(*(reviewer.review(who, action) for action in actions)))
 
 

@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import GVR, Object
-from muster.runtime.auth.delegation import AccessReviewer, Action, Identity
+from muster.runtime.auth.delegation import AccessReviewer
 from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, RbacAuthorizer
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import NAMESPACES
@@ -30,9 +32,9 @@ BINDING_NAMES = ("b1", "b2", "b3", "b4", "b5")
 AGGREGATE = "truth.example.com/aggregate"
 
 
-def account(namespace: str, name: str) -> Identity:
+def account(namespace: str, name: str) -> UserInfo:
     groups = ("system:serviceaccounts", "system:authenticated", f"system:serviceaccounts:{namespace}")
-    return Identity(f"system:serviceaccount:{namespace}:{name}", groups=groups)
+    return UserInfo(f"system:serviceaccount:{namespace}:{name}", groups=groups)
 
 
 class World:
@@ -81,15 +83,16 @@ class World:
         except (AlreadyExists, NotFound) as error:
             raise AssertionError(f"{key}: {error}") from error
 
-    def question(self) -> tuple[Identity, Action]:
+    def question(self) -> tuple[UserInfo, AccessAttributes]:
         random = self.random
         namespace, name = random.choice(ACCOUNTS)
         who = account(self._home(namespace), name)
         if random.random() < 0.1:
-            return who, Action(random.choice(("get", "post")), path=random.choice(("/metrics", "/logs/x", "/healthy")))
-        return who, Action(
+            return who, AccessAttributes(random.choice(("get", "post")), path=random.choice(("/metrics", "/logs/x", "/healthy")))
+        return who, AccessAttributes(
             random.choice(VERBS[:-1]),
             group=random.choice(GROUPS[:-1]),
+            version="*",
             resource=random.choice(("configmaps", "pods", "deployments")),
             subresource=random.choice(("", "", "", "log", "scale")),
             namespace=random.choice((*self.namespaces, "")),
@@ -159,7 +162,7 @@ class World:
 
 
 async def differences(
-    authorizer: RbacAuthorizer, reviewer: AccessReviewer, asked: list[tuple[Identity, Action]], patience: float
+    authorizer: RbacAuthorizer, reviewer: AccessReviewer, asked: list[tuple[UserInfo, AccessAttributes]], patience: float
 ) -> list[Any]:
     """Where the two keep answering differently; either may take a moment to hear of the last change."""
     end = time.monotonic() + patience

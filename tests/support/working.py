@@ -23,7 +23,7 @@ from muster.runtime.client.base import JSON, KubeClient, Query
 from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, CRDS, NAMESPACES
 from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
 from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import Identity, load_kubeconfig
+from muster.runtime.client.kubeconfig import AuthInfo, load_kubeconfig
 from muster.runtime.install.objects import apply_all, await_definitions
 from muster.work.agent.agent import WorkAgent
 from muster.work.agent.install import AGGREGATE, PREFIX, install
@@ -152,7 +152,7 @@ class Workplace:
             SERVICE_ACCOUNTS, request, self.agent_namespace, name=DEFAULT_SERVICE_ACCOUNT, subresource="token"
         )
         self.token = answer["status"]["token"]
-        identity = Identity(token=self.token)
+        identity = AuthInfo(token=self.token)
         return Counting(replace(self.config, server=url or self.config.server, identity=identity), agent="work-agent")
 
     async def grant(self, name: str, *rules: Object) -> None:

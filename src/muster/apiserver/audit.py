@@ -14,11 +14,11 @@ from pathlib import Path
 
 import orjson
 
-from muster.apiserver.attributes import Attributes
-from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.verbs.metadata import new_uid
 from muster.http import Request, Response, StreamResponse, Takeover
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.golang.timestamps import format_micro_time
 from muster.machinery.logs import get_logger
 from muster.machinery.privatefiles import open_private
@@ -48,9 +48,9 @@ class Audit:
         self,
         cluster: Cluster,
         request: Request,
-        attributes: Attributes,
-        user: User | None,
-        original: User | None,
+        attributes: AccessAttributes,
+        user: UserInfo | None,
+        original: UserInfo | None,
         answer: Response | StreamResponse | Takeover | int,
     ) -> None:
         """Note a finished request; `answer` is a code where there was nobody or nothing to answer."""
@@ -65,14 +65,14 @@ class Audit:
             "requestURI": request.target,
             "verb": attributes.verb,
             "cluster": cluster.name,
-            "user": caller.info() if caller is not None else {},
+            "user": caller.document() if caller is not None else {},
             "sourceIPs": [request.connection.remote[0]],
             "userAgent": request.headers.get("user-agent") or "",
             "responseStatus": {"metadata": {}, "code": _code(answer)},
             "stageTimestamp": now,
         }
         if original is not None and user is not None and user is not original:
-            event["impersonatedUser"] = user.info()
+            event["impersonatedUser"] = user.document()
         if attributes.is_resource:
             event["objectRef"] = {
                 "resource": attributes.resource,

@@ -15,12 +15,12 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.apiserver.pipeline import Pipeline
 from muster.http import Headers, Request, Response, StreamResponse, StreamWriter
 from muster.http.message import Connection, unframe
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 
 _MAX_QUEUED = 10_000
@@ -29,7 +29,7 @@ _ENOUGH_QUEUED = 64 * 1024
 
 
 class DirectClient:
-    def __init__(self, pipeline: Pipeline, cluster: Cluster, user: User, agent: str = "muster") -> None:
+    def __init__(self, pipeline: Pipeline, cluster: Cluster, user: UserInfo, agent: str = "muster") -> None:
         self._pipeline = pipeline
         self._cluster = cluster
         self._user = user

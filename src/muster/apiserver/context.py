@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from muster.apiserver.attributes import Attributes
-from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.registry.resource import Addresses, Resource
 from muster.apiserver.request import Query
 from muster.apiserver.worker import LARGE, Result
 from muster.http import Request
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import Object
 from muster.store.api import Entry
 
@@ -25,7 +25,7 @@ class Context:
     __slots__ = ("_large", "_warned", "accept", "attributes", "cluster", "query", "request", "tail", "user", "warnings")
 
     def __init__(
-        self, cluster: Cluster, request: Request, user: User, attributes: Attributes, query: Query, tail: str = ""
+        self, cluster: Cluster, request: Request, user: UserInfo, attributes: AccessAttributes, query: Query, tail: str = ""
     ) -> None:
         self.cluster = cluster
         self.request = request

@@ -14,15 +14,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.bootstraptokens import SECRETS as BOOTSTRAP_SECRETS
 from muster.apiserver.auth.bootstraptokens import USER_PREFIX as BOOTSTRAP_PREFIX
 from muster.apiserver.auth.credentials import ends
 from muster.apiserver.auth.grants import RBAC_RESOURCES
-from muster.apiserver.auth.identity import User
 from muster.apiserver.auth.serviceaccounts import TOKEN_MARK, USER_PREFIX, is_alive
 from muster.apiserver.errors import ApiError
 from muster.http import RawConnection, Request, StreamResponse, StreamWriter, Takeover
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.logs import get_logger
 from muster.store.api import Event, Subscription
 
@@ -47,7 +47,7 @@ class OpenRequest:
 
     __slots__ = ("attributes", "caller", "connection", "in_process", "request", "timer")
 
-    def __init__(self, request: Request, caller: User, attributes: Attributes, *, in_process: bool) -> None:
+    def __init__(self, request: Request, caller: UserInfo, attributes: AccessAttributes, *, in_process: bool) -> None:
         self.request = request
         self.caller = caller
         self.attributes = attributes
@@ -115,7 +115,7 @@ class OpenRequests:
         if self._open and self._review is None:
             self._review = asyncio.get_running_loop().call_later(REVIEW_DELAY, self._review_rights)
 
-    def identities_changed(self, concerned: Callable[[User], bool]) -> None:
+    def identities_changed(self, concerned: Callable[[UserInfo], bool]) -> None:
         """What the tokens of some callers are bound to is not what it was."""
         self.generation += 1
         self._start_review([opened for opened in self._open if concerned(opened.caller)], self._is_still_admitted)
@@ -229,7 +229,7 @@ class Revocations:
                 cluster.open_requests.identities_changed(concerned)
 
 
-def _concerned(event: Event) -> Callable[[User], bool] | None:
+def _concerned(event: Event) -> Callable[[UserInfo], bool] | None:
     """Whose identity an event may have ended; None if nobody's."""
     namespace, _, name = event.entry.key.rpartition("/")
     accounts = f"{USER_PREFIX}{namespace}:"

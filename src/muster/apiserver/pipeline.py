@@ -17,10 +17,9 @@ from typing import Protocol
 import orjson
 
 from muster.apiserver import errors
-from muster.apiserver.attributes import Attributes
 from muster.apiserver.audit import FAILED, HUNG_UP, Audit
 from muster.apiserver.auth.access import refusal
-from muster.apiserver.auth.identity import ANONYMOUS, User
+from muster.apiserver.auth.identity import ANONYMOUS
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.documents.metrics import Metrics
@@ -33,6 +32,8 @@ from muster.apiserver.request import parse_query, parse_target
 from muster.apiserver.verbs import deletion, patches, reads, watches, writes
 from muster.http import BodyRefused, Request, Response, StreamResponse, Takeover
 from muster.kube.yaml import dump
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)
@@ -70,12 +71,12 @@ class Pipeline:
         self._fairness = fairness
         self._metrics = metrics
 
-    async def serve(self, cluster: Cluster, request: Request, path: str, user: User | None = None) -> Answer:
+    async def serve(self, cluster: Cluster, request: Request, path: str, user: UserInfo | None = None) -> Answer:
         """Answer one request. `path` is within the cluster; `user` is set by the in-process client, which is its own proof."""
         query = parse_query(request.query)
         asked, tail = parse_target(request.method, path, query)
-        caller: User | None = user
-        acting: User | None = user
+        caller: UserInfo | None = user
+        acting: UserInfo | None = user
         warnings: list[str] = []
         admitted_at = cluster.open_requests.generation
         fairness = self._fairness
@@ -207,7 +208,7 @@ def _object_name(ctx: Context) -> str:
     return "" if ctx.attributes.verb in ("list", "watch", "deletecollection") else ctx.attributes.name
 
 
-def _in_scope(attributes: Attributes, resource: Resource) -> bool:
+def _in_scope(attributes: AccessAttributes, resource: Resource) -> bool:
     """Whether the path has a namespace exactly where the resource wants one; reading across all namespaces is fine, and a
     namespace's own path names it."""
     if resource.storage == "/namespaces":

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote
 
-from muster.apiserver.attributes import Attributes
 from muster.apiserver.errors import bad_request, bad_revision, invalid_options
 from muster.kube import fielderrors
 from muster.kube.fielderrors import FieldError
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.memo import memoized
 
 CLUSTER_PREFIX = "/clusters/"
@@ -37,7 +37,7 @@ def split_cluster(raw_path: str) -> tuple[str | None, str]:
     return unquote(name), "/" + rest if slash else "/"
 
 
-def parse_target(method: str, raw_path: str, query: Query) -> tuple[Attributes, str]:
+def parse_target(method: str, raw_path: str, query: Query) -> tuple[AccessAttributes, str]:
     """The authorization view of a request, and the tail of its path: what follows the subresource (`proxy/…`). Never fails;
     anything unknown is a non-resource path."""
     path = unquote(raw_path) if "%" in raw_path else raw_path
@@ -48,11 +48,11 @@ def parse_target(method: str, raw_path: str, query: Query) -> tuple[Attributes, 
     elif len(segments) > 4 and segments[1] == "apis":
         group, version, rest = segments[2], segments[3], segments[4:]
     else:
-        return Attributes(method.lower(), path=path), ""
+        return AccessAttributes(method.lower(), path=path), ""
     if rest and rest[-1] == "":
         rest = rest[:-1]
     if not rest or "" in rest:
-        return Attributes(method.lower(), path=path), ""
+        return AccessAttributes(method.lower(), path=path), ""
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
@@ -63,7 +63,7 @@ def parse_target(method: str, raw_path: str, query: Query) -> tuple[Attributes, 
     verb = (_OBJECT_VERBS if name else _COLLECTION_VERBS).get(method, method.lower())
     if verb == "list" and query.values:
         verb, name = _list_or_watch(name, query)
-    return Attributes(verb, group, version, rest[0], subresource, namespace, name, path), "/".join(rest[3:])
+    return AccessAttributes(verb, group, version, rest[0], subresource, namespace, name, path), "/".join(rest[3:])
 
 
 def _list_or_watch(name: str, query: Query) -> tuple[str, str]:

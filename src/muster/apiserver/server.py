@@ -18,7 +18,7 @@ from pathlib import Path
 
 from muster.apiserver import errors
 from muster.apiserver.audit import Audit
-from muster.apiserver.auth.identity import LOOPBACK, MASTERS, User
+from muster.apiserver.auth.identity import LOOPBACK
 from muster.apiserver.auth.tokenwebhook import TokenWebhook, load_webhook_config
 from muster.apiserver.auth.vault import ClusterKeys, Vault
 from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
@@ -34,6 +34,7 @@ from muster.apiserver.wiring import build_pipeline, equip
 from muster.apiserver.worker import SWITCH_SECONDS, Worker
 from muster.http import HttpServer, Request, Response, server_context
 from muster.kube.certificates import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
+from muster.machinery.authentication import MASTERS, UserInfo
 from muster.machinery.logs import get_logger
 from muster.store import Store, open_store
 
@@ -55,7 +56,7 @@ class ServerConfig:
     port: int = 0
     clusters: Sequence[str] = (DEFAULT_CLUSTER,)
     store: str = "sqlite"
-    static_tokens: Mapping[str, User] = field(default_factory=dict)
+    static_tokens: Mapping[str, UserInfo] = field(default_factory=dict)
     token_webhook: Path | None = None
     audit_log: Path | None = None
     clock: Clock = utc_now
@@ -218,7 +219,7 @@ class ApiServer:
         """What keeps the store from taking writes, for readiness; None if nothing does."""
         return self.health.problem
 
-    def client(self, cluster: Cluster, user: User = LOOPBACK, agent: str = CONTROLLERS) -> DirectClient:
+    def client(self, cluster: Cluster, user: UserInfo = LOOPBACK, agent: str = CONTROLLERS) -> DirectClient:
         """An in-process client: the same pipeline without a socket. `agent` is who owns the fields it writes."""
         return DirectClient(self._pipeline, cluster, user, agent)
 

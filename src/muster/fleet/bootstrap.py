@@ -13,20 +13,20 @@ from muster.machinery.privatefiles import replace_private
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
-from muster.runtime.client.kubeconfig import ClientConfig, Identity, dump_kubeconfig
+from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, dump_kubeconfig
 
 BOOTSTRAP_USER: Final = f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{BOOTSTRAP_ACCOUNT}"
 LIFETIME: Final = 24 * 3600
 
 
-async def bootstrap_identity(hub: KubeClient) -> Identity:
+async def bootstrap_identity(hub: KubeClient) -> AuthInfo:
     """That of a newcomer, with a fresh token."""
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": LIFETIME}}
     issued = await hub.create(SERVICE_ACCOUNTS, request, BOOTSTRAP_NAMESPACE, name=BOOTSTRAP_ACCOUNT, subresource="token")
-    return Identity(token=issued["status"]["token"])
+    return AuthInfo(token=issued["status"]["token"])
 
 
-def write_kubeconfig(path: Path, server: str, ca: bytes, identity: Identity) -> None:
+def write_kubeconfig(path: Path, server: str, ca: bytes, identity: AuthInfo) -> None:
     """A kubeconfig with one context, readable by the owner only, replaced in one step."""
     content = dump_kubeconfig(ClientConfig(server, ca, identity=identity), cluster="hub", user="user", context="hub")
     replace_private(path, content)

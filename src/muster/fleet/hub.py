@@ -23,7 +23,7 @@ from muster.registration.hub.install import install, install_namespaces
 from muster.registration.hub.manager import REPORTER, Hub
 from muster.registration.hub.options import HubOptions
 from muster.registration.hub.serving import Webhooks
-from muster.runtime.client.kubeconfig import Identity
+from muster.runtime.client.kubeconfig import AuthInfo
 from muster.runtime.webhook.serving import ServingOptions
 
 CLUSTER = "hub"
@@ -55,7 +55,7 @@ async def serve(directory: Path, store: str) -> None:
 async def _write_kubeconfigs(server: ApiServer, client: InProcessClient, directory: Path) -> None:
     admin = await server.admin_credentials(server.clusters[CLUSTER])
     url = server.cluster_url(CLUSTER)
-    write_kubeconfig(directory / ADMIN, url, server.ca_pem, Identity(cert=admin.certificate, key=admin.key))
+    write_kubeconfig(directory / ADMIN, url, server.ca_pem, AuthInfo(cert=admin.certificate, key=admin.key))
     write_kubeconfig(directory / BOOTSTRAP, url, server.ca_pem, await bootstrap_identity(client))
 
 

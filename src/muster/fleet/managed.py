@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock, Timer, sleep
 from muster.machinery.logs import get_logger
 from muster.registration.agent.install import ACCOUNT, install
@@ -35,7 +35,7 @@ PATIENCE: Final = 60.0
 """A cluster that is not Available after so long no longer keeps the next ones waiting."""
 COMPLAINTS: Final = 20
 """So many different failures of agents are logged."""
-_AGENT: Final = User(
+_AGENT: Final = UserInfo(
     f"system:serviceaccount:{AGENT_NAMESPACE}:{ACCOUNT}",
     groups=("system:serviceaccounts", f"system:serviceaccounts:{AGENT_NAMESPACE}", "system:authenticated"),
 )

@@ -11,41 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from muster.kube.covering import RawRule as RawRule
 from muster.kube.covering import path_matches
 from muster.kube.covering import uncovered as uncovered
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import NO_OPINION, AccessAttributes, AccessDecision
 from muster.machinery.memo import memoized
 
 API_GROUP: Final = "rbac.authorization.k8s.io"
-MASTERS: Final = "system:masters"
-"""Whoever is in this group may do everything, whatever the rules say."""
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 Subject = tuple[str, str]
 """("User" | "Group", name); a service account is its user name."""
-
-
-class Asked(Protocol):
-    """What somebody wants to do: to a resource, or (without one) to a path."""
-
-    @property
-    def verb(self) -> str: ...
-    @property
-    def group(self) -> str: ...
-    @property
-    def resource(self) -> str: ...
-    @property
-    def subresource(self) -> str: ...
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def path(self) -> str: ...
 
 
 class Rule:
@@ -61,7 +42,7 @@ class Rule:
         self.names = frozenset(raw.get("resourceNames") or ())
         self.paths = tuple(raw.get("nonResourceURLs") or ())
 
-    def allows(self, asked: Asked) -> bool:
+    def allows(self, asked: AccessAttributes) -> bool:
         if asked.verb not in self.verbs and "*" not in self.verbs:
             return False
         if not asked.resource:
@@ -117,15 +98,6 @@ def _compact(rule: RawRule) -> str:
     return "{" + ", ".join(parts) + "}"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    allowed: bool
-    reason: str = ""
-
-
-_DENIED = Decision(False)
-
-
 class Place(NamedTuple):
     """One of the four kinds of objects; `namespace` is empty for those without."""
 
@@ -170,21 +142,21 @@ class Grants:
         self._bound: dict[Place, set[Place]] = {}
         """Role → bindings that refer to it, whether it exists or not."""
 
-    def decide(self, name: str, groups: Iterable[str], asked: Asked) -> Decision:
+    def decide(self, user: UserInfo, asked: AccessAttributes) -> AccessDecision:
         problems: dict[str, None] = {}
-        for grant in self.held(name, groups, asked.namespace):
+        for grant in self.held(user, asked.namespace):
             if grant.problem:
                 problems[grant.problem] = None
             for rule in grant.rules:
                 if rule.allows(asked):
-                    return Decision(True, f"RBAC: allowed by {grant.description}")
+                    return AccessDecision(True, f"RBAC: allowed by {grant.description}")
         if not problems:
-            return _DENIED
-        return Decision(False, "RBAC: " + (", ".join(problems) if len(problems) == 1 else f"[{', '.join(problems)}]"))
+            return NO_OPINION
+        return AccessDecision(False, "RBAC: " + (", ".join(problems) if len(problems) == 1 else f"[{', '.join(problems)}]"))
 
-    def held(self, name: str, groups: Iterable[str], namespace: str) -> Iterator[Grant]:
+    def held(self, user: UserInfo, namespace: str) -> Iterator[Grant]:
         """Everything granted to a user cluster-wide and, if one is given, in the namespace."""
-        subjects = subjects_of(name, groups)
+        subjects = subjects_of(user)
         tables = [self._cluster_wide]
         if namespace and namespace in self._namespaced:
             tables.append(self._namespaced[namespace])
@@ -194,9 +166,9 @@ class Grants:
                 if held:
                     yield from held.values()
 
-    def rules_for(self, name: str, groups: Iterable[str], namespace: str) -> list[Rule]:
+    def rules_for(self, user: UserInfo, namespace: str) -> list[Rule]:
         """Every rule a user has in the namespace (cluster-wide ones included); "" for cluster-wide only."""
-        return [rule for grant in self.held(name, groups, namespace) for rule in grant.rules]
+        return [rule for grant in self.held(user, namespace) for rule in grant.rules]
 
     def role_rules(self, kind: str, namespace: str, name: str) -> list[RawRule] | None:
         """The rules of a (Cluster)Role, or None if there is no such role."""
@@ -268,9 +240,9 @@ def role_place(kind: str, namespace: str, name: str) -> Place:
     return Place("ClusterRole", "", name) if kind == "ClusterRole" else Place("Role", namespace, name)
 
 
-def subjects_of(name: str, groups: Iterable[str]) -> list[Subject]:
+def subjects_of(user: UserInfo) -> list[Subject]:
     """As which subjects a user is meant by bindings."""
-    return [("User", name), *(("Group", group) for group in groups)]
+    return [("User", user.name), *(("Group", group) for group in user.groups)]
 
 
 def subject_key(subject: Mapping[str, Any], namespace: str) -> Subject:

@@ -18,7 +18,7 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import DEPLOYMENTS, SERVICE_ACCOUNTS
 from muster.runtime.client.errors import KubeError
 from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import ClientConfig, Identity, dump_kubeconfig, load_kubeconfig
+from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, dump_kubeconfig, load_kubeconfig
 from tests.support.operating import Observed, running
 from tests.support.planes import Cluster, ControlPlane, lent
 from tests.support.registration import MUSTER
@@ -36,7 +36,7 @@ class World(Observed):
     async def account(self, name: str, namespace: str = OPERATOR_NAMESPACE) -> ClientConfig:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         answer = await self.admin.create(SERVICE_ACCOUNTS, review, namespace, name=name, subresource="token")
-        return ClientConfig(self.cluster.url, self.cluster.ca, identity=Identity(token=answer["status"]["token"]))
+        return ClientConfig(self.cluster.url, self.cluster.ca, identity=AuthInfo(token=answer["status"]["token"]))
 
     async def operator_config(self, operator: Operator) -> ClientConfig:
         """Of its own account, with everything around it installed."""

@@ -34,7 +34,7 @@ from muster.runtime.client.builtin import (
 )
 from muster.runtime.client.errors import Forbidden, KubeError, NotFound
 from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import ClientConfig, Identity, dump_kubeconfig, load_kubeconfig
+from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, dump_kubeconfig, load_kubeconfig
 from muster.runtime.install.objects import ensure_namespace
 from tests.e2e.operator.conftest import PATIENT, World, administrator
 from tests.e2e.operator.sequences import PROCESS_SEEDS, SEEDS, Mortal, MortalProcess, Operator, play
@@ -175,7 +175,7 @@ async def test_upstreams_sample_is_accepted(spoke: Spoke) -> None:
 
 async def test_the_hub_itself_says_whether_a_connection_works(spoke: Spoke, ground: ControlPlane) -> None:
     far = ground.extra("far")
-    nobody = ClientConfig(far.url, far.ca, identity=Identity(token="no.such.token"))
+    nobody = ClientConfig(far.url, far.ca, identity=AuthInfo(token="no.such.token"))
     await spoke.create(clusterName="c1")
     await spoke.says("HubConnectionDegraded", "True", "BootstrapSecretMissing,HubKubeConfigSecretMissing")
     await spoke.secret(BOOTSTRAP_SECRET, {"kubeconfig": dump_kubeconfig(nobody).encode()}, AGENT_NAMESPACE)

@@ -21,7 +21,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, NODES, SECRETS, SIGNING_REQUESTS
-from muster.runtime.client.kubeconfig import ClientConfig, Identity, dump_kubeconfig
+from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, dump_kubeconfig
 from muster.runtime.install.objects import ensure_namespace
 from muster.runtime.install.pod_namespaces import allow, on_this_machine
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
@@ -51,7 +51,7 @@ class Managed(Observed):
         """As administrators do by hand; agents dial the hub, and where they are hosted `others`."""
         token = await account_token(self.hub.admin)
         way = self._hub.config
-        bootstrap = ClientConfig(way.server, way.ca, identity=Identity(token=token))
+        bootstrap = ClientConfig(way.server, way.ca, identity=AuthInfo(token=token))
         await self.secret(BOOTSTRAP_SECRET, namespace, dump_kubeconfig(bootstrap))
         for one in (OPERATOR_NAMESPACE, namespace):
             await allow(self.admin, one, on_this_machine([way.server, *others]))

@@ -17,7 +17,7 @@ from muster.runtime.client.builtin import CRDS, NAMESPACES
 from muster.runtime.client.builtin import SECRETS as SECRETS_KIND
 from muster.runtime.client.errors import KubeError, ServerFailure, TooManyRequests, Unreachable
 from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import Identity
+from muster.runtime.client.kubeconfig import AuthInfo
 from muster.work.kinds import MANIFEST_WORKS
 from tests.support.executing import FULL, GROUP, Keeper, binding, role, rule, sars
 from tests.support.gates import LoneGate
@@ -179,7 +179,7 @@ async def test_an_agent_with_fewer_rights_lets_no_more_through(
     await keeper.role("secrets", SECRETS)
     await keeper.bind("admins", keeper.account("admin"), kind="ClusterRole", ref="cluster-admin")
     issued = await place.admin.create(SERVICE_ACCOUNTS, {"spec": {}}, place.agent_namespace, name="weak", subresource="token")
-    client = HttpClient(replace(place.config, identity=Identity(token=issued["status"]["token"])))
+    client = HttpClient(replace(place.config, identity=AuthInfo(token=issued["status"]["token"])))
     gate = LoneGate(client)
     running = asyncio.create_task(gate.run())
     executor = ExecutorServiceAccount(namespace=keeper.home, name="exec1")

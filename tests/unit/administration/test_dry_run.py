@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from muster.administration.dryrun import Journal, JournalingClient, is_dry_run
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import GVR
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES, SECRETS
 from muster.runtime.client.errors import Forbidden, Invalid, NotFound
@@ -108,7 +108,7 @@ async def test_the_server_still_refuses_what_it_would_refuse(server: ApiServer, 
     client = JournalingClient(admin, Journal(), dry_run=True)
     with pytest.raises(Invalid):
         await client.create(CONFIG_MAPS, config_map("Not A Name"))
-    nobody = InProcessClient(server.client(server.clusters["default"], User("nobody")))
+    nobody = InProcessClient(server.client(server.clusters["default"], UserInfo("nobody")))
     with pytest.raises(Forbidden):
         await JournalingClient(nobody, Journal(), dry_run=True).create(CONFIG_MAPS, config_map("x"))
     assert not client.journal.writes

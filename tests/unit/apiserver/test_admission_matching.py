@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.matching import Matcher, Rule
 from muster.apiserver.admission.subject import Subject
-from muster.apiserver.attributes import Attributes
-from muster.apiserver.auth.identity import User
 from muster.apiserver.client import DirectClient
 from muster.apiserver.context import Context
 from muster.apiserver.errors import ApiError
@@ -19,6 +17,8 @@ from muster.apiserver.request import Query
 from muster.apiserver.server import ApiServer
 from muster.http import Headers, Request
 from muster.http.message import Connection
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 
 EVERYTHING = {"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"]}
 
@@ -36,8 +36,8 @@ def subject(
     resource = cluster.resources.get(*target)
     assert isinstance(resource, Resource)
     request = Request("POST", "/", Headers([]), Connection(("", 0), "https"), received=0.0)
-    attributes = Attributes("create", *target, subresource=sub, namespace=namespace, name="a")
-    ctx = Context(cluster, request, User("x"), attributes, Query(""))
+    attributes = AccessAttributes("create", *target, subresource=sub, namespace=namespace, name="a")
+    ctx = Context(cluster, request, UserInfo("x"), attributes, Query(""))
     new = None if operation == "DELETE" else {"metadata": {"name": "a", "labels": labels or {}}}
     return Subject(ctx, resource, Operation(operation, new, old))
 

@@ -16,17 +16,17 @@ import pytest
 from cryptography import x509
 
 from muster.apiserver.aggregation.remote import CERTIFICATE_LIFETIME, Remote
-from muster.apiserver.auth.identity import MASTERS, User
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.http import HttpServer, RawConnection, Request, Response, StreamResponse, StreamWriter, Takeover, server_context
+from muster.machinery.authentication import MASTERS, UserInfo
 from tests.support.in_process import serving
 from tests.support.pki import Authority
 from tests.unit.apiserver.conftest import eventually
 
 API_SERVICES = object_path("apiregistration.k8s.io/v1", "apiservices")
-ALICE = User("alice", "alice-uid", ("friends", MASTERS), {"example.org/Odd Key": ("1", "2")})
+ALICE = UserInfo("alice", "alice-uid", ("friends", MASTERS), {"example.org/Odd Key": ("1", "2")})
 WIDGETS = {"name": "widgets", "singularName": "widget", "namespaced": True, "kind": "Widget", "verbs": ["get", "list"]}
 MEGABYTE = 1024 * 1024
 
@@ -163,7 +163,7 @@ async def test_authorization_happens_before_anything_travels_on(
     server: ApiServer, client: DirectClient, extension: Extension
 ) -> None:
     await joined(server, client, extension)
-    stranger = server.client(server.clusters["default"], User("stranger"))
+    stranger = server.client(server.clusters["default"], UserInfo("stranger"))
     with pytest.raises(ApiError) as refused:
         await stranger.get("/apis/x.io/v1/namespaces/default/widgets")
     assert refused.value.code == 403

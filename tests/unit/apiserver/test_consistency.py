@@ -67,13 +67,13 @@ class SlowAdmission:
 async def test_nothing_is_left_of_a_namespace_that_went_while_an_object_was_being_admitted(
     server: ApiServer, client: DirectClient
 ) -> None:
-    from muster.apiserver.auth.identity import MASTERS, User
+    from muster.machinery.authentication import MASTERS, UserInfo
 
     cluster = server.clusters["default"]
     slow = SlowAdmission()
     cluster.admission.mutators.append(slow)
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gone"}})
-    user = server.client(cluster, User("user", groups=(MASTERS,)))
+    user = server.client(cluster, UserInfo("user", groups=(MASTERS,)))
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}}
     creating = asyncio.create_task(user.create(object_path("v1", "configmaps", "gone"), body))
     await slow.reached.wait()
@@ -173,9 +173,9 @@ async def test_a_write_whose_client_hung_up_is_still_in_the_audit_log(tmp_path: 
     cluster = server.clusters["default"]
     slow = SlowAdmission()
     cluster.admission.mutators.append(slow)
-    from muster.apiserver.auth.identity import MASTERS, User
+    from muster.machinery.authentication import MASTERS, UserInfo
 
-    user = server.client(cluster, User("sneaky", groups=(MASTERS,)))
+    user = server.client(cluster, UserInfo("sneaky", groups=(MASTERS,)))
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}}
     creating = asyncio.create_task(user.create(object_path("v1", "configmaps", "default"), body))
     await slow.reached.wait()

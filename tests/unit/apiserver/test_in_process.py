@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer
+from muster.machinery.authentication import UserInfo
 
 CONFIG_MAPS = object_path("v1", "configmaps", "default")
 
@@ -78,7 +78,7 @@ async def test_a_watch_sees_every_change_once_and_in_order(client: DirectClient)
 
 
 async def test_a_user_without_permissions_may_not_read(server: ApiServer) -> None:
-    mallory = server.client(server.clusters["default"], User("mallory", groups=("system:authenticated",)))
+    mallory = server.client(server.clusters["default"], UserInfo("mallory", groups=("system:authenticated",)))
     with pytest.raises(ApiError) as refused:
         await mallory.get(f"{CONFIG_MAPS}/kube-root-ca.crt")
     assert refused.value.code == 403
@@ -86,7 +86,7 @@ async def test_a_user_without_permissions_may_not_read(server: ApiServer) -> Non
 
 
 async def test_a_grant_takes_effect_at_once_and_so_does_its_end(server: ApiServer, client: DirectClient) -> None:
-    alice = server.client(server.clusters["default"], User("alice", groups=("system:authenticated",)))
+    alice = server.client(server.clusters["default"], UserInfo("alice", groups=("system:authenticated",)))
     bindings = object_path("rbac.authorization.k8s.io/v1", "rolebindings", "default")
     binding = {
         "metadata": {"name": "alice"},

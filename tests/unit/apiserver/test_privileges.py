@@ -12,7 +12,6 @@ from cryptography.x509.oid import NameOID
 
 from muster.apiserver.aggregation.remote import identity_fields
 from muster.apiserver.auth.access import Access
-from muster.apiserver.auth.identity import AUTHENTICATED, User
 from muster.apiserver.auth.impersonation import impersonated
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.controllers.certificates import signing_problem
@@ -20,10 +19,11 @@ from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer
 from muster.http import Headers, Request, Response
 from muster.http.message import Connection
-from muster.kube.rbac import Decision
+from muster.machinery.authentication import AUTHENTICATED, UserInfo
+from muster.machinery.authorization import AccessDecision
 
 RBAC = "rbac.authorization.k8s.io/v1"
-MALLORY = User("mallory", groups=(AUTHENTICATED,))
+MALLORY = UserInfo("mallory", groups=(AUTHENTICATED,))
 CLUSTER_ROLES = object_path(RBAC, "clusterroles")
 
 
@@ -140,13 +140,15 @@ async def test_a_static_token_proves_nothing_to_a_foreign_audience(server: ApiSe
 
 
 def test_names_in_headers_are_utf8_both_ways() -> None:
-    named = User("Łukasz", "ü", ("grupa ł",), {"team": ("zespół",)})
+    named = UserInfo("Łukasz", "ü", ("grupa ł",), {"team": ("zespół",)})
     headers = Headers([(name.lower().encode(), value.encode("latin-1")) for name, value in identity_fields(named)])
     request = Request("GET", "/", headers, Connection(("127.0.0.1", 0), "https"), received=0.0)
     remote = Access._remote_user(request, headers.get("x-remote-user") or "")
-    assert remote == User("Łukasz", "ü", ("grupa ł", AUTHENTICATED), {"team": ("zespół",)})
+    assert remote == UserInfo("Łukasz", "ü", ("grupa ł", AUTHENTICATED), {"team": ("zespół",)})
     asking = Headers([(b"impersonate-user", "Łukasz".encode()), (b"impersonate-group", "grupa ł".encode())])
-    acting = impersonated(MALLORY, Request("GET", "/", asking, request.connection, received=0.0), lambda user, what: Decision(True))
+    acting = impersonated(
+        MALLORY, Request("GET", "/", asking, request.connection, received=0.0), lambda user, what: AccessDecision(True)
+    )
     assert (acting.name, acting.groups) == ("Łukasz", ("grupa ł", AUTHENTICATED))
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from muster.apiserver.admission import quotas
-from muster.apiserver.auth.identity import User
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer
+from muster.machinery.authentication import UserInfo
 from tests.e2e.registration.test_attacks import signing_request
 
 EVENTS = object_path("v1", "events", "default")
@@ -38,7 +38,7 @@ async def somebody(server: ApiServer, client: DirectClient, name: str) -> Direct
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
     await client.create(BINDINGS, {"metadata": {"name": name}, "roleRef": ref, "subjects": [subject]})
-    return server.client(server.clusters["default"], User(name, groups=("system:authenticated",)))
+    return server.client(server.clusters["default"], UserInfo(name, groups=("system:authenticated",)))
 
 
 async def test_events_of_a_namespace_are_limited_by_number(

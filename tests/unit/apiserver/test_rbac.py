@@ -5,12 +5,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.apiserver.auth.identity import User
 from muster.apiserver.auth.rbac import Rbac
 from muster.apiserver.cluster import Cluster
 from muster.kube.rbac import Rule, uncovered
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.store import MemoryStore
 
 VERBS = ["get", "list", "create", "*"]
@@ -41,7 +41,7 @@ bindings = st.builds(
     st.lists(subjects, max_size=3),
 )
 requests = st.builds(
-    Attributes,
+    AccessAttributes,
     st.sampled_from(["get", "list", "create", "delete"]),
     group=st.sampled_from(["", "apps"]),
     resource=st.sampled_from(["pods", "deployments"]),
@@ -51,7 +51,7 @@ requests = st.builds(
 )
 
 
-def rule_allows(rule: dict[str, Any], request: Attributes) -> bool:
+def rule_allows(rule: dict[str, Any], request: AccessAttributes) -> bool:
     full = request.resource + ("/" + request.subresource if request.subresource else "")
     verb = "*" in rule["verbs"] or request.verb in rule["verbs"]
     group = "*" in rule["apiGroups"] or request.group in rule["apiGroups"]
@@ -60,7 +60,7 @@ def rule_allows(rule: dict[str, Any], request: Attributes) -> bool:
     return verb and group and resource and (not names or request.name in names)
 
 
-def is_meant(subject: dict[str, str], user: User) -> bool:
+def is_meant(subject: dict[str, str], user: UserInfo) -> bool:
     if subject["kind"] == "User":
         return subject["name"] == user.name
     if subject["kind"] == "Group":
@@ -85,7 +85,7 @@ async def test_decisions_follow_the_definition(
     cluster_rules: list[dict[str, Any]],
     namespaced_rules: list[dict[str, Any]],
     bound: list[dict[str, Any]],
-    asked: list[tuple[str, str, Attributes]],
+    asked: list[tuple[str, str, AccessAttributes]],
 ) -> None:
     store = MemoryStore()
     await store.start()
@@ -102,7 +102,7 @@ async def test_decisions_follow_the_definition(
         await put(cluster, resource, f"{namespace}/b{index}" if namespace else f"b{index}", obj)
     rbac = Rbac(cluster)
     for name, team, request in asked:
-        user = User(name, groups=(team,))
+        user = UserInfo(name, groups=(team,))
         expected = False
         for binding in bound:
             kind, role = binding["ref"]
@@ -120,7 +120,7 @@ async def test_decisions_follow_the_definition(
 
 @given(st.lists(rules, max_size=4), rules, requests)
 def test_a_covered_rule_grants_nothing_the_owner_lacks(
-    owned: list[dict[str, Any]], wanted: dict[str, Any], request: Attributes
+    owned: list[dict[str, Any]], wanted: dict[str, Any], request: AccessAttributes
 ) -> None:
     if not uncovered([Rule(rule) for rule in owned], wanted) and rule_allows(wanted, request):
         assert any(rule_allows(rule, request) for rule in owned)
@@ -139,7 +139,7 @@ changes = st.one_of(
     st.lists(st.tuples(st.sampled_from(USERS), st.sampled_from(TEAMS), requests), min_size=1, max_size=3),
 )
 async def test_an_index_that_followed_every_change_answers_like_a_fresh_one(
-    written: list[tuple[str, str, Any]], asked: list[tuple[str, str, Attributes]]
+    written: list[tuple[str, str, Any]], asked: list[tuple[str, str, AccessAttributes]]
 ) -> None:
     store = MemoryStore()
     await store.start()
@@ -163,5 +163,5 @@ async def test_an_index_that_followed_every_change_answers_like_a_fresh_one(
         elif store.get("c", resource, key) is not None:
             await store.commit("c", resource, key, lambda revision: b"{}", delete=True)
         for user_name, team, request in asked:
-            user = User(user_name, groups=(team,))
+            user = UserInfo(user_name, groups=(team,))
             assert followed.authorize(user, request).allowed is Rbac(cluster).authorize(user, request).allowed

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.apiserver.attributes import Attributes
 from muster.apiserver.request import Query, parse_target, split_cluster
+from muster.machinery.authorization import AccessAttributes
 
 
-def attributes(method: str, path: str, query: str = "") -> Attributes:
+def attributes(method: str, path: str, query: str = "") -> AccessAttributes:
     return parse_target(method, path, Query(query))[0]
 
 

@@ -15,13 +15,13 @@ import pytest
 
 from muster.apiserver import longrunning
 from muster.apiserver.auth.credentials import ends
-from muster.apiserver.auth.identity import User
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.context import Context
 from muster.apiserver.nodes import LogOptions
 from muster.apiserver.server import ApiServer
 from muster.apiserver.verbs import watches
 from muster.http import Connection, Headers, RawConnection, Request, Response, StreamResponse, Takeover
+from muster.machinery.authentication import UserInfo
 from tests.support.in_process import serving
 from tests.unit.apiserver.conftest import eventually
 
@@ -106,7 +106,7 @@ async def test_a_watch_in_process_ends_with_the_account_it_speaks_for(server: Ap
     account = await eventually(lambda: cluster.read("/serviceaccounts", "default/default"), "an account")
     name = "system:serviceaccount:default:default"
     await permit(client, name)
-    own = server.client(cluster, User(name, account["metadata"]["uid"], ("system:authenticated",)))
+    own = server.client(cluster, UserInfo(name, account["metadata"]["uid"], ("system:authenticated",)))
     seen: list[str] = []
 
     async def follow() -> None:
@@ -139,7 +139,7 @@ async def test_a_followed_log_ends_with_the_right_to_read_it(server: ApiServer, 
     spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}
     await client.create(object_path("v1", "pods", "default"), {"metadata": {"name": "p"}, "spec": spec})
     await permit(client, "reader")
-    lines = server.client(cluster, User("reader")).lines(object_path("v1", "pods", "default", "p", "log"), {"follow": "true"})
+    lines = server.client(cluster, UserInfo("reader")).lines(object_path("v1", "pods", "default", "p", "log"), {"follow": "true"})
     assert await anext(lines) == b"a line"
     await client.delete(f"{BINDINGS}/reader-view")
     async with asyncio.timeout(10):
@@ -197,7 +197,7 @@ async def test_a_stream_that_does_not_end_by_itself_is_cut(
     monkeypatch.setattr(longrunning, "CUT_AFTER", 0.05)
     cluster = server.clusters["default"]
     await permit(client, "reader")
-    lines = server.client(cluster, User("reader")).lines(MAPS, {"watch": "true"})
+    lines = server.client(cluster, UserInfo("reader")).lines(MAPS, {"watch": "true"})
     monkeypatch.setattr(watches._Watch, "_until_end", lambda self: asyncio.sleep(3600))
     seen = asyncio.create_task(_all(lines))
     await eventually(lambda: len(cluster.open_requests), "the watch is open")
@@ -220,7 +220,7 @@ async def test_a_right_that_ends_while_a_watch_is_being_admitted_ends_it_too(
         await synced()
 
     monkeypatch.setattr(cluster.store, "synced", slow)
-    seen = asyncio.create_task(_all(server.client(cluster, User("reader")).lines(MAPS, {"watch": "true"})))
+    seen = asyncio.create_task(_all(server.client(cluster, UserInfo("reader")).lines(MAPS, {"watch": "true"})))
     await admitted.wait()
     go_on.set()
     await client.delete(f"{BINDINGS}/reader-view")

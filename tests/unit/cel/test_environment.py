@@ -30,7 +30,7 @@ from muster.cel import (
     optional_declaration,
     plain,
 )
-from muster.cel.library.authorization import AUTHORIZER_TYPE, Authorizer, Check, Decision
+from muster.cel.library.authorization import AUTHORIZER_TYPE, Authorizer, Check, DecisionValue
 from muster.cel.types import struct_type
 from muster.cel.views import Declaration
 
@@ -222,9 +222,9 @@ def test_declared_structs_can_be_constructed() -> None:
 def test_the_authorizer_asks_the_callers_function() -> None:
     asked: list[Check] = []
 
-    def decide(check: Check) -> Decision:
+    def decide(check: Check) -> DecisionValue:
         asked.append(check)
-        return Decision(check.verb == "get", reason="because")
+        return DecisionValue(check.verb == "get", reason="because")
 
     env = Environment({"authorizer": AUTHORIZER_TYPE})
     values = {"authorizer": Authorizer(decide)}
@@ -240,7 +240,7 @@ def test_the_authorizer_asks_the_callers_function() -> None:
 
 def test_only_two_authorization_checks_fit_one_evaluation() -> None:
     env = Environment({"authorizer": AUTHORIZER_TYPE})
-    values = {"authorizer": Authorizer(lambda check: Decision(True))}
+    values = {"authorizer": Authorizer(lambda check: DecisionValue(True))}
     check = "authorizer.path('/x').check('get').allowed()"
     assert env.compile(f"{check} && {check}").evaluate(values) is True
     with pytest.raises(CostExceeded):

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.kube.rbac import Grants, Place
-from muster.runtime.auth.delegation import Action
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 
 READ = {"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]}
-GET = Action("get", resource="configmaps", namespace="ns", name="a")
+GET = AccessAttributes("get", resource="configmaps", namespace="ns", name="a")
 
 
 class Kept:
@@ -29,7 +30,7 @@ class Kept:
         return self.grants.changed(Place(kind, "ns", name))
 
     def may(self, user: str) -> bool:
-        return self.grants.decide(user, (), GET).allowed
+        return self.grants.decide(UserInfo(user), GET).allowed
 
 
 def test_a_binding_to_nobody_that_goes_takes_nothing_from_others() -> None:
@@ -50,7 +51,7 @@ def test_a_change_tells_who_gained_and_who_lost() -> None:
     assert kept.put("Role", "reader", rules=[READ]) == set()
     assert kept.put("Role", "reader", rules=[]) == {("User", "bob"), ("User", "carol")}
     assert kept.drop("Role", "reader") == set()
-    assert kept.grants.decide("bob", (), GET).reason == 'RBAC: role.rbac.authorization.k8s.io "reader" not found'
+    assert kept.grants.decide(UserInfo("bob"), GET).reason == 'RBAC: role.rbac.authorization.k8s.io "reader" not found'
 
 
 def test_a_role_that_comes_after_its_binding_counts() -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
 from muster.operator.bundle import Operator
 from muster.operator.names import OPERATOR_NAMESPACE
 from muster.runtime.client.base import JSON, Query
@@ -53,11 +53,11 @@ class Place(Observed):
     def account(self, namespace: str, name: str) -> CountingClient:
         """A client with the rights of a service account."""
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
-        user = User(f"system:serviceaccount:{namespace}:{name}", groups=groups)
+        user = UserInfo(f"system:serviceaccount:{namespace}:{name}", groups=groups)
         return CountingClient(self.server.client(self.server.clusters[self.name], user), self.name)
 
     def user(self, name: str, *groups: str) -> CountingClient:
-        user = User(name, groups=(*groups, "system:authenticated"))
+        user = UserInfo(name, groups=(*groups, "system:authenticated"))
         return CountingClient(self.server.client(self.server.clusters[self.name], user), self.name)
 
     async def operator(self, operator: Operator) -> CountingClient:

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from muster.apiserver.auth.identity import User
 from muster.fleet.in_process import InProcessClient
 from muster.kube import yaml
+from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
 from muster.operator.bundle import KLUSTERLET_OPERATOR
@@ -64,7 +64,7 @@ class Hub:
         if self.away:
             raise Unreachable("hub", "connection refused")
         groups = ("system:masters",) if name in self.permitted else ()
-        user = User(name, groups=(*groups, "system:authenticated"))
+        user = UserInfo(name, groups=(*groups, "system:authenticated"))
         yield InProcessClient(self.place.server.client(self.place.server.clusters[self.place.name], user), "hub")
 
 

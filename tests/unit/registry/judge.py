@@ -16,6 +16,7 @@ from muster.apiserver.registry.builtin import builtin_resources
 from muster.apiserver.registry.resource import Resource
 from muster.apiserver.verbs.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update
 from muster.kube.fielderrors import FieldError
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 
 NAMESPACE = "registry-verdicts"
@@ -23,12 +24,7 @@ UID = "11111111-2222-3333-4444-555555555555"
 Verdict = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Caller:
-    name: str = "admin"
-    uid: str = ""
-    groups: tuple[str, ...] = ("system:masters", "system:authenticated")
-    extra: dict[str, tuple[str, ...]] = field(default_factory=dict)
+ADMIN = UserInfo("admin", groups=("system:masters", "system:authenticated"))
 
 
 class EmptyCluster:
@@ -49,7 +45,7 @@ class Request:
 
     verb: str = "create"
     subresource: str = ""
-    user: Caller = field(default_factory=Caller)
+    user: UserInfo = ADMIN
     namespace: str = NAMESPACE
     addresses: EmptyCluster = field(default_factory=EmptyCluster)
     pods_on_loopback: bool = False

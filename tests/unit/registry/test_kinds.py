@@ -15,7 +15,8 @@ from cryptography.x509.oid import NameOID
 from muster.apiserver.registry.kinds import certificates, conversions
 from muster.apiserver.registry.kinds.jobs import schedule_problem
 from muster.apiserver.registry.kinds.pods import quality_of_service
-from tests.unit.registry.judge import NAMESPACE, Caller, Request, created, named, row
+from muster.machinery.authentication import UserInfo
+from tests.unit.registry.judge import NAMESPACE, Request, created, named, row
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ CSR = row("certificates.k8s.io/v1", "CertificateSigningRequest")
 
 
 def test_who_asks_for_a_certificate_is_the_servers_word(request_pem: str) -> None:
-    caller = Request(user=Caller("alice", "u1", ("devs",), {"k": ("v",)}))
+    caller = Request(user=UserInfo("alice", "u1", ("devs",), {"k": ("v",)}))
     obj, verdict = created(CSR, signing_request(request_pem, username="root", groups=["system:masters"]), caller)
     assert obj is not None, verdict
     spec = obj["spec"]

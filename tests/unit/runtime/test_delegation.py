@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import GVR
-from muster.runtime.auth.delegation import AccessReviewer, Action, Identity, TokenReviewer
+from muster.runtime.auth.delegation import AccessReviewer, TokenReviewer
 from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.errors import Forbidden, KubeError, Unreachable
 from tests.support.fake_clock import FakeClock
@@ -17,8 +18,8 @@ from tests.support.fake_clock import FakeClock
 BINDINGS = GVR("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
 ACCOUNTS = GVR("v1", "serviceaccounts", "ServiceAccount")
 SELF_REVIEWS = GVR("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
-SECRETS_OF_DEFAULT = Action("get", resource="secrets", namespace="default", name="s")
-ALICE = Identity("alice", groups=("system:authenticated",))
+SECRETS_OF_DEFAULT = AccessAttributes("get", resource="secrets", namespace="default", name="s")
+ALICE = UserInfo("alice", groups=("system:authenticated",))
 
 
 class Counting(InProcessClient):
@@ -81,9 +82,9 @@ async def test_permissions_are_those_of_the_cluster(client: InProcessClient, clo
     await grant(client, "alice")
     reviewer = AccessReviewer(client, clock=clock)
     assert (await reviewer.authorize(ALICE, SECRETS_OF_DEFAULT)).allowed
-    assert not (await reviewer.authorize(Identity("bob"), SECRETS_OF_DEFAULT)).allowed
-    assert not (await reviewer.authorize(ALICE, Action("get", path="/metrics"))).allowed
-    assert (await reviewer.authorize(Identity("x", groups=("system:masters",)), Action("get", path="/metrics"))).allowed
+    assert not (await reviewer.authorize(UserInfo("bob"), SECRETS_OF_DEFAULT)).allowed
+    assert not (await reviewer.authorize(ALICE, AccessAttributes("get", path="/metrics"))).allowed
+    assert (await reviewer.authorize(UserInfo("x", groups=("system:masters",)), AccessAttributes("get", path="/metrics"))).allowed
 
 
 async def test_a_grant_and_its_end_are_seen_when_the_memory_fades(client: InProcessClient, clock: FakeClock) -> None:
@@ -121,7 +122,7 @@ async def test_a_cluster_that_cannot_be_asked_is_an_error_that_is_not_remembered
 
 async def test_the_memory_is_bounded_and_forgets_the_least_recent(counting: Counting, clock: FakeClock) -> None:
     reviewer = AccessReviewer(counting, clock=clock, limit=3)
-    people: list[Any] = [Identity(f"user-{number}") for number in range(4)]
+    people: list[Any] = [UserInfo(f"user-{number}") for number in range(4)]
     for who in [*people[:3], people[0], people[3]]:
         await reviewer.authorize(who, SECRETS_OF_DEFAULT)
     assert len(reviewer.memory) == 3
@@ -133,7 +134,7 @@ async def test_the_memory_is_bounded_and_forgets_the_least_recent(counting: Coun
 
 
 async def test_one_who_may_not_ask_gets_no_answer(server: ApiServer, clock: FakeClock) -> None:
-    nobody = InProcessClient(server.client(server.clusters["default"], User("nobody")))
+    nobody = InProcessClient(server.client(server.clusters["default"], UserInfo("nobody")))
     with pytest.raises(KubeError):
         await AccessReviewer(nobody, clock=clock).authorize(ALICE, SECRETS_OF_DEFAULT)
 
@@ -147,7 +148,7 @@ async def test_a_client_in_the_process_acts_as_somebody_else_only_with_the_permi
     review = await robot.create(SELF_REVIEWS, {})
     assert review["status"]["userInfo"]["username"] == "system:serviceaccount:default:robot"
     assert (await robot.get(ACCOUNTS, "robot", "default"))["metadata"]["name"] == "robot"
-    alice = InProcessClient(server.client(server.clusters["default"], User("alice", groups=("system:authenticated",))))
+    alice = InProcessClient(server.client(server.clusters["default"], UserInfo("alice", groups=("system:authenticated",))))
     with pytest.raises(Forbidden) as refused:
         await alice.as_user("system:serviceaccount:default:robot").get(ACCOUNTS, "robot", "default")
     assert refused.value.details["kind"] == "serviceaccounts"

@@ -27,7 +27,7 @@ from muster.runtime.client.errors import (
     Untrusted,
 )
 from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import ClientConfig, ExecPlugin, Identity
+from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, ExecPlugin
 from tests.support.fake_clock import FakeClock
 from tests.support.https_server import Answer, HttpsServer, Received
 from tests.support.pki import Authority
@@ -41,8 +41,8 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path, "clients")
 
 
-def config(server: HttpsServer, identity: Identity | None = None, **changes: Any) -> ClientConfig:
-    return ClientConfig(server.url, server.ca, identity=identity or Identity(), **changes)
+def config(server: HttpsServer, identity: AuthInfo | None = None, **changes: Any) -> ClientConfig:
+    return ClientConfig(server.url, server.ca, identity=identity or AuthInfo(), **changes)
 
 
 @asynccontextmanager
@@ -181,7 +181,7 @@ async def test_a_request_that_never_left_is_always_retried(clock: FakeClock) -> 
 
 async def test_a_server_of_a_foreign_authority_gets_no_request(authority: Authority, clock: FakeClock) -> None:
     with HttpsServer(lambda request: Answer({})) as server:
-        foreign = ClientConfig(server.url, authority.pair.cert, identity=Identity(token="sesame"))
+        foreign = ClientConfig(server.url, authority.pair.cert, identity=AuthInfo(token="sesame"))
         async with client_of(foreign, clock=clock) as client, Moving(clock):
             with pytest.raises(Unreachable, match="certificate"):
                 await client.get(CONFIG_MAPS, "a", "default")
@@ -203,7 +203,7 @@ async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path) -> Non
     token = tmp_path / "token"
     token.write_text("first\n")
     with HttpsServer(lambda request: Answer({})) as server:
-        async with client_of(config(server, Identity(token="stale", token_file=token))) as client:
+        async with client_of(config(server, AuthInfo(token="stale", token_file=token))) as client:
             await client.get(CONFIG_MAPS, "a", "default")
             token.write_text("second, longer\n")
             await client.get(CONFIG_MAPS, "a", "default")
@@ -217,7 +217,7 @@ async def test_a_token_file_that_cannot_be_read_for_a_moment_is_the_one_of_befor
     token = tmp_path / "token"
     token.mkdir()
     with HttpsServer(lambda request: Answer({})) as server:
-        async with client_of(config(server, Identity(token_file=token))) as client:
+        async with client_of(config(server, AuthInfo(token_file=token))) as client:
             with pytest.raises(NoCredential, match="not readable"):
                 await client.get(CONFIG_MAPS, "a", "default")
             token.rmdir()
@@ -231,7 +231,7 @@ async def test_a_token_file_that_cannot_be_read_for_a_moment_is_the_one_of_befor
 
 async def test_acting_as_somebody_else_says_so_on_the_same_connections(tmp_path: Path) -> None:
     with HttpsServer(lambda request: Answer({})) as server:
-        async with client_of(config(server, Identity(token="own"))) as client:
+        async with client_of(config(server, AuthInfo(token="own"))) as client:
             other = client.as_user("system:serviceaccount:a:b")
             await other.get(CONFIG_MAPS, "a", "default")
             await client.get(CONFIG_MAPS, "a", "default")
@@ -245,7 +245,7 @@ async def test_acting_as_somebody_else_says_so_on_the_same_connections(tmp_path:
 async def test_a_rotated_client_certificate_is_used_by_the_next_request(authority: Authority, tmp_path: Path) -> None:
     pair = authority.issue("agent-1", file="agent")
     with HttpsServer(lambda request: Answer({}), client_ca=authority.pair.cert) as server:
-        async with client_of(config(server, Identity(pair.cert, pair.key))) as client:
+        async with client_of(config(server, AuthInfo(pair.cert, pair.key))) as client:
             await client.get(CONFIG_MAPS, "a", "default")
             authority.issue("agent-2", file="agent")
             await client.get(CONFIG_MAPS, "a", "default")
@@ -283,7 +283,7 @@ async def test_a_plugins_token_is_kept_until_it_expires(tmp_path: Path, clock: F
     expires = (clock.now() + timedelta(minutes=10)).isoformat()
     program, runs = plugin(tmp_path, {"token": "t1", "expirationTimestamp": expires})
     with HttpsServer(lambda request: Answer({})) as server:
-        async with client_of(config(server, Identity(exec_plugin=program)), clock=clock) as client:
+        async with client_of(config(server, AuthInfo(exec_plugin=program)), clock=clock) as client:
             await asyncio.gather(*(client.get(CONFIG_MAPS, "a", "default") for _ in range(5)))
             assert len(runs.read_text().splitlines()) == 1
             plugin(tmp_path, {"token": "t2"})
@@ -298,7 +298,7 @@ async def test_a_plugins_token_is_kept_until_it_expires(tmp_path: Path, clock: F
 async def test_a_plugins_token_that_the_server_refuses_is_asked_for_again_once(tmp_path: Path) -> None:
     program, runs = plugin(tmp_path, {"token": "revoked"})
     with HttpsServer(lambda request: status(401, "Unauthorized")) as server:
-        async with client_of(config(server, Identity(exec_plugin=program))) as client:
+        async with client_of(config(server, AuthInfo(exec_plugin=program))) as client:
             with pytest.raises(KubeError):
                 await client.get(CONFIG_MAPS, "a", "default")
     assert len(runs.read_text().splitlines()) == 2
@@ -310,7 +310,7 @@ async def test_a_plugin_may_issue_a_client_certificate(tmp_path: Path, authority
     answer = {"clientCertificateData": pair.cert.read_text(), "clientKeyData": pair.key.read_text()}
     program, _ = plugin(tmp_path, answer)
     with HttpsServer(lambda request: Answer({}), client_ca=authority.pair.cert) as server:
-        async with client_of(config(server, Identity(exec_plugin=program))) as client:
+        async with client_of(config(server, AuthInfo(exec_plugin=program))) as client:
             await client.get(CONFIG_MAPS, "a", "default")
     assert server.received[0].peer == "exec-user"
 
@@ -325,14 +325,14 @@ async def test_a_plugin_may_issue_a_client_certificate(tmp_path: Path, authority
 )
 async def test_a_plugin_that_answers_badly_is_named_and_run_once(tmp_path: Path, answer: dict[str, Any], complaint: str) -> None:
     program, runs = plugin(tmp_path, answer)
-    async with client_of(ClientConfig("https://127.0.0.1:1", identity=Identity(exec_plugin=program))) as client:
+    async with client_of(ClientConfig("https://127.0.0.1:1", identity=AuthInfo(exec_plugin=program))) as client:
         with pytest.raises(NoCredential, match=f"get-token: .*{complaint}"):
             await client.get(CONFIG_MAPS, "a", "default")
     assert len(runs.read_text().splitlines()) == 1
 
 
 async def test_a_plugin_that_is_not_there_tells_how_to_get_it() -> None:
-    identity = Identity(exec_plugin=ExecPlugin("/nowhere/aws", install_hint="pip install it"))
+    identity = AuthInfo(exec_plugin=ExecPlugin("/nowhere/aws", install_hint="pip install it"))
     async with client_of(ClientConfig("https://127.0.0.1:1", identity=identity)) as client:
         with pytest.raises(NoCredential, match="/nowhere/aws: No such file or directory; pip install it"):
             await client.get(CONFIG_MAPS, "a", "default")
@@ -340,7 +340,7 @@ async def test_a_plugin_that_is_not_there_tells_how_to_get_it() -> None:
 
 async def test_every_verb_says_what_the_api_expects() -> None:
     with HttpsServer(lambda request: Answer({"metadata": {"resourceVersion": "1"}, "items": []})) as server:
-        async with client_of(config(server, Identity(username="u", password="p"))) as client:
+        async with client_of(config(server, AuthInfo(username="u", password="p"))) as client:
             await client.list(SECRETS, "ns", label_selector="a=b", field_selector="type=Opaque")
             await client.update(CONFIG_MAPS, config_map("a"), subresource="status")
             await client.patch(CONFIG_MAPS, "a", {"data": None}, "ns", kind="strategic", manager="me", dry_run=True)
@@ -414,7 +414,7 @@ async def test_a_watch_from_a_revision_that_is_gone_is_refused_as_expired() -> N
 
 async def test_a_server_that_nobody_vouches_for_gets_nothing_and_is_not_asked_again(authority: Authority) -> None:
     with HttpsServer(lambda request: Answer({})) as server:
-        identity = Identity(token="secret")
+        identity = AuthInfo(token="secret")
         async with client_of(ClientConfig(server.url, authority.pair.cert.read_bytes(), identity=identity)) as client:
             with pytest.raises(Untrusted) as failure:
                 await client.get(CONFIG_MAPS, "a", "default")

@@ -8,8 +8,8 @@ import pytest
 
 from muster.kube import yaml
 from muster.runtime.client.kubeconfig import (
+    AuthInfo,
     ClientConfig,
-    Identity,
     KubeconfigError,
     dump_kubeconfig,
     in_cluster_config,
@@ -101,10 +101,10 @@ def test_what_is_only_of_use_here_is_not_written(user: dict[str, Any], field: st
 
 
 def test_a_token_may_lie_beside_a_kubeconfig_that_is_written(tmp_path: Path) -> None:
-    config = ClientConfig("https://hub:6443", b"ca", proxy_url="http://proxy:3128", identity=Identity(token="mine"))
+    config = ClientConfig("https://hub:6443", b"ca", proxy_url="http://proxy:3128", identity=AuthInfo(token="mine"))
     (tmp_path / "config").write_text(dump_kubeconfig(config, user="robot", token_file="token"))
     again = load_kubeconfig(tmp_path / "config")
-    assert again.identity == Identity(token_file=tmp_path / "token")
+    assert again.identity == AuthInfo(token_file=tmp_path / "token")
     assert (again.server, again.ca, again.proxy_url) == (config.server, config.ca, config.proxy_url)
     assert "mine" not in (tmp_path / "config").read_text()
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
 from muster.kube.rbac import Subject
-from muster.runtime.auth.delegation import AccessReviewer, Action
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
+from muster.runtime.auth.delegation import AccessReviewer
 from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, RbacAuthorizer
 from tests.support.rbac_truth import World, account, differences
 from tests.unit.runtime.conftest import eventually
@@ -19,7 +20,7 @@ from tests.unit.runtime.conftest import eventually
 GROUP = "rbac.authorization.k8s.io"
 READ = {"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]}
 ROBOT = account("default", "robot")
-GET = Action("get", resource="configmaps", namespace="default", name="a")
+GET = AccessAttributes("get", resource="configmaps", namespace="default", name="a")
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ async def test_rules_that_the_server_aggregates_count(client: InProcessClient, a
 
 
 async def test_who_may_not_list_roles_cannot_rely_on_answers(server: ApiServer) -> None:
-    stranger = InProcessClient(server.client(server.clusters["default"], User("stranger", groups=("system:authenticated",))))
+    stranger = InProcessClient(server.client(server.clusters["default"], UserInfo("stranger", groups=("system:authenticated",))))
     authorizer = RbacAuthorizer(stranger)
     running = asyncio.create_task(authorizer.run())
     await eventually(lambda: authorizer.outage)

@@ -11,7 +11,7 @@ from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import ClientConfig, Identity
+from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig
 from tests.unit.runtime.conftest import config_map, eventually
 
 WHOAMI = GVR("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
@@ -32,7 +32,7 @@ async def test_a_renewed_certificate_changes_the_identity_and_cuts_no_watch(
 
     issue("agent-1")
     url = f"https://127.0.0.1:{server.port}/clusters/default"
-    agent = HttpClient(ClientConfig(url, server.ca_pem, identity=Identity(cert, key)))
+    agent = HttpClient(ClientConfig(url, server.ca_pem, identity=AuthInfo(cert, key)))
     informer: Informer[Snapshot] = Informer(agent, CONFIG_MAPS, "default")
     following = asyncio.create_task(informer.run())
     try:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from muster.runtime.client.errors import KubeError, NoCredential, ServerFailure, StatusError, Unreachable, Untrusted
 from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import ClientConfig, Identity
+from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig
 from muster.runtime.client.transport import Asking, Stream
 from tests.support.pki import Authority
 from tests.support.proxy import Proxy
@@ -27,7 +27,7 @@ from tests.unit.runtime.wire import OK, Scripted, get, ok, serving, transport
 
 
 async def test_a_request_has_what_the_api_needs_and_its_path_is_quoted() -> None:
-    identity = Identity(token="sesame")
+    identity = AuthInfo(token="sesame")
     async with serving(ok) as (script, url), transport(ClientConfig(f"{url}/base/", identity=identity)) as way:
         await get(way, "/apis/x/ä b?c#d%2F", labelSelector="a=b,c in (d)")
         post = Asking("POST", "/api", {}, b'{"a":1}', "application/json")
@@ -269,7 +269,7 @@ async def test_a_server_that_speaks_no_tls_is_not_taken_for_an_impostor() -> Non
 
 async def test_what_is_to_be_secret_is_however_https_is_spelled() -> None:
     async with serving(ok) as (script, url):
-        config = ClientConfig(url.replace("http:", "HTTPS:"), identity=Identity(token="sesame"))
+        config = ClientConfig(url.replace("http:", "HTTPS:"), identity=AuthInfo(token="sesame"))
         async with transport(config) as way:
             with pytest.raises(Unreachable):
                 await get(way, timeout=0.5)

@@ -14,7 +14,7 @@ import uvloop
 
 from muster.runtime.client.errors import Unreachable, Untrusted
 from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import ClientConfig, Identity
+from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig
 from tests.support.https_server import Answer, HttpsServer
 from tests.support.pki import Authority
 from tests.support.proxy import Proxy
@@ -39,7 +39,7 @@ async def test_a_proxy_by_tls_is_spoken_to_by_tls_even_about_servers_without(
     pair = authority.issue("proxy", hosts=("127.0.0.1",))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.cert, pair.key)
-    config = ClientConfig("http://hub.example", identity=Identity(token="sesame"))
+    config = ClientConfig("http://hub.example", identity=AuthInfo(token="sesame"))
     script = Scripted(ok)
     server = await asyncio.start_server(script.serve, "127.0.0.1", 0, ssl=context)
     url = f"https://user:secret@127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -21,14 +21,14 @@ from muster.http.upstream import UpstreamError, message
 from muster.kube.certificates import CertificateAuthority, KeyPair
 from muster.runtime.webhook.certificates import make_pair
 from muster.runtime.webhook.clients import WebhookClients, announced_clients, clients_in_file
-from muster.runtime.webhook.server import AdmissionRequest, Verdict, WebhookServer, allow
+from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, WebhookServer, allow
 
 NOW = datetime.now(UTC)
 REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "operation": "CREATE"}}
 DAY = timedelta(days=1)
 
 
-async def yes(request: AdmissionRequest) -> Verdict:
+async def yes(request: AdmissionRequest) -> AdmissionResponse:
     return allow()
 
 

@@ -19,7 +19,7 @@ from muster.machinery.objects import GVR, Object
 from muster.runtime.client.builtin import API_SERVICES, CONFIG_MAPS, CRDS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from muster.runtime.client.errors import Forbidden, KubeError
 from muster.runtime.webhook.certificates import ServingCertificate, ServingPair, follow_files, inject_ca_bundle, make_pair
-from muster.runtime.webhook.server import AdmissionRequest, Denied, Verdict, WebhookServer, allow, mutate
+from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, Denied, WebhookServer, allow, mutate
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.fetching import fetch
 from tests.support.pki import Authority
@@ -28,7 +28,7 @@ from tests.unit.runtime.conftest import config_map
 HOSTS = ("webhook.muster.svc", "127.0.0.1")
 
 
-async def judge(request: AdmissionRequest) -> Verdict:
+async def judge(request: AdmissionRequest) -> AdmissionResponse:
     data = (request.object or {}).get("data") or {}
     if data.get("bad"):
         raise Denied("bad is bad", 422, "Invalid")
@@ -37,7 +37,7 @@ async def judge(request: AdmissionRequest) -> Verdict:
     return allow("looks odd") if data.get("odd") else allow()
 
 
-async def fill(request: AdmissionRequest) -> Verdict:
+async def fill(request: AdmissionRequest) -> AdmissionResponse:
     assert request.object is not None
     metadata = {**request.object["metadata"], "labels": {"muster.io/filled": "yes"}}
     data = {**request.object.get("data", {}), "by": request.user.name}

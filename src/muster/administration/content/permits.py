@@ -21,9 +21,10 @@ from muster.administration.content.works import require_cluster
 from muster.administration.errors import AdministrationError
 from muster.api import Document, MalformedObject
 from muster.api.work.v1 import GROUP, ExecutorServiceAccount, ManifestWork, ManifestWorkSpec
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import GVR, Object
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
-from muster.runtime.auth.self_access import Right, missing_rights
+from muster.runtime.auth.self_access import missing_rights
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SELF_SUBJECT_REVIEWS
 from muster.runtime.client.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound
@@ -100,10 +101,10 @@ async def ask_hub(client: KubeClient, cluster: str, work: ManifestWork) -> list[
     except AdministrationError as error:
         return [Check(HUB, f"{MANAGED_CLUSTERS} {cluster}", (), Answer.NO, str(error))]
     there = await _there(client, cluster, work)
-    wanted = [Right(GROUP, MANIFEST_WORKS.plural, "update" if there else "create", namespace=cluster)]
+    wanted = [AccessAttributes("update" if there else "create", GROUP, resource=MANIFEST_WORKS.plural, namespace=cluster)]
     if executor is not None:
         name = identity_of(executor).name
-        wanted.append(Right(GROUP, MANIFEST_WORKS.plural, EXECUTE_AS, name=name, namespace=cluster))
+        wanted.append(AccessAttributes(EXECUTE_AS, GROUP, resource=MANIFEST_WORKS.plural, namespace=cluster, name=name))
     missing = await missing_rights(client, wanted)
     asker = await _asker(client) if missing else ""
     checks = [_permitted(right, right in missing, asker) for right in wanted]
@@ -137,7 +138,7 @@ async def _asker(client: KubeClient) -> str:
     return str(((told.get("status") or {}).get("userInfo") or {}).get("username") or "")
 
 
-def _permitted(right: Right, lacks: bool, asker: str) -> Check:
+def _permitted(right: AccessAttributes, lacks: bool, asker: str) -> Check:
     subject = f"{MANIFEST_WORKS} {right.name}".rstrip()
     if not lacks:
         return Check(HUB, subject, (right.verb,), Answer.YES)

@@ -34,7 +34,7 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.runtime.client.errors import Forbidden, NotFound, StatusError, Unauthorized, Unreachable, Untrusted
 from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import ClientConfig, Identity
+from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig
 
 ROOT_CA: Final = "kube-root-ca.crt"
 SIGNATURE_PREFIX: Final = "jws-kubeconfig-"
@@ -159,7 +159,7 @@ class _Finder:
         return True
 
     def _blind(self, token: str = "") -> ClientConfig:
-        identity = Identity(token=token)
+        identity = AuthInfo(token=token)
         return ClientConfig(self.trust.server, insecure=True, proxy_url=self.trust.proxy_url, identity=identity)
 
     async def _cluster_info(self) -> Object | None:

@@ -57,7 +57,7 @@ from muster.registration.names import (
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CRDS, NAMESPACES, SECRETS
 from muster.runtime.client.errors import NotFound
-from muster.runtime.client.kubeconfig import ClientConfig, Identity, KubeconfigError, dump_kubeconfig
+from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, KubeconfigError, dump_kubeconfig
 from muster.runtime.install.objects import await_definitions, named
 from muster.runtime.install.pod_namespaces import RUN, allow, on_this_machine
 from muster.work.names import AGENT_GATES as WORK_GATES
@@ -222,7 +222,7 @@ async def join(
 ) -> Joined:
     """`client` is for the cluster that runs the agents. Raises AdministrationError, ApplyFailed, and what the clients raise."""
     check(options)
-    token = Identity(token=options.token)
+    token = AuthInfo(token=options.token)
     config = ClientConfig(hub.server, hub.ca or None, proxy_url=options.proxy_url, namespace="default", identity=token)
     async with _open(config, connect) as hub_client, _managed(client, options, connect) as managed:
         existing = await _existing(client, options)

@@ -7,11 +7,11 @@ from typing import Any
 
 from muster.apiserver.admission.environment import OUT_OF_BUDGET, compile_expression
 from muster.apiserver.admission.subject import Subject
-from muster.apiserver.attributes import Attributes
-from muster.apiserver.auth.identity import AUTHENTICATED, User
 from muster.apiserver.registry.resource import Resource
 from muster.cel import MATCH_CONDITIONS_COST_BUDGET, CostBudget, CostExceeded, Environment, EvaluationError
-from muster.cel.library.authorization import Authorizer, Check, Decision, ResourceCheck
+from muster.cel.library.authorization import Authorizer, Check, DecisionValue, ResourceCheck
+from muster.machinery.authentication import AUTHENTICATED, UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import Object
 
 
@@ -52,18 +52,18 @@ def namespace_view(namespace: Object | None) -> Object | None:
 def _authorizer(subject: Subject) -> Authorizer:
     access = subject.ctx.cluster.access
 
-    def decide(check: Check) -> Decision:
+    def decide(check: Check) -> DecisionValue:
         user = subject.ctx.user
         if check.service_account is not None:
             namespace, name = check.service_account
             groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
-            user = User(f"system:serviceaccount:{namespace}:{name}", groups=groups)
+            user = UserInfo(f"system:serviceaccount:{namespace}:{name}", groups=groups)
         if check.path:
-            asked = Attributes(check.verb, path=check.path)
+            asked = AccessAttributes(check.verb, path=check.path)
         else:
-            asked = Attributes(check.verb, check.group, "*", check.resource, check.subresource, check.namespace, check.name)
+            asked = AccessAttributes(check.verb, check.group, "*", check.resource, check.subresource, check.namespace, check.name)
         verdict = access.authorize(user, asked)
-        return Decision(verdict.allowed, verdict.reason)
+        return DecisionValue(verdict.allowed, verdict.reason)
 
     return Authorizer(decide)
 

@@ -11,7 +11,6 @@ import base64
 import binascii
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -34,13 +33,6 @@ _REVIEWS: Final = tuple(f"admission.k8s.io/{version}" for version in _VERSIONS)
 
 class CallFailed(Exception):
     """The webhook gave no usable answer; the text is what the failure policy Fail shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """An allowing answer; `patch` is None where nothing is to be changed."""
-
-    patch: list[Any] | None = None
 
 
 class Hook:
@@ -73,8 +65,9 @@ class Hook:
                 raise errors.forbidden(resource.group, resource.plural, subject.name, str(error)) from None
         return row
 
-    async def ask(self, subject: Subject, row: Resource) -> Verdict:
-        """Raises ApiError for a refusal and CallFailed for a failure."""
+    async def ask(self, subject: Subject, row: Resource) -> list[Any] | None:
+        """The patch of an answer that allows, None where nothing is to be changed. Raises ApiError for a refusal and CallFailed for
+        a failure."""
         if subject.dry_run and self._side_effects not in _HARMLESS:
             raise errors.bad_request(f"admission webhook {quote(self.name)} does not support dry run")
         if not self._version:
@@ -91,7 +84,7 @@ class Hook:
             subject.ctx.warn(str(warning))
         if not response.get("allowed"):
             raise _denial(self.name, response.get("status"))
-        return Verdict(self._patch(response) if self._mutating else None)
+        return self._patch(response) if self._mutating else None
 
     async def _review(self, subject: Subject, row: Resource, request_id: str) -> dict[str, Any]:
         new, old = await subject.objects(row)

@@ -15,10 +15,10 @@ import orjson
 
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.auth.identity import MASTERS
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import Resource
+from muster.machinery.authentication import MASTERS
 from muster.machinery.objects import Object
 from muster.store.api import Entry, Event, Subscription
 

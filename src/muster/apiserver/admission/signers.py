@@ -13,11 +13,11 @@ from cryptography import x509
 
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.subject import Subject, refused
-from muster.apiserver.attributes import Attributes
-from muster.apiserver.auth.identity import MASTERS
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import Resource
 from muster.kube.certificates import organizations
+from muster.machinery.authentication import MASTERS
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.golang.quoting import quote
 from muster.machinery.objects import Object
 
@@ -46,7 +46,7 @@ class SignerPermissions:
         signer = old["spec"].get("signerName", "")
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
-            if ctx.cluster.access.authorize(ctx.user, Attributes(verb, _GROUP, "*", "signers", name=name)).allowed:
+            if ctx.cluster.access.authorize(ctx.user, AccessAttributes(verb, _GROUP, "*", "signers", name=name)).allowed:
                 return
         text = f"user not permitted to {verb} requests with signerName {quote(signer)}"
         raise refused(Subject(ctx, resource, operation), text)

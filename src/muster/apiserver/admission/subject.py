@@ -159,7 +159,7 @@ class Subject:
         if self.namespace:
             request["namespace"] = self.namespace
         request["operation"] = self.operation
-        request["userInfo"] = self.ctx.user.info()
+        request["userInfo"] = self.ctx.user.document()
         request["dryRun"] = self.dry_run
         request["options"] = self.options
         return request

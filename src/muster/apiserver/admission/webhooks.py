@@ -85,17 +85,17 @@ class MutatingWebhooks:
     async def _call(self, hook: Hook, subject: Subject, row: Resource) -> bool:
         """Ask one webhook and apply its patch; whether the object is another now."""
         try:
-            verdict = await hook.ask(subject, row)
+            patch = await hook.ask(subject, row)
         except CallFailed as problem:
             _unless_ignored(hook, problem)
             return False
-        if verdict.patch is None:
+        if patch is None:
             return False
         before = (await subject.objects(row))[0]
         if before is None:
             text = f"admission webhook {quote(hook.name)} attempted to modify the object, which is not supported for this operation"
             raise errors.internal(text)
-        after = _patched(subject.ctx, subject.type_of(row), before, verdict.patch)
+        after = _patched(subject.ctx, subject.type_of(row), before, patch)
         changed = after != before
         await subject.replace(row, after)
         return changed
@@ -130,7 +130,7 @@ class ValidatingWebhooks:
         subject = Subject(ctx, resource, operation)
         concerned = [(hook, row) for hook in hooks if (row := await hook.matches(subject)) is not None]
         if len(concerned) == 1:
-            problem = await _verdict(*concerned[0], subject)
+            problem = await _refusal(*concerned[0], subject)
             if problem is not None:
                 raise problem
         elif concerned:
@@ -140,14 +140,14 @@ class ValidatingWebhooks:
 async def _all(concerned: list[tuple[Hook, Resource]], subject: Subject) -> None:
     """Ask all at once; the first in order that refuses speaks for the others."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_verdict(hook, row, subject)) for hook, row in concerned]
+        tasks = [group.create_task(_refusal(hook, row, subject)) for hook, row in concerned]
     for task in tasks:
         problem = task.result()
         if problem is not None:
             raise problem
 
 
-async def _verdict(hook: Hook, row: Resource, subject: Subject) -> errors.ApiError | None:
+async def _refusal(hook: Hook, row: Resource, subject: Subject) -> errors.ApiError | None:
     try:
         await hook.ask(subject, row)
         return None

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import orjson
 
-from muster.apiserver.auth.identity import MASTERS, User, to_header
+from muster.apiserver.auth.identity import to_header
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.webhooks import go_words, trusting
 from muster.http import UpstreamError, UpstreamPool
@@ -25,13 +25,14 @@ from muster.http.pool import UpstreamKey
 from muster.http.tls import load_chain
 from muster.http.upstream import message
 from muster.kube.certificates import KeyPair
+from muster.machinery.authentication import MASTERS, UserInfo
 from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)
 PROXY_NAME: Final = "front-proxy-client"
 CERTIFICATE_LIFETIME: Final = timedelta(days=365)
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-_PROBER: Final = User("system:kube-aggregator", groups=(MASTERS,))
+_PROBER: Final = UserInfo("system:kube-aggregator", groups=(MASTERS,))
 _PROBE_SECONDS: Final = 5
 _MAX_DISCOVERY: Final = 16 * 1024 * 1024
 _HEADER_SAFE: Final = "!#$&'*+-.^_`|~"
@@ -167,7 +168,7 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
-def identity_fields(user: User) -> Fields:
+def identity_fields(user: UserInfo) -> Fields:
     """The headers that name a user to a server behind the front proxy."""
     fields = [("X-Remote-User", to_header(user.name))]
     if user.uid:

@@ -17,8 +17,7 @@ from urllib.parse import unquote
 from cryptography import x509
 
 from muster.apiserver import errors
-from muster.apiserver.attributes import Attributes
-from muster.apiserver.auth.identity import ANONYMOUS, MASTERS, User, authenticated, from_header
+from muster.apiserver.auth.identity import ANONYMOUS, authenticated, from_header
 from muster.apiserver.auth.impersonation import impersonated
 from muster.apiserver.auth.outgoing import WebhookIdentity
 from muster.apiserver.auth.rbac import Rbac
@@ -27,15 +26,16 @@ from muster.apiserver.auth.vault import ClusterKeys, Vault
 from muster.apiserver.cluster import Cluster
 from muster.http import Request
 from muster.kube.certificates import CertificateAuthority, common_name, organizations
-from muster.kube.rbac import Decision
+from muster.machinery.authentication import MASTERS, UserInfo
+from muster.machinery.authorization import ALLOWED, AccessAttributes, AccessDecision
 from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)
 
-TokenAuthenticator = Callable[[str, Sequence[str]], Awaitable[tuple[User, list[str]] | None]]
+TokenAuthenticator = Callable[[str, Sequence[str]], Awaitable[tuple[UserInfo, list[str]] | None]]
 """(token, wanted audiences) → (identity, accepted audiences), or None if the token is not of its kind. Raises ApiError 401."""
 
-_Inspected = tuple[ClusterKeys | None, User | None, bool, datetime]
+_Inspected = tuple[ClusterKeys | None, UserInfo | None, bool, datetime]
 """What a certificate is to a cluster: the keys it was judged by, the identity if their client CA signed it, whether it is an
 allowed front proxy, and how long it is valid."""
 _TOKEN_CACHE = 4096
@@ -71,7 +71,7 @@ class Access:
         self._issuer: TokenIssuer | None = None
         self._tokens = [*tokens, self._service_account]
         self._proxy_names = frozenset(proxy_names)
-        self._cache: OrderedDict[bytes, tuple[float, User]] = OrderedDict()
+        self._cache: OrderedDict[bytes, tuple[float, UserInfo]] = OrderedDict()
 
     @property
     def audiences(self) -> Sequence[str]:
@@ -84,7 +84,7 @@ class Access:
             self._issuer = TokenIssuer(self._cluster, keys.signing_key, self._issuer_url())
         return self._issuer
 
-    async def _service_account(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]] | None:
+    async def _service_account(self, token: str, audiences: Sequence[str]) -> tuple[UserInfo, list[str]] | None:
         if token.count(".") != 2:
             return None
         try:
@@ -93,15 +93,15 @@ class Access:
             log.debug("token refused", cluster=self._cluster.name, reason=str(problem))
             raise TokenRefused(str(problem)) from None
 
-    def authorize(self, user: User, attributes: Attributes) -> Decision:
+    def authorize(self, user: UserInfo, attributes: AccessAttributes) -> AccessDecision:
         if MASTERS in user.groups:
-            return _ALLOWED
+            return ALLOWED
         return self.rbac.authorize(user, attributes)
 
-    def impersonate(self, user: User, request: Request) -> User:
+    def impersonate(self, user: UserInfo, request: Request) -> UserInfo:
         return impersonated(user, request, self.authorize)
 
-    async def authenticate(self, request: Request, warnings: list[str]) -> User:
+    async def authenticate(self, request: Request, warnings: list[str]) -> UserInfo:
         """Who sends the request; what is odd about its credentials is added to `warnings`."""
         certificate = request.connection.peer_certificate
         if certificate is not None:
@@ -119,7 +119,7 @@ class Access:
             raise errors.unauthorized()
         return ANONYMOUS
 
-    async def token_identity(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, list[str]] | None:
+    async def token_identity(self, token: str, audiences: Sequence[str] = ()) -> tuple[UserInfo, list[str]] | None:
         """Who a bearer token stands for, asked of every authenticator in turn (also what TokenReview answers)."""
         for authenticator in self._tokens:
             found = await authenticator(token, audiences)
@@ -131,7 +131,7 @@ class Access:
         """Something that tokens are bound to, or their time, has ended: each is verified again when it next comes."""
         self._cache.clear()
 
-    async def _by_token(self, token: str) -> User:
+    async def _by_token(self, token: str) -> UserInfo:
         digest = hashlib.sha256(token.encode()).digest()
         cached = self._cache.get(digest)
         now = time.monotonic()
@@ -146,7 +146,7 @@ class Access:
             self._cache.popitem(last=False)
         return found[0]
 
-    def _by_certificate(self, request: Request, der: bytes) -> User | None:
+    def _by_certificate(self, request: Request, der: bytes) -> UserInfo | None:
         """The certificate's identity, or, for a front proxy, that of the user it speaks for."""
         memo: dict[str, _Inspected] = request.connection.memo.setdefault(_MEMO, {})
         known, keys = memo.get(self._cluster.name), self.vault.existing()
@@ -174,10 +174,10 @@ class Access:
         groups = tuple(organizations(certificate.subject))
         digest = hashlib.sha256(der).hexdigest()
         extra = {"authentication.kubernetes.io/credential-id": (f"X509SHA256={digest}",)}
-        return keys, authenticated(User(name, groups=groups, extra=extra)), False, until
+        return keys, authenticated(UserInfo(name, groups=groups, extra=extra)), False, until
 
     @staticmethod
-    def _remote_user(request: Request, name: str) -> User:
+    def _remote_user(request: Request, name: str) -> UserInfo:
         extra: dict[str, tuple[str, ...]] = {}
         for header, value in request.headers.items():
             lowered = header.lower()
@@ -186,17 +186,14 @@ class Access:
                 extra[key] = (*extra.get(key, ()), from_header(value))
         groups = tuple(from_header(group) for group in request.headers.getall("x-remote-group"))
         uid = from_header(request.headers.get("x-remote-uid") or "")
-        return authenticated(User(from_header(name), uid, groups, extra))
-
-
-_ALLOWED = Decision(True)
+        return authenticated(UserInfo(from_header(name), uid, groups, extra))
 
 
 def _issued_by(authority: CertificateAuthority, certificate: x509.Certificate) -> bool:
     return certificate.issuer == authority.certificate.subject and authority.signed(certificate)
 
 
-def refusal(user: User, attributes: Attributes, reason: str = "") -> errors.ApiError:
+def refusal(user: UserInfo, attributes: AccessAttributes, reason: str = "") -> errors.ApiError:
     """The refusal of an authorizer in the words every client knows."""
     if not attributes.is_resource:
         return errors.forbidden_path(user.name, attributes.verb, attributes.path)

@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.auth.serviceaccounts import implicit_audiences
 from muster.apiserver.cluster import Cluster
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 
 SECRET_TYPE = "bootstrap.kubernetes.io/token"
@@ -29,7 +29,7 @@ class BootstrapTokens:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    async def __call__(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]] | None:
+    async def __call__(self, token: str, audiences: Sequence[str]) -> tuple[UserInfo, list[str]] | None:
         parts, accepted = _TOKEN.fullmatch(token), implicit_audiences(audiences)
         if parts is None or accepted is None:
             return None
@@ -46,7 +46,7 @@ class BootstrapTokens:
         if not all(_EXTRA_GROUP.fullmatch(group) for group in extra):
             return None
         groups = (_GROUP, *sorted(set(extra)))
-        return User(f"{USER_PREFIX}{identifier}", groups=groups), accepted
+        return UserInfo(f"{USER_PREFIX}{identifier}", groups=groups), accepted
 
 
 def decoded_data(secret: Object) -> dict[str, str]:

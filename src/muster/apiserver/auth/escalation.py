@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from muster.apiserver import errors
-from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.apiserver.auth.identity import MASTERS
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import Resource
 from muster.kube.covering import MOST_MISSING, Coverage, RawRule
 from muster.kube.rbac import Rule, shown
+from muster.machinery.authentication import MASTERS
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import Object
 
 GROUP = "rbac.authorization.k8s.io"
@@ -34,7 +34,7 @@ async def check_grant(ctx: Context, resource: Resource, new: Object, old: Object
 async def _check_role(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
     name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
     # As upstream: what is being created has no name yet, so a permission for one name does not cover it.
-    escalate = Attributes("escalate", GROUP, "*", resource.plural, namespace=namespace, name=ctx.attributes.name)
+    escalate = AccessAttributes("escalate", GROUP, "*", resource.plural, namespace=namespace, name=ctx.attributes.name)
     if ctx.cluster.access.authorize(ctx.user, escalate).allowed or _only_collectable(new, old):
         return
     await _require(ctx, resource, name, namespace, new.get("rules") or ())
@@ -67,7 +67,7 @@ async def _check_binding(ctx: Context, resource: Resource, new: Object, old: Obj
     name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
     ref = new.get("roleRef") or {}
     plural = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
-    bind = Attributes("bind", GROUP, "*", plural, namespace=namespace, name=ref.get("name", ""))
+    bind = AccessAttributes("bind", GROUP, "*", plural, namespace=namespace, name=ref.get("name", ""))
     if ctx.cluster.access.authorize(ctx.user, bind).allowed:
         return
     rules = ctx.cluster.access.rbac.role_rules(ref.get("kind", ""), namespace, ref.get("name", ""))

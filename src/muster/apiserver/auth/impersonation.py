@@ -6,18 +6,18 @@ from collections.abc import Callable
 from urllib.parse import unquote
 
 from muster.apiserver import errors
-from muster.apiserver.attributes import Attributes
-from muster.apiserver.auth.identity import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, from_header
+from muster.apiserver.auth.identity import ANONYMOUS, from_header
 from muster.http import Request
-from muster.kube.rbac import Decision
+from muster.machinery.authentication import AUTHENTICATED, UNAUTHENTICATED, UserInfo
+from muster.machinery.authorization import AccessAttributes, AccessDecision
 
-Authorize = Callable[[User, Attributes], Decision]
+Authorize = Callable[[UserInfo, AccessAttributes], AccessDecision]
 _ACCOUNT = "system:serviceaccount:"
 _EXTRA = "impersonate-extra-"
 _VERSION = "authentication.k8s.io/v1"
 
 
-def impersonated(user: User, request: Request, authorize: Authorize) -> User:
+def impersonated(user: UserInfo, request: Request, authorize: Authorize) -> UserInfo:
     if not request.headers.any_starts("impersonate-"):
         return user
     name = from_header(request.headers.get("impersonate-user") or "")
@@ -33,21 +33,21 @@ def impersonated(user: User, request: Request, authorize: Authorize) -> User:
         return user
     _check(user, _user_attributes(name), authorize)
     for group in groups:
-        _check(user, Attributes("impersonate", version="v1", resource="groups", name=group), authorize)
+        _check(user, AccessAttributes("impersonate", version="v1", resource="groups", name=group), authorize)
     if uid:
-        _check(user, Attributes("impersonate", "authentication.k8s.io", "v1", "uids", name=uid), authorize)
+        _check(user, AccessAttributes("impersonate", "authentication.k8s.io", "v1", "uids", name=uid), authorize)
     for key, values in extra.items():
         for value in values:
-            attributes = Attributes("impersonate", "authentication.k8s.io", "v1", "userextras", key, name=value)
+            attributes = AccessAttributes("impersonate", "authentication.k8s.io", "v1", "userextras", key, name=value)
             _check(user, attributes, authorize)
-    return User(name, uid, _effective_groups(name, tuple(groups)), extra)
+    return UserInfo(name, uid, _effective_groups(name, tuple(groups)), extra)
 
 
-def _user_attributes(name: str) -> Attributes:
+def _user_attributes(name: str) -> AccessAttributes:
     namespace, colon, account = name.removeprefix(_ACCOUNT).partition(":")
     if name.startswith(_ACCOUNT) and colon:
-        return Attributes("impersonate", version="v1", resource="serviceaccounts", namespace=namespace, name=account)
-    return Attributes("impersonate", version="v1", resource="users", name=name)
+        return AccessAttributes("impersonate", version="v1", resource="serviceaccounts", namespace=namespace, name=account)
+    return AccessAttributes("impersonate", version="v1", resource="users", name=name)
 
 
 def _effective_groups(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def _extra(request: Request) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _check(user: User, attributes: Attributes, authorize: Authorize) -> None:
+def _check(user: UserInfo, attributes: AccessAttributes, authorize: Authorize) -> None:
     decision = authorize(user, attributes)
     if decision.allowed:
         return

@@ -8,9 +8,7 @@ from typing import Any
 import orjson
 
 from muster.apiserver import errors
-from muster.apiserver.attributes import Attributes
 from muster.apiserver.auth.access import TokenRefused
-from muster.apiserver.auth.identity import User
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import negotiate_object
 from muster.apiserver.documents.presentation import respond_object
@@ -21,6 +19,8 @@ from muster.apiserver.verbs.metadata import in_type_order
 from muster.apiserver.verbs.ownership import book_create
 from muster.http import Response
 from muster.kube.fielderrors import FieldError, Rendered, invalid
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import Object
 
 _AUTHORIZATION = "authorization.k8s.io"
@@ -66,7 +66,7 @@ async def token_review(ctx: Context, resource: Resource) -> Response:
         status = {"user": {}, "error": problem}
     else:
         user, accepted = found
-        status = {"authenticated": True, "user": user.info()}
+        status = {"authenticated": True, "user": user.document()}
         if accepted or not audiences:
             status["audiences"] = accepted or list(ctx.cluster.access.audiences)
     obj["status"] = status
@@ -76,7 +76,7 @@ async def token_review(ctx: Context, resource: Resource) -> Response:
 async def self_subject_review(ctx: Context, resource: Resource) -> Response:
     obj = await _asked(ctx, resource)
     obj["metadata"] = {"creationTimestamp": ctx.now()}
-    obj["status"] = {"userInfo": ctx.user.info()}
+    obj["status"] = {"userInfo": ctx.user.document()}
     return _answer(ctx, obj)
 
 
@@ -85,7 +85,7 @@ async def subject_access_review(ctx: Context, resource: Resource) -> Response:
     spec = obj.get("spec") or {}
     _refuse(_spec_problems(spec) + _subject_problems(spec) + _metadata_problems(obj))
     extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
-    user = User(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()), extra)
+    user = UserInfo(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()), extra)
     return _decided(ctx, obj, user, spec)
 
 
@@ -100,7 +100,7 @@ async def local_subject_access_review(ctx: Context, resource: Resource) -> Respo
     if path is not None:
         problems.append(invalid("spec.nonResourceAttributes", _shown_path(path), "disallowed on this kind of request"))
     _refuse(problems)
-    user = User(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()))
+    user = UserInfo(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()))
     return _decided(ctx, obj, user, spec)
 
 
@@ -148,24 +148,8 @@ def _refuse(problems: list[FieldError]) -> None:
         raise errors.invalid(_AUTHORIZATION, "", "", problems)
 
 
-def _attributes(spec: Mapping[str, Any]) -> Attributes:
-    asked = spec.get("resourceAttributes")
-    if asked is None:
-        path = spec["nonResourceAttributes"]
-        return Attributes(path.get("verb", ""), path=path.get("path", ""))
-    return Attributes(
-        asked.get("verb", ""),
-        asked.get("group", ""),
-        asked.get("version", ""),
-        asked.get("resource", ""),
-        asked.get("subresource", ""),
-        asked.get("namespace", ""),
-        asked.get("name", ""),
-    )
-
-
-def _decided(ctx: Context, obj: Object, user: User, spec: Mapping[str, Any]) -> Response:
-    decision = ctx.cluster.access.authorize(user, _attributes(spec))
+def _decided(ctx: Context, obj: Object, user: UserInfo, spec: Mapping[str, Any]) -> Response:
+    decision = ctx.cluster.access.authorize(user, AccessAttributes.decode(spec))
     status: dict[str, Any] = {"allowed": decision.allowed}
     if decision.reason:
         status["reason"] = decision.reason

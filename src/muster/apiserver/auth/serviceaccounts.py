@@ -19,8 +19,8 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.cluster import Cluster
+from muster.machinery.authentication import UserInfo
 
 API_AUDIENCES: tuple[str, ...] = ("https://kubernetes.default.svc",)
 """What tokens for the API server itself are made out to. The key already tells the cluster, so this is the same for all."""
@@ -120,7 +120,7 @@ class TokenIssuer:
 
         return jwt.encode(claims, self._key, algorithm="ES256", headers={"kid": self.key_id})
 
-    def verify(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, list[str]] | None:
+    def verify(self, token: str, audiences: Sequence[str] = ()) -> tuple[UserInfo, list[str]] | None:
         """(identity, audiences both sides accept), or None if the token is not one of this cluster's."""
         import jwt
 
@@ -153,7 +153,7 @@ class TokenIssuer:
             raise InvalidToken(f"token audiences {_listed(given)} is invalid for the target audiences {_listed(wanted)}")
         return self._identity(claims), shared
 
-    def _identity(self, claims: dict[str, Any]) -> User:
+    def _identity(self, claims: dict[str, Any]) -> UserInfo:
         private = claims.get("kubernetes.io") or {}
         namespace, account = private.get("namespace", ""), private.get("serviceaccount") or {}
         name, uid = account.get("name", ""), account.get("uid", "")
@@ -172,7 +172,7 @@ class TokenIssuer:
         if claims.get("jti"):
             extra[_CREDENTIAL_ID] = (f"JTI={claims['jti']}",)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-        return User(f"{USER_PREFIX}{namespace}:{name}", uid, groups, extra)
+        return UserInfo(f"{USER_PREFIX}{namespace}:{name}", uid, groups, extra)
 
     def _check_alive(self, storage: str, key: str, uid: str, shown: str) -> None:
         found = self._cluster.read(storage, key)
@@ -180,7 +180,7 @@ class TokenIssuer:
             raise InvalidToken(f"the {shown} this token is bound to no longer exists")
 
 
-def is_alive(cluster: Cluster, user: User) -> bool:
+def is_alive(cluster: Cluster, user: UserInfo) -> bool:
     """Whether the account that a user is, and the pod it says it runs in, are those it was when it was proved."""
     if not user.name.startswith(USER_PREFIX) or not user.uid:
         return True

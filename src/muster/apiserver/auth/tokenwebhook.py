@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from muster.apiserver.auth.identity import User
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.pool import UpstreamKey
 from muster.http.upstream import message
 from muster.kube.yaml import YAMLError, load
+from muster.machinery.authentication import UserInfo
 from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)
@@ -74,7 +74,7 @@ class TokenWebhook:
         self._key: UpstreamKey = (parts.hostname or "", parts.port or (443 if target.tls else 80), target.tls, None)
         self._pool: UpstreamPool | None = None
 
-    async def __call__(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]] | None:
+    async def __call__(self, token: str, audiences: Sequence[str]) -> tuple[UserInfo, list[str]] | None:
         if self._pool is None:
             self._pool = UpstreamPool()
         body = orjson.dumps(
@@ -99,12 +99,10 @@ class TokenWebhook:
             self._pool.close()
 
 
-def _identity(status: dict[str, Any], audiences: Sequence[str]) -> tuple[User, list[str]] | None:
+def _identity(status: dict[str, Any], audiences: Sequence[str]) -> tuple[UserInfo, list[str]] | None:
     if status.get("authenticated") is not True:
         return None
-    user = status.get("user") or {}
-    extra = {key: tuple(values) for key, values in (user.get("extra") or {}).items()}
     accepted = [a for a in status.get("audiences") or () if a in audiences] if audiences else []
     if audiences and not accepted:
         return None
-    return User(user.get("username", ""), user.get("uid", ""), tuple(user.get("groups") or ()), extra), accepted
+    return UserInfo.decode(status.get("user") or {}), accepted

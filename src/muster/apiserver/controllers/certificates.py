@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from cryptography import x509
 
-from muster.apiserver.attributes import Attributes
-from muster.apiserver.auth.identity import User
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.kube.certificates import BACKDATE, CLIENT_AUTH, SERVER_AUTH, common_name, organizations
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import Object
 from muster.store.api import Event
 
@@ -74,8 +74,8 @@ class CertificateController:
         if spec["signerName"] != KUBELET_CLIENT or _node_problem(_request(spec), spec):
             return
         subresource = "selfnodeclient" if common_name(_request(spec).subject) == spec.get("username") else "nodeclient"
-        attributes = Attributes("create", "certificates.k8s.io", "*", "certificatesigningrequests", subresource)
-        user = User(spec.get("username", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()))
+        attributes = AccessAttributes("create", "certificates.k8s.io", "*", "certificatesigningrequests", subresource)
+        user = UserInfo(spec.get("username", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()))
         if not cluster.access.authorize(user, attributes).allowed:
             return
         text = "Auto approving kubelet client certificate after SubjectAccessReview."

@@ -11,8 +11,8 @@ import time
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from muster.apiserver.attributes import Attributes
 from muster.apiserver.registry.resource import Resource
+from muster.machinery.authorization import AccessAttributes
 
 if TYPE_CHECKING:
     from muster.apiserver.server import ApiServer
@@ -34,7 +34,7 @@ class Metrics:
         self._durations: dict[Target, list[float]] = {}
         """Per target: counts per bucket, then the total count and the sum of seconds."""
 
-    def count(self, attributes: Attributes, resource: Resource | None, code: int, seconds: float) -> None:
+    def count(self, attributes: AccessAttributes, resource: Resource | None, code: int, seconds: float) -> None:
         """What is not served counts by its verb alone: clients can make up names without end, and put anything into them."""
         target = (attributes.verb, "", "", "", "")
         if resource is not None and (not attributes.subresource or attributes.subresource in resource.subresources):

@@ -10,20 +10,8 @@ from typing import Any, Protocol
 
 from muster.kube.fielderrors import FieldError
 from muster.kube.schema import Schema
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
-
-
-class Identity(Protocol):
-    """Who makes the request."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def uid(self) -> str: ...
-    @property
-    def groups(self) -> tuple[str, ...]: ...
-    @property
-    def extra(self) -> Mapping[str, tuple[str, ...]]: ...
 
 
 class Addresses(Protocol):
@@ -44,7 +32,7 @@ class HookContext(Protocol):
     @property
     def username(self) -> str: ...
     @property
-    def user(self) -> Identity: ...
+    def user(self) -> UserInfo: ...
     @property
     def addresses(self) -> Addresses: ...
     @property

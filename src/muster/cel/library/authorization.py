@@ -27,7 +27,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 
 
 @dataclass(frozen=True)
-class Decision(Opaque):
+class DecisionValue(Opaque):
     """The answer to a check; `error` is set when the authorizer itself failed."""
 
     cel_type = DECISION_TYPE
@@ -57,7 +57,7 @@ class Authorizer(Opaque):
     """The value of the `authorizer` variable."""
 
     cel_type = AUTHORIZER_TYPE
-    decide: Callable[[Check], Decision]
+    decide: Callable[[Check], DecisionValue]
     service_account: tuple[str, str] | None = None
 
 
@@ -113,12 +113,12 @@ def _narrowed(field: str) -> Callable[[ResourceCheck, str], ResourceCheck]:
     return narrowed
 
 
-def _check_path(target: PathCheck, verb: str) -> Decision:
+def _check_path(target: PathCheck, verb: str) -> DecisionValue:
     check = Check(verb, path=target.path, service_account=target.authorizer.service_account)
     return target.authorizer.decide(check)
 
 
-def _check_resource(target: ResourceCheck, verb: str) -> Decision:
+def _check_resource(target: ResourceCheck, verb: str) -> DecisionValue:
     return target.authorizer.decide(replace(target.check, verb=verb))
 
 

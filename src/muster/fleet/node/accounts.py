@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 
-from muster.apiserver.auth.identity import User, authenticated
+from muster.apiserver.auth.identity import authenticated
 from muster.apiserver.auth.serviceaccounts import USER_PREFIX
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
 from muster.fleet.node.podspec import Pod
+from muster.machinery.authentication import UserInfo
 from muster.machinery.confinement import unconfined
 from muster.machinery.logs import diverted
 from muster.runtime.client.base import JSON, Query
@@ -27,7 +28,7 @@ class AccountClient(InProcessClient):
         self._cluster = cluster
         self._expected = (("/serviceaccounts", f"{namespace}/{name}", account["metadata"]["uid"]), ("/pods", pod.key, pod.uid))
         bound = {"pod-name": pod.metadata.name, "pod-uid": pod.uid, "node-name": node}
-        user = User(
+        user = UserInfo(
             f"{USER_PREFIX}{namespace}:{name}",
             account["metadata"]["uid"],
             ("system:serviceaccounts", f"system:serviceaccounts:{namespace}"),

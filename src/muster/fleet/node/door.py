@@ -21,8 +21,10 @@ from muster.fleet.node.addresses import NODE_IP
 from muster.fleet.node.clusternode import ClusterNode
 from muster.http import HttpServer, Request, Response, StreamResponse, StreamWriter, server_context
 from muster.kube.certificates import common_name, organizations
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.clock import Clock
-from muster.runtime.auth.delegation import AccessReviewer, Action, Identity
+from muster.runtime.auth.delegation import AccessReviewer
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import PODS
 from muster.runtime.client.errors import KubeError
@@ -86,10 +88,10 @@ class Door:
         if certificate is None:
             return _said(401, "Unauthorized")
         name = x509.load_der_x509_certificate(certificate).subject
-        who = Identity(common_name(name), groups=(*organizations(name), "system:authenticated"))
+        who = UserInfo(common_name(name), groups=(*organizations(name), "system:authenticated"))
         verb = "get" if request.method == "GET" else "create"
         try:
-            verdict = await self._reviewer.authorize(who, Action(verb, resource="nodes", subresource="proxy", name=self._node.name))
+            verdict = await self._reviewer.authorize(who, AccessAttributes(verb, "", "*", "nodes", "proxy", name=self._node.name))
         except KubeError as problem:
             return _said(500, f"the cluster cannot be asked: {problem}")
         return (

@@ -21,7 +21,7 @@ from muster.machinery.confinement import Confinement, CredentialProgram, Network
 from muster.machinery.golang.quantities import parse_quantity
 from muster.machinery.objects import Object
 from muster.runtime.client.base import KubeClient
-from muster.runtime.client.kubeconfig import SERVICE_ACCOUNT, ClientConfig, Identity
+from muster.runtime.client.kubeconfig import SERVICE_ACCOUNT, AuthInfo, ClientConfig
 
 Lookup = Callable[[str, str], Object | None]
 """(plural, name) of the pod's namespace, to the object."""
@@ -101,7 +101,7 @@ class PodEnvironment:
     def client_config(self) -> ClientConfig:
         """As in-cluster clients are configured: the API server, and the service account's token and CA, both of which rotate."""
         token, ca = self.path(str(SERVICE_ACCOUNT / "token")), self.path(str(SERVICE_ACCOUNT / "ca.crt"))
-        return ClientConfig(self.server, ca if ca.exists() else None, namespace=self.namespace, identity=Identity(token_file=token))
+        return ClientConfig(self.server, ca if ca.exists() else None, namespace=self.namespace, identity=AuthInfo(token_file=token))
 
     def connect(self, agent: str = "muster") -> KubeClient:
         """A client with the identity of the pod's service account, without a socket where that is possible."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.api import Condition
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.confinement import temporary_directory
 from muster.operator.elsewhere import refuse_foreign_files
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, HUB_KUBECONFIG_MISSING, HUB_SECRET_MISSING
@@ -27,7 +28,7 @@ from muster.registration.agent.failover import needed_to_register
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME, mirror
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import HUB_SECRET, LEASE, REGISTER_GROUP
-from muster.runtime.auth.self_access import Right, missing_rights, rights
+from muster.runtime.auth.self_access import missing_rights, rights
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import LEASES, SIGNING_REQUESTS
 from muster.runtime.client.errors import KubeError
@@ -80,7 +81,7 @@ class Finding:
     message: str
 
 
-def needed_to_serve(cluster: str, driver: str) -> tuple[Right, ...]:
+def needed_to_serve(cluster: str, driver: str) -> tuple[AccessAttributes, ...]:
     """What an agent's own identity has to be permitted on its hub."""
     group, plural = MANAGED_CLUSTERS.group, MANAGED_CLUSTERS.plural
     needed = (
@@ -147,7 +148,7 @@ class ConnectionCheck:
         return await self._try(contents, where, needed, works, BOOTSTRAP_REASONS)
 
     async def _try(
-        self, contents: Contents, where: str, needed: tuple[Right, ...], works: Finding, reasons: tuple[str, str, str]
+        self, contents: Contents, where: str, needed: tuple[AccessAttributes, ...], works: Finding, reasons: tuple[str, str, str]
     ) -> Finding:
         failed, unauthorized, unchecked = reasons
         try:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes, AccessDecision
 from muster.machinery.clock import SYSTEM, Clock
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import ACCESS_REVIEWS, TOKEN_REVIEWS
@@ -22,58 +23,12 @@ V = TypeVar("V")
 MAX_REMEMBERED = 10_000
 
 
-@dataclass(frozen=True)
-class Identity:
-    """Who is asking, as the cluster sees them."""
-
-    name: str
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-
-@dataclass(frozen=True)
-class Action:
-    """What somebody wants to do: to a resource, or (with `path`) to a non-resource URL."""
-
-    verb: str
-    group: str = ""
-    resource: str = ""
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-    version: str = "*"
-    path: str = ""
-
-    def review(self) -> dict[str, Any]:
-        if self.path:
-            return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
-        attributes = {
-            "verb": self.verb,
-            "group": self.group,
-            "version": self.version,
-            "resource": self.resource,
-            "subresource": self.subresource,
-            "namespace": self.namespace,
-            "name": self.name,
-        }
-        return {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    allowed: bool
-    reason: str = ""
-    denied: bool = field(default=False)
-    """An authorizer said no; otherwise nobody said yes."""
-
-
 class Authenticator(Protocol):
-    async def authenticate(self, token: str) -> Identity | None: ...
+    async def authenticate(self, token: str) -> UserInfo | None: ...
 
 
 class Authorizer(Protocol):
-    async def authorize(self, who: Identity, action: Action) -> Verdict: ...
+    async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision: ...
 
 
 class Memory(Generic[V]):
@@ -133,14 +88,14 @@ class TokenReviewer:
     ) -> None:
         self._client = client
         self._audiences = audiences
-        self.memory: Memory[Identity | None] = Memory(lambda who: known_for if who else unknown_for, clock, limit)
+        self.memory: Memory[UserInfo | None] = Memory(lambda who: known_for if who else unknown_for, clock, limit)
 
-    async def authenticate(self, token: str) -> Identity | None:
+    async def authenticate(self, token: str) -> UserInfo | None:
         if not token:
             return None
         return await self.memory.ask(hashlib.sha256(token.encode()).digest(), lambda: self._review(token))
 
-    async def _review(self, token: str) -> Identity | None:
+    async def _review(self, token: str) -> UserInfo | None:
         spec: dict[str, Any] = {"token": token}
         if self._audiences:
             spec["audiences"] = list(self._audiences)
@@ -151,7 +106,7 @@ class TokenReviewer:
         if self._audiences and not set(self._audiences) & set(status.get("audiences") or ()):
             # A server that knows no audiences answers without them: it has not checked that the token is for us.
             return None
-        return identity_of(status.get("user") or {})
+        return UserInfo.decode(status.get("user") or {})
 
 
 class AccessReviewer:
@@ -167,29 +122,25 @@ class AccessReviewer:
         limit: int = MAX_REMEMBERED,
     ) -> None:
         self._client = client
-        self.memory: Memory[Verdict] = Memory(lambda verdict: allowed_for if verdict.allowed else refused_for, clock, limit)
+        self.memory: Memory[AccessDecision] = Memory(
+            lambda decision: allowed_for if decision.allowed else refused_for, clock, limit
+        )
 
-    async def authorize(self, who: Identity, action: Action) -> Verdict:
-        return await self.memory.ask((who, action), lambda: self.review(who, action))
+    async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
+        return await self.memory.ask((who, asked), lambda: self.review(who, asked))
 
-    async def review(self, who: Identity, action: Action) -> Verdict:
+    async def review(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
         """What the cluster says now, whatever is remembered."""
-        spec: dict[str, Any] = {"user": who.name, **action.review()}
+        spec: dict[str, Any] = {"user": who.name, **asked.spec()}
         if who.uid:
             spec["uid"] = who.uid
         if who.groups:
             spec["groups"] = list(who.groups)
         if who.extra:
-            spec["extra"] = {key: list(values) for key, values in who.extra}
+            spec["extra"] = {key: list(values) for key, values in who.extra.items()}
         review = {**_typed(ACCESS_REVIEWS.api_version, "SubjectAccessReview"), "spec": spec}
         status = (await self._client.create(ACCESS_REVIEWS, review)).get("status") or {}
-        return Verdict(bool(status.get("allowed")), str(status.get("reason") or ""), bool(status.get("denied")))
-
-
-def identity_of(user: Mapping[str, Any]) -> Identity:
-    """From a UserInfo, as TokenReviews and admission requests carry it."""
-    extra = tuple(sorted((str(key), tuple(values or ())) for key, values in (user.get("extra") or {}).items()))
-    return Identity(str(user.get("username") or ""), str(user.get("uid") or ""), tuple(user.get("groups") or ()), extra)
+        return AccessDecision(bool(status.get("allowed")), str(status.get("reason") or ""), bool(status.get("denied")))
 
 
 def _typed(api_version: str, kind: str) -> dict[str, Any]:

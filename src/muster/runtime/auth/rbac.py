@@ -17,10 +17,11 @@ from typing import Any, Final
 
 import msgspec
 
-from muster.kube.rbac import EVERYTHING, MASTERS, Grants, Place, RawRule, Rule, Subject
+from muster.kube.rbac import EVERYTHING, Grants, Place, RawRule, Rule, Subject
+from muster.machinery.authentication import MASTERS, UserInfo
+from muster.machinery.authorization import ALLOWED, AccessAttributes, AccessDecision
 from muster.machinery.clock import SYSTEM, Clock, Random, within
 from muster.machinery.objects import GVR, ObjectKey
-from muster.runtime.auth.delegation import Action, Identity, Verdict
 from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.base import KubeClient
@@ -98,20 +99,19 @@ class RbacAuthorizer:
         """Whether anything that decides has changed that recently: the server may not have heard of it yet."""
         return self._clock.monotonic() - self._changed_at < seconds
 
-    def decide(self, who: Identity, action: Action) -> Verdict:
+    def decide(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
         if MASTERS in who.groups:
-            return Verdict(True)
-        decision = self._grants.decide(who.name, who.groups, action)
-        return Verdict(decision.allowed, decision.reason)
+            return ALLOWED
+        return self._grants.decide(who, asked)
 
-    async def authorize(self, who: Identity, action: Action) -> Verdict:
-        return self.decide(who, action)
+    async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
+        return self.decide(who, asked)
 
-    def rules_for(self, who: Identity, namespace: str) -> list[Rule]:
+    def rules_for(self, who: UserInfo, namespace: str) -> list[Rule]:
         """Every rule somebody has in a namespace, those for the whole cluster included; "" for the latter only."""
         if MASTERS in who.groups:
             return list(EVERYTHING)
-        return self._grants.rules_for(who.name, who.groups, namespace)
+        return self._grants.rules_for(who, namespace)
 
     def role_rules(self, kind: str, namespace: str, name: str) -> list[RawRule] | None:
         """The rules of a (Cluster)Role, or None if there is no such role."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from muster.machinery.authorization import AccessAttributes
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SELF_ACCESS_REVIEWS
 
@@ -14,30 +14,18 @@ AT_ONCE: Final = 5
 """Questions on their way at a time: many agents may ask one hub."""
 
 
-@dataclass(frozen=True)
-class Right:
-    group: str
-    resource: str
-    verb: str
-    subresource: str = ""
-    name: str = ""
-    namespace: str = ""
-
-    def __str__(self) -> str:
-        what = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
-        return f"{self.verb} {what}"
+def rights(
+    group: str, resource: str, *verbs: str, subresource: str = "", name: str = "", namespace: str = ""
+) -> tuple[AccessAttributes, ...]:
+    return tuple(AccessAttributes(verb, group, "", resource, subresource, namespace, name) for verb in verbs)
 
 
-def rights(group: str, resource: str, *verbs: str, subresource: str = "", name: str = "", namespace: str = "") -> tuple[Right, ...]:
-    return tuple(Right(group, resource, verb, subresource, name, namespace) for verb in verbs)
-
-
-async def missing_rights(client: KubeClient, needed: Iterable[Right]) -> list[Right]:
+async def missing_rights(client: KubeClient, needed: Iterable[AccessAttributes]) -> list[AccessAttributes]:
     """Which of these the server would refuse. Raises what the client raises."""
     wanted = list(needed)
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def allowed(right: Right) -> bool:
+    async def allowed(right: AccessAttributes) -> bool:
         async with gate:
             return await _allowed(client, right)
 
@@ -49,20 +37,11 @@ async def missing_rights(client: KubeClient, needed: Iterable[Right]) -> list[Ri
     return [right for right, answer in zip(wanted, answers, strict=True) if not answer]
 
 
-async def _allowed(client: KubeClient, right: Right) -> bool:
-    named = {
-        "group": right.group,
-        "resource": right.resource,
-        "verb": right.verb,
-        "subresource": right.subresource,
-        "name": right.name,
-        "namespace": right.namespace,
-    }
-    attributes = {field: value for field, value in named.items() if value}
+async def _allowed(client: KubeClient, right: AccessAttributes) -> bool:
     review = {
         "apiVersion": SELF_ACCESS_REVIEWS.api_version,
         "kind": SELF_ACCESS_REVIEWS.kind,
-        "spec": {"resourceAttributes": attributes},
+        "spec": right.spec(),
     }
     answer = await client.create(SELF_ACCESS_REVIEWS, review)
     return bool((answer.get("status") or {}).get("allowed"))

@@ -54,7 +54,7 @@ class ExecPlugin:
 
 
 @dataclass(frozen=True)
-class Identity:
+class AuthInfo:
     """As whom: the first of exec plugin, token file, token and password that is set, and beside it a client certificate."""
 
     cert: Material | None = field(default=None, repr=False)
@@ -76,7 +76,7 @@ class ClientConfig:
     insecure: bool = False
     proxy_url: str = ""
     namespace: str = ""
-    identity: Identity = field(default_factory=Identity)
+    identity: AuthInfo = field(default_factory=AuthInfo)
     extensions: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Of the cluster entry; `client.authentication.k8s.io/exec` is handed to a plugin that asks for cluster info."""
 
@@ -123,7 +123,7 @@ def in_cluster_config(root: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] |
         server,
         ca if ca.exists() else None,
         namespace=confinement.read(namespace).decode().strip() if namespace.exists() else "",
-        identity=Identity(token_file=token),
+        identity=AuthInfo(token_file=token),
     )
 
 
@@ -134,7 +134,7 @@ def dump_kubeconfig(
 
     `token_file` is one that will lie beside it and have the token, whoever the config's own identity is.
     """
-    identity = Identity() if token_file else config.identity
+    identity = AuthInfo() if token_file else config.identity
     if identity.exec_plugin is not None:
         raise KubeconfigError("kubeconfig", "user", "exec", "a program of this machine is of no use elsewhere")
     if identity.impersonate:
@@ -287,10 +287,10 @@ def _resolve(documents: Sequence[_Document], context: str) -> ClientConfig:
         raise entry.error("cluster", "not set")
     cluster = find("clusters", "cluster", entry.text("cluster"), entry.where)
     user = find("users", "user", entry.text("user"), entry.where) if entry.text("user") else None
-    return _config(cluster, entry.text("namespace"), _identity(user) if user else Identity())
+    return _config(cluster, entry.text("namespace"), _identity(user) if user else AuthInfo())
 
 
-def _config(cluster: _Entry, namespace: str, identity: Identity) -> ClientConfig:
+def _config(cluster: _Entry, namespace: str, identity: AuthInfo) -> ClientConfig:
     server = cluster.text("server").rstrip("/")
     if not _leads_somewhere(server):
         raise cluster.error("server", "not set" if not server else f"{server!r} is not an http or https URL")
@@ -318,7 +318,7 @@ def _leads_somewhere(url: str) -> bool:
         return False
 
 
-def _identity(user: _Entry) -> Identity:
+def _identity(user: _Entry) -> AuthInfo:
     if "auth-provider" in user.values:
         raise user.error("auth-provider", "was removed from Kubernetes; use exec")
     cert, key = user.material("client-certificate"), user.material("client-key")
@@ -328,7 +328,7 @@ def _identity(user: _Entry) -> Identity:
     plugin = user.values.get("exec")
     if not isinstance(plugin, dict | None):
         raise user.error("exec", "must be a map")
-    return Identity(
+    return AuthInfo(
         cert,
         key,
         user.text("token"),

@@ -1,6 +1,6 @@
-"""Admission and conversion webhooks: reviews in, verdicts out, over TLS whose certificate may change while serving.
+"""Admission and conversion webhooks: reviews in, responses out, over TLS whose certificate may change while serving.
 
-A webhook is one async function. An admission one takes an `AdmissionRequest` and gives a `Verdict` by `allow`, `deny` or
+A webhook is one async function. An admission one takes an `AdmissionRequest` and gives an `AdmissionResponse` by `allow`, `deny` or
 `mutate`; a mutation is the new object, and the patch is worked out here. A function that raises answers 500, so the API
 server's failurePolicy decides, never an accident; a `Denied` raised anywhere inside is a denial. Where it is known by which
 certificate the API server shows itself, nobody else is answered.
@@ -18,10 +18,10 @@ import orjson
 
 from muster.api import resource as api
 from muster.http import HttpServer, Request, Response
+from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
-from muster.runtime.auth.delegation import Identity, identity_of
 from muster.runtime.client.patches import json_patch
 from muster.runtime.webhook.clients import WebhookClients
 
@@ -51,7 +51,7 @@ class AdmissionRequest:
     resource: Mapping[str, str]
     subresource: str
     key: ObjectKey
-    user: Identity
+    user: UserInfo
     object: Object | None = field(repr=False)
     old_object: Object | None = field(repr=False)
     dry_run: bool = False
@@ -66,7 +66,7 @@ class AdmissionRequest:
             request.get("resource") or {},
             str(request.get("subResource") or ""),
             ObjectKey(str(request.get("namespace") or ""), str(request.get("name") or "")),
-            identity_of(request.get("userInfo") or {}),
+            UserInfo.decode(request.get("userInfo") or {}),
             request.get("object"),
             request.get("oldObject"),
             bool(request.get("dryRun")),
@@ -75,7 +75,7 @@ class AdmissionRequest:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AdmissionResponse:
     allowed: bool
     message: str = ""
     code: int = 200
@@ -83,7 +83,7 @@ class Verdict:
     warnings: tuple[str, ...] = ()
     patch: tuple[Object, ...] = ()
 
-    def response(self, uid: str) -> Object:
+    def document(self, uid: str) -> Object:
         response: Object = {"uid": uid, "allowed": self.allowed}
         if not self.allowed:
             response["status"] = {"status": "Failure", "message": self.message, "code": self.code, "reason": self.reason}
@@ -95,17 +95,17 @@ class Verdict:
         return response
 
 
-def allow(*warnings: str) -> Verdict:
-    return Verdict(True, warnings=warnings)
+def allow(*warnings: str) -> AdmissionResponse:
+    return AdmissionResponse(True, warnings=warnings)
 
 
-def deny(message: str, code: int = 403, reason: str = "Forbidden") -> Verdict:
-    return Verdict(False, message, code, reason)
+def deny(message: str, code: int = 403, reason: str = "Forbidden") -> AdmissionResponse:
+    return AdmissionResponse(False, message, code, reason)
 
 
-def mutate(request: AdmissionRequest, wanted: Object, *warnings: str) -> Verdict:
+def mutate(request: AdmissionRequest, wanted: Object, *warnings: str) -> AdmissionResponse:
     """Allow, and make the object be `wanted`."""
-    return Verdict(True, warnings=warnings, patch=tuple(json_patch(request.object or {}, wanted)))
+    return AdmissionResponse(True, warnings=warnings, patch=tuple(json_patch(request.object or {}, wanted)))
 
 
 def bad_request(message: str) -> Denied:
@@ -123,7 +123,7 @@ def read(kind: type[R], document: Object | None) -> R:
         raise bad_request(str(error)) from error
 
 
-Admit = Callable[[AdmissionRequest], Awaitable[Verdict]]
+Admit = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
 Convert = Callable[[Object, str], Awaitable[Object]]
 """An object and the apiVersion it is wanted in."""
 
@@ -178,7 +178,7 @@ class WebhookServer:
             return Response(400, b"the body is not a review\n", content_type=_TEXT)
         try:
             if admit is not None and admission is not None:
-                response = (await _admit(admit, admission)).response(admission.uid)
+                response = (await _admit(admit, admission)).document(admission.uid)
             else:
                 assert convert is not None
                 response = await _convert(convert, asked)
@@ -189,7 +189,7 @@ class WebhookServer:
         return Response(200, orjson.dumps(answer), content_type="application/json")
 
 
-async def _admit(admit: Admit, request: AdmissionRequest) -> Verdict:
+async def _admit(admit: Admit, request: AdmissionRequest) -> AdmissionResponse:
     try:
         return await admit(request)
     except Denied as refusal:

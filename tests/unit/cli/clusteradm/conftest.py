@@ -15,10 +15,10 @@ from click.testing import CliRunner, Result
 
 from muster.administration.hubs import HubAddress, cluster_info
 from muster.apiserver.adminkubeconfig import write_kubeconfig
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.cli.clusteradm import main
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import GVR, Object
 from muster.registration.drivers.csr.requests import new_key, request_object
 from muster.registration.hub.install import BOOTSTRAP_GROUP, install
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.unit.cli.clusteradm.joining import Joining
 
 HUB, PLAIN, FRESH = "hub", "plain", "fresh"
-TOKENS = {"mallory-token": User("mallory", groups=("system:authenticated",))}
+TOKENS = {"mallory-token": UserInfo("mallory", groups=("system:authenticated",))}
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Fleet:
     def admin(self, cluster: str = HUB) -> InProcessClient:
         return InProcessClient(self.server.client(self.server.clusters[cluster]), cluster)
 
-    def user(self, user: User, cluster: str = HUB) -> InProcessClient:
+    def user(self, user: UserInfo, cluster: str = HUB) -> InProcessClient:
         return InProcessClient(self.server.client(self.server.clusters[cluster], user), cluster)
 
     async def run(self, *arguments: str, context: str = HUB) -> Result:
@@ -102,7 +102,7 @@ class Fleet:
         agent: str = "agent1",
         *,
         name: str = "",
-        user: User | None = None,
+        user: UserInfo | None = None,
         label: str = "",
         key: bytes = b"",
         **spec: Any,
@@ -113,7 +113,7 @@ class Fleet:
         document["spec"] |= spec
         if label:
             document["metadata"]["labels"]["open-cluster-management.io/cluster-name"] = label
-        requester = user or User(
+        requester = user or UserInfo(
             "system:bootstrap:ocmhub", groups=("system:bootstrappers", BOOTSTRAP_GROUP, "system:authenticated")
         )
         await self.user(requester).create(SIGNING_REQUESTS, document)

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from muster.administration.hub.tokens import BOOTSTRAP_USERS
-from muster.apiserver.auth.identity import User
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 from muster.operator.names import KLUSTERLETS
 from muster.registration.agent.memory.hub_kubeconfig import address_of, hub_kubeconfig
@@ -75,4 +75,4 @@ class Joining:
         await fleet.admin(PLAIN).create(SECRETS, secret, AGENT_NAMESPACE)
 
 
-NEWCOMER = User(BOOTSTRAP_USERS[0], groups=("system:bootstrappers", BOOTSTRAP_GROUP, "system:authenticated"))
+NEWCOMER = UserInfo(BOOTSTRAP_USERS[0], groups=("system:bootstrappers", BOOTSTRAP_GROUP, "system:authenticated"))

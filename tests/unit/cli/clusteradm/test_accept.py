@@ -9,8 +9,8 @@ import pytest
 
 from muster.administration.errors import Refused
 from muster.administration.members.accept import Accepted, AcceptOptions, accept
-from muster.apiserver.auth.identity import User
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 from muster.registration.drivers.csr.requests import key_fingerprint, new_key
 from muster.registration.kinds import MANAGED_CLUSTERS
@@ -77,7 +77,7 @@ async def test_without_a_request_nothing_is_written_and_the_end_is_1(fleet: Flee
 
 async def test_a_request_of_somebody_who_is_no_newcomer_needs_to_be_named(fleet: Fleet) -> None:
     await fleet.cluster("cluster1")
-    stranger = User("system:serviceaccount:team:robot", groups=("system:authenticated",))
+    stranger = UserInfo("system:serviceaccount:team:robot", groups=("system:authenticated",))
     await fleet.admin().apply(CLUSTER_ROLES, {"metadata": {"name": "ask"}, "rules": [ASK]}, manager="test")
     subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": stranger.name}
     role = {"kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": "ask"}

@@ -16,7 +16,7 @@ import yaml
 from muster.administration.hub import probe
 from muster.administration.hub.initialize import InitOptions, initialize
 from muster.administration.hubs import HubAddress
-from muster.apiserver.auth.identity import User
+from muster.machinery.authentication import UserInfo
 from muster.operator.names import CLUSTER_MANAGERS, OPERATOR_NAMESPACE
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.base import JSON, Query
@@ -69,7 +69,7 @@ async def test_the_join_command_carries_a_token_that_works_the_address_and_the_a
 
 async def test_everybody_may_read_where_the_hub_is_and_nothing_else_there(fleet: Fleet) -> None:
     await fleet.ok("init", context=FRESH)
-    nobody = fleet.user(User("system:anonymous", groups=("system:unauthenticated",)), FRESH)
+    nobody = fleet.user(UserInfo("system:anonymous", groups=("system:unauthenticated",)), FRESH)
     found = await nobody.get(CONFIG_MAPS, "cluster-info", "kube-public")
     (cluster,) = yaml.safe_load(found["data"]["kubeconfig"])["clusters"]
     assert cluster["cluster"]["server"] == fleet.server.cluster_url(FRESH)
@@ -328,7 +328,7 @@ async def test_a_probe_that_is_interrupted_is_cleaned_up(fleet: Fleet) -> None:
 
 
 async def test_who_may_not_ask_for_certificates_is_told_so_and_nothing_fails(fleet: Fleet) -> None:
-    nobody = fleet.user(User("mallory", groups=("system:authenticated",)), FRESH)
+    nobody = fleet.user(UserInfo("mallory", groups=("system:authenticated",)), FRESH)
     found = await probe.probe_signing(nobody)
     assert found.answer is probe.Answer.UNKNOWN
     assert "no permission" in found.detail

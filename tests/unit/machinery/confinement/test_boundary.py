@@ -21,7 +21,7 @@ from muster.machinery.confinement import Confinement, Outside, confined, unconfi
 from muster.runtime.client.builtin import NAMESPACES
 from muster.runtime.client.errors import NoCredential
 from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import ClientConfig, ExecPlugin, Identity, KubeconfigError, load_kubeconfig, parse_kubeconfig
+from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, ExecPlugin, KubeconfigError, load_kubeconfig, parse_kubeconfig
 from tests.support.pki import Authority
 from tests.support.traps import Trap, open_trap
 
@@ -228,7 +228,7 @@ async def test_a_server_listens_on_the_pods_address_and_says_so_as_long_as_it_do
 async def test_an_exec_plugin_is_one_that_the_node_offers_or_none(inside: Confinement, tmp_path: Path) -> None:
     marker = tmp_path / "made"
     evil = ExecPlugin("/bin/sh", ("-c", f"touch {marker}"))
-    client = HttpClient(ClientConfig("http://192.0.2.77", identity=Identity(exec_plugin=evil)))
+    client = HttpClient(ClientConfig("http://192.0.2.77", identity=AuthInfo(exec_plugin=evil)))
     with pytest.raises(NoCredential, match="runs no programs of the machine, and its node offers none"):
         await client.get(NAMESPACES, "x")
     await client.close()
@@ -246,7 +246,7 @@ async def test_an_offered_plugin_gets_the_pods_variables_and_no_others(pod: Conf
     offering = Confinement(
         pod=pod.pod, ip=pod.ip, environ=pod.environ, mounts={}, scratch=pod.scratch, network=network, plugins={"aws": aws}
     )
-    identity = Identity(exec_plugin=ExecPlugin("/usr/bin/aws", ("eks", "get-token"), {"AWS_REGION": "x"}))
+    identity = AuthInfo(exec_plugin=ExecPlugin("/usr/bin/aws", ("eks", "get-token"), {"AWS_REGION": "x"}))
     with confined(offering):
         client = HttpClient(ClientConfig(f"http://127.0.0.1:{trap.port}", identity=identity))
         await client.get(NAMESPACES, "x")

@@ -17,10 +17,10 @@ import pytest
 from cryptography import x509
 
 from muster.api.crds import HUB, definitions
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.kube import certificates, yaml
+from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import timestamp
 from muster.machinery.objects import Object
 from muster.registration.agent.agent import Agent
@@ -76,7 +76,7 @@ async def _nothing_happens() -> None:
 class Link(InProcessClient):
     """A way to a cluster that a test may cut (`down`) or make refuse (`refusing`), and that counts what goes over it."""
 
-    def __init__(self, hub: "Hub", user: User) -> None:
+    def __init__(self, hub: "Hub", user: UserInfo) -> None:
         super().__init__(hub.server.client(hub.server.clusters[hub.name], user, agent="muster-registration-agent"), hub.url)
         self._hub = hub
 
@@ -266,7 +266,7 @@ class Fleet:
         self.admin = InProcessClient(server.client(server.clusters["c1"]))
         self.options = AgentOptions(cluster_name="c1", hub_kubeconfig_dir=directory / "hub")
         account = f"system:serviceaccount:{AGENT_NAMESPACE}:{ACCOUNT}"
-        self.account = User(account, groups=("system:serviceaccounts", "system:authenticated"))
+        self.account = UserInfo(account, groups=("system:serviceaccounts", "system:authenticated"))
         self.spoke = Hub(server, "c1", clock)
         self.random = random.Random(1).random
 
@@ -287,10 +287,10 @@ class Fleet:
             certificate = x509.load_pem_x509_certificate((path.parent / user["client-certificate"]).read_bytes())
             name = certificates.common_name(certificate.subject)
             groups = tuple(certificates.organizations(certificate.subject))
-            return Link(hub, User(name, groups=(*groups, "system:authenticated")))
+            return Link(hub, UserInfo(name, groups=(*groups, "system:authenticated")))
         if not name:
-            return RefusedLink(hub, User("nobody"))
-        return Link(hub, User(name, groups=("system:authenticated",)))
+            return RefusedLink(hub, UserInfo("nobody"))
+        return Link(hub, UserInfo(name, groups=("system:authenticated",)))
 
     @asynccontextmanager
     async def running(self, **options: Any) -> AsyncIterator[Agent]:

@@ -2,11 +2,12 @@
 
 import pytest
 
+from muster.machinery.authentication import UserInfo
 from muster.registration.agent.agent import EXPIRED
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client.builtin import NAMESPACES, SECRETS, SIGNING_REQUESTS
-from tests.unit.registration.agent.conftest import Fleet, User, until
+from tests.unit.registration.agent.conftest import Fleet, until
 
 HOUR = {"client-cert-expiration-seconds": ("3600",)}
 """Driver options for certificates that are valid for an hour."""
@@ -96,7 +97,7 @@ async def test_without_a_bootstrap_kubeconfig_an_agent_waits_and_takes_it_up_whe
 async def test_a_missing_namespace_is_said_and_waited_for(fleet: Fleet) -> None:
     path = fleet.directory / "bootstrap.kubeconfig"
     path.write_text(fleet.hub.kubeconfig())
-    fleet.account = User("admin", groups=("system:masters",))
+    fleet.account = UserInfo("admin", groups=("system:masters",))
     async with fleet.running(namespace="missing", bootstrap_kubeconfigs=(path,)) as agent:
         await until(lambda: "cannot register" in agent.state.problem, "a problem")
         assert 'namespaces "missing" not found' in agent.state.problem
@@ -107,7 +108,7 @@ async def test_a_missing_namespace_is_said_and_waited_for(fleet: Fleet) -> None:
 
 
 async def test_an_agent_that_may_not_read_its_secrets_says_what_it_waits_for(fleet: Fleet) -> None:
-    fleet.account = User("nobody", groups=("system:authenticated",))
+    fleet.account = UserInfo("nobody", groups=("system:authenticated",))
     async with fleet.running() as agent:
         await fleet.advance(10)
         assert agent.unready() == "the Secrets in namespace open-cluster-management-agent are not known yet"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from muster.machinery.authentication import UserInfo
 from muster.registration.agent.credential import CredentialKeeper
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.world import AgentWorld
@@ -11,11 +12,11 @@ from muster.registration.drivers.seam import Progress, Report, Watched
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.builtin import EVENTS
 from muster.runtime.client.errors import Unreachable
-from tests.unit.registration.agent.conftest import Fleet, Link, User, until
+from tests.unit.registration.agent.conftest import Fleet, Link, until
 from tests.unit.registration.agent.worlds import IdleDriver, world_of
 
 ADDRESS = HubAddress("hub", "https://hub.example:6443")
-BOOTSTRAP = User("bootstrap", groups=("system:authenticated",))
+BOOTSTRAP = UserInfo("bootstrap", groups=("system:authenticated",))
 CERTIFICATE = {"tls.crt": b"c", "tls.key": b"k", "pending.key": None}
 
 

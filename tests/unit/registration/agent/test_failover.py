@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
+from muster.machinery.authentication import UserInfo
 from muster.registration.agent.failover import Failover, denied, objection
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
@@ -13,7 +14,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLES
 from tests.support.fake_clock import FakeClock
-from tests.unit.registration.agent.conftest import Fleet, Link, User, until
+from tests.unit.registration.agent.conftest import Fleet, Link, until
 
 TWO = {"bootstrap_secrets": ("first", "second"), "hub_connection_timeout": 100.0}
 
@@ -47,7 +48,7 @@ def test_only_a_decision_against_the_cluster_is_a_denial(accepts: bool, conditio
 
 
 async def test_a_bootstrap_identity_without_the_rights_to_register_is_passed_over(fleet: Fleet) -> None:
-    hub = Link(fleet.hub, User("bootstrap", groups=("system:authenticated",)))
+    hub = Link(fleet.hub, UserInfo("bootstrap", groups=("system:authenticated",)))
     assert await objection(hub, "c1", "csr") == ""
     await fleet.hub.admin.patch(CLUSTER_ROLES, "bootstrap", {"rules": [_rule("managedclusters", "get")]})
     assert "may not create managedclusters" in await objection(hub, "c1", "csr")
@@ -56,13 +57,13 @@ async def test_a_bootstrap_identity_without_the_rights_to_register_is_passed_ove
 
 
 async def test_a_hub_that_does_not_answer_is_passed_over(fleet: Fleet) -> None:
-    hub = Link(fleet.hub, User("bootstrap", groups=("system:authenticated",)))
+    hub = Link(fleet.hub, UserInfo("bootstrap", groups=("system:authenticated",)))
     fleet.hub.cut.set()
     assert "connection refused" in await objection(hub, "c1", "csr")
 
 
 async def test_a_hub_that_denied_the_cluster_is_passed_over(fleet: Fleet) -> None:
-    hub = Link(fleet.hub, User("bootstrap", groups=("system:authenticated",)))
+    hub = Link(fleet.hub, UserInfo("bootstrap", groups=("system:authenticated",)))
     await _create(fleet.hub.admin)
     assert await objection(hub, "c1", "csr") == ""
     await fleet.hub.set_condition("HubAcceptedManagedCluster", "False", "HubClusterAdminDenied")

@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from muster.machinery.authentication import UserInfo
 from muster.registration.agent.joining import ReservedName, introduce, kept_right, new_cluster
 from muster.registration.agent.options import AgentOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AgentIdentity
 from muster.runtime.client.builtin import CLUSTER_ROLES
-from tests.unit.registration.agent.conftest import Fleet, Link, User
+from tests.unit.registration.agent.conftest import Fleet, Link
 from tests.unit.registration.agent.worlds import IdleDriver, world_of
 
-BOOTSTRAP = User("bootstrap", groups=("system:authenticated",))
+BOOTSTRAP = UserInfo("bootstrap", groups=("system:authenticated",))
 
 
 def test_a_new_cluster_has_annotations_addresses_and_the_drivers_marks() -> None:

@@ -6,15 +6,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
+from muster.machinery.authentication import UserInfo
 from muster.registration.agent.reports.lease import LeaseKeeper, lease_seconds, missed_at
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import LEASE
 from muster.runtime.cache.informer import Informer
 from muster.runtime.client.builtin import LEASES
-from tests.unit.registration.agent.conftest import Fleet, Link, User, until
+from tests.unit.registration.agent.conftest import Fleet, Link, until
 from tests.unit.registration.agent.worlds import world_of
 
-AGENT = User("system:open-cluster-management:c1:a", groups=("system:open-cluster-management:c1", "system:authenticated"))
+AGENT = UserInfo("system:open-cluster-management:c1:a", groups=("system:open-cluster-management:c1", "system:authenticated"))
 
 
 @pytest.fixture

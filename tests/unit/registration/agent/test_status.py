@@ -8,6 +8,7 @@ from typing import Any
 from muster.api import merge_patch
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.api.meta import Condition
+from muster.machinery.authentication import UserInfo
 from muster.registration.agent.reports.health import HEALTHY
 from muster.registration.agent.reports.lease import LeaseKeeper
 from muster.registration.agent.reports.resources import Resources
@@ -17,10 +18,10 @@ from muster.registration.kinds import CLUSTER_CLAIMS, MANAGED_CLUSTERS
 from muster.runtime.cache.informer import Informer
 from muster.runtime.client.builtin import EVENTS, NAMESPACES
 from muster.runtime.controller.events import EventRecorder
-from tests.unit.registration.agent.conftest import Fleet, Link, User, until
+from tests.unit.registration.agent.conftest import Fleet, Link, until
 from tests.unit.registration.agent.worlds import IdleDriver, world_of
 
-AGENT = User("system:open-cluster-management:c1:a", groups=("system:open-cluster-management:c1", "system:authenticated"))
+AGENT = UserInfo("system:open-cluster-management:c1:a", groups=("system:open-cluster-management:c1", "system:authenticated"))
 NOW = "2026-01-01T00:00:00Z"
 
 

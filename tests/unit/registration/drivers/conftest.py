@@ -11,9 +11,9 @@ import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.crds import definitions
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.metrics import Metrics
 from muster.registration.drivers import find
@@ -36,7 +36,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 
 def client_of(server: ApiServer, name: str = "admin", groups: tuple[str, ...] = MASTERS) -> InProcessClient:
-    return InProcessClient(server.client(server.clusters["hub"], User(name, groups=groups)))
+    return InProcessClient(server.client(server.clusters["hub"], UserInfo(name, groups=groups)))
 
 
 @pytest.fixture

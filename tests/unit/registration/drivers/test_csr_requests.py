@@ -79,7 +79,7 @@ def test_what_an_agent_asks_is_read_back_as_what_it_meant() -> None:
     assert request.identity == AGENT
     assert request.renewal
     requester = request.requester
-    assert (requester.name, requester.uid, requester.groups, requester.extra) == (AGENT.common_name, "7", ("g",), (("k", ("v",)),))
+    assert (requester.name, requester.uid, requester.groups, requester.extra) == (AGENT.common_name, "7", ("g",), {"k": ("v",)})
     assert "expirationSeconds" not in request_object("n", AGENT, KEY)["spec"]
 
 

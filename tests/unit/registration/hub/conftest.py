@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR, Object
 from muster.registration.drivers.seam import HubDriver, Outcome, Vote
@@ -119,11 +119,13 @@ class Play:
         cluster = self.server.clusters["default"]
         if not user:
             return InProcessClient(self.server.client(cluster))
-        return InProcessClient(self.server.client(cluster, User(user, groups=(*groups, "system:authenticated"))))
+        return InProcessClient(self.server.client(cluster, UserInfo(user, groups=(*groups, "system:authenticated"))))
 
     def as_hub(self, kind: type[C]) -> C:
         """A client with the rights of the hub's own service account and no others."""
-        user = User(f"system:serviceaccount:{HUB_NAMESPACE}:{ACCOUNT}", groups=("system:serviceaccounts", "system:authenticated"))
+        user = UserInfo(
+            f"system:serviceaccount:{HUB_NAMESPACE}:{ACCOUNT}", groups=("system:serviceaccounts", "system:authenticated")
+        )
         return kind(self.server.client(self.server.clusters["default"], user))
 
     def agent(self, cluster: str, *, external: bool = False) -> InProcessClient:

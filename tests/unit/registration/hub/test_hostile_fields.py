@@ -11,12 +11,13 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.api.resource import Resource as Kind
 from muster.api.structural import object_schema
 from muster.api.work.v1 import ManifestWork
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes, AccessDecision
 from muster.registration.hub.clusters import rbac
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.manager import CONTROLLERS
 from muster.registration.hub.webhooks.managed_cluster import ManagedClusterWebhook
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
-from muster.runtime.auth.delegation import Action, Identity, Verdict
 from muster.runtime.client.builtin import CLUSTER_ROLES
 from muster.runtime.client.errors import BadRequest, Forbidden, Invalid
 from muster.runtime.client.typed import served
@@ -50,8 +51,8 @@ def test_no_other_kind_is_the_agents_to_write() -> None:
 
 
 class Everybody:
-    async def authorize(self, who: Identity, action: Action) -> Verdict:
-        return Verdict(True)
+    async def authorize(self, who: UserInfo, action: AccessAttributes) -> AccessDecision:
+        return AccessDecision(True)
 
 
 async def write(play: Play, path: str, kind: type[Kind], field: Path, value: str) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from muster.api.cluster.v1 import AVAILABLE
-from muster.apiserver.auth.identity import User
+from muster.machinery.authentication import UserInfo
 from muster.registration import drivers
 from muster.registration.drivers import UnknownDriver
 from muster.registration.drivers.seam import HubContext
@@ -45,7 +45,7 @@ class Restricted(CountingClient):
 
 def own_client(play: Play) -> Restricted:
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{HUB_NAMESPACE}", "system:authenticated")
-    user = User(f"system:serviceaccount:{HUB_NAMESPACE}:{ACCOUNT}", groups=groups)
+    user = UserInfo(f"system:serviceaccount:{HUB_NAMESPACE}:{ACCOUNT}", groups=groups)
     client = Restricted(play.server.client(play.server.clusters["default"], user))
     client.refused = []
     return client

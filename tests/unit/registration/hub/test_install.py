@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import GVR, Object
 from muster.registration.hub.install import (
@@ -44,7 +44,7 @@ class Site:
     admin: InProcessClient
 
     def client(self, name: str, *groups: str) -> InProcessClient:
-        user = User(name, groups=(*groups, "system:authenticated"))
+        user = UserInfo(name, groups=(*groups, "system:authenticated"))
         return InProcessClient(self.server.client(self.server.clusters["default"], user))
 
 

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from muster.kube.patching.jsonpatch import apply_json_patch
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
+from muster.machinery.authorization import AccessDecision as Answer
 from muster.machinery.golang.timestamps import format_time
 from muster.registration.hub.webhooks.managed_cluster import ManagedClusterWebhook, is_https_url
 from muster.registration.names import CLUSTER_LABEL, CLUSTER_SET_LABEL, RESOURCE_CLEANUP
-from muster.runtime.auth.delegation import Action, Identity
-from muster.runtime.auth.delegation import Verdict as Answer
 from muster.runtime.client.errors import NotFound, Unreachable
-from muster.runtime.webhook.server import AdmissionRequest, Denied, Verdict
+from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, Denied
 from tests.support.fake_clock import FakeClock
 
 Document = dict[str, Any]
@@ -32,7 +33,7 @@ class Rights:
     asked: list[str] = field(default_factory=list)
     away: bool = False
 
-    async def authorize(self, who: Identity, action: Action) -> Answer:
+    async def authorize(self, who: UserInfo, action: AccessAttributes) -> Answer:
         if self.away:
             raise Unreachable("hub", "refused")
         asked = f"{action.verb} {action.resource}/{action.subresource}.{action.group} {action.name}"
@@ -78,7 +79,7 @@ def webhook(rights: Rights | None = None, phases: dict[str, str] | None = None, 
     return ManagedClusterWebhook(Namespaces(phases or {}), rights or Rights(), FakeClock(), **options)  # type: ignore[arg-type]
 
 
-async def validate(hook: ManagedClusterWebhook, *given: Any, **who: Any) -> Verdict:
+async def validate(hook: ManagedClusterWebhook, *given: Any, **who: Any) -> AdmissionResponse:
     return await hook.validate(review(*given, **who))
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.http import server_context
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import GVR
 from muster.registration.hub.install import ACCOUNT, WebhookEndpoint, install
 from muster.registration.hub.webhooks import register
@@ -30,7 +30,7 @@ class Hub:
         self.admin = self.user("admin", "system:masters")
 
     def user(self, name: str, *groups: str) -> InProcessClient:
-        user = User(name, groups=(*groups, "system:authenticated"))
+        user = UserInfo(name, groups=(*groups, "system:authenticated"))
         return InProcessClient(self._server.client(self._server.clusters["hub"], user))
 
     async def let(self, user: str, *rules: tuple[str, str, tuple[str, ...]]) -> InProcessClient:

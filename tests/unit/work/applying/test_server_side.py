@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from muster.api.work.v1 import IgnoreField, ServerSideApply
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer
+from muster.machinery.authentication import UserInfo
 from muster.runtime.client.errors import Forbidden
 from muster.work.agent.applying.serverside import config_hash
 from muster.work.agent.seam import ABSENT, UNKNOWN, ApplyProblem
@@ -255,7 +255,7 @@ async def test_a_strategy_of_a_newer_api_is_reported(cluster: Cluster) -> None:
 
 
 async def test_the_agents_own_missing_permission_is_called_that(server: ApiServer) -> None:
-    powerless = Recorder(server.client(server.clusters["default"], User("agent", groups=("system:authenticated",))))
+    powerless = Recorder(server.client(server.clusters["default"], UserInfo("agent", groups=("system:authenticated",))))
     with pytest.raises(Forbidden, match="the work agent itself lacks the permission to create, update, patch, get configmaps"):
         await Cluster(powerless).applier.apply(manifest(config(a="1")), OWNER, UNKNOWN)
 

@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from muster.api.work.v1 import ExecutorServiceAccount, ManifestResourceMeta
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import GVR, Object
 from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.runtime.client.base import JSON, KubeClient, Query
@@ -79,7 +79,7 @@ class Stage:
 
     def as_agent(self, name: str) -> Recording:
         """A client of an agent with rights of its own, none to begin with."""
-        return Recording(self.server.client(self.cluster, User(name, groups=("system:authenticated",))))
+        return Recording(self.server.client(self.cluster, UserInfo(name, groups=("system:authenticated",))))
 
     async def namespace(self, *names: str) -> None:
         for name in names:

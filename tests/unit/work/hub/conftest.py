@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import GVR, Object
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client.base import JSON, Query
@@ -55,12 +55,12 @@ class Hub:
         self.server = server
         self.admin = self.user("admin", "system:masters")
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{HUB_NAMESPACE}", "system:authenticated")
-        account = User(f"system:serviceaccount:{HUB_NAMESPACE}:{ACCOUNT}", groups=groups)
+        account = UserInfo(f"system:serviceaccount:{HUB_NAMESPACE}:{ACCOUNT}", groups=groups)
         self.own = kind(server.client(server.clusters["hub"], account))
         self.own.reviews = []
 
     def user(self, name: str, *groups: str, extra: dict[str, tuple[str, ...]] | None = None) -> InProcessClient:
-        user = User(name, uid=f"{name}-uid", groups=(*groups, "system:authenticated"), extra=extra or {})
+        user = UserInfo(name, uid=f"{name}-uid", groups=(*groups, "system:authenticated"), extra=extra or {})
         return InProcessClient(self.server.client(self.server.clusters["hub"], user))
 
     async def let(self, name: str, subject: Object, rules: list[Object], namespace: str = "") -> None:

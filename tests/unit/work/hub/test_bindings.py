@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 from muster.registration.kinds import ADDONS
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.auth.delegation import Identity
 from muster.runtime.cache.informer import Informers
 from muster.runtime.client.errors import BadRequest, Forbidden
 from muster.runtime.webhook.server import Denied
@@ -189,12 +189,12 @@ async def test_binding_an_account_takes_the_right_to_execute_as_it(hub: Hub) -> 
 
 async def test_before_the_caches_are_complete_nobody_is_let_in(hub: Hub) -> None:
     class NoReviews:
-        async def allows(self, who: Identity, executor: Executor, namespace: str) -> bool:
+        async def allows(self, who: UserInfo, executor: Executor, namespace: str) -> bool:
             return False
 
     policy = ByBinding(BoundAccounts(Informers(hub.own), ADDON_NAMESPACE), NoReviews(), "controller", either=True)
     with pytest.raises(Denied) as refused:
-        await policy.allows(Identity("dave"), Executor(*DEPLOYER), "cluster1")
+        await policy.allows(UserInfo("dave"), Executor(*DEPLOYER), "cluster1")
     assert (refused.value.code, refused.value.reason) == (503, "ServiceUnavailable")
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.runtime.auth.delegation import Identity
-from muster.runtime.webhook.server import AdmissionRequest, Denied, Verdict
+from muster.machinery.authentication import UserInfo
+from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, Denied
 from muster.work.hub.webhooks.executors import Executor
 from muster.work.hub.webhooks.works import Rules, WorkWebhooks
 from tests.unit.work.hub.conftest import config_map, executor
@@ -33,14 +33,14 @@ sets = json | st.fixed_dictionaries({"spec": json | st.fixed_dictionaries({"mani
 
 
 class Nobody:
-    async def allows(self, who: Identity, executor: Executor, namespace: str) -> bool:
+    async def allows(self, who: UserInfo, executor: Executor, namespace: str) -> bool:
         return False
 
 
 WEBHOOKS = WorkWebhooks(Nobody(), Rules(512_000, nil_counts=True))
 
 
-def answer(admit: Any, operation: str, new: Any, old: Any) -> Verdict | Denied:
+def answer(admit: Any, operation: str, new: Any, old: Any) -> AdmissionResponse | Denied:
     review = {"uid": "1", "operation": operation, "namespace": "cluster1", "name": "w", "object": new, "oldObject": old}
     request = AdmissionRequest.read(review)
     try:
@@ -52,7 +52,7 @@ def answer(admit: Any, operation: str, new: Any, old: Any) -> Verdict | Denied:
 @given(operation=st.sampled_from(["CREATE", "UPDATE", "DELETE", "CONNECT"]), new=objects, old=objects)
 def test_any_work_gets_an_answer(operation: str, new: Any, old: Any) -> None:
     found = answer(WEBHOOKS.validate_work, operation, new, old)
-    assert isinstance(found, Verdict) or found.code == 400
+    assert isinstance(found, AdmissionResponse) or found.code == 400
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
@@ -75,7 +75,7 @@ def test_what_is_nested_too_deeply_is_refused(operation: str) -> None:
 @given(operation=st.sampled_from(["CREATE", "UPDATE"]), new=sets, old=sets)
 def test_any_replica_set_gets_an_answer(operation: str, new: Any, old: Any) -> None:
     found = answer(WEBHOOKS.validate_replica_set, operation, new, old)
-    assert isinstance(found, Verdict) or found.code == 400
+    assert isinstance(found, AdmissionResponse) or found.code == 400
 
 
 @given(new=filled, old=filled | st.none())
@@ -83,5 +83,5 @@ def test_a_changed_spec_is_accepted_from_nobody(new: Any, old: Any) -> None:
     """With the gate on every executor takes a right, and this policy gives none."""
     is_new = old is None
     found = answer(WEBHOOKS.validate_work, "CREATE" if is_new else "UPDATE", {"spec": new}, None if is_new else {"spec": old})
-    if isinstance(found, Verdict):
+    if isinstance(found, AdmissionResponse):
         assert orjson.dumps(new, option=orjson.OPT_SORT_KEYS) == orjson.dumps(old, option=orjson.OPT_SORT_KEYS)

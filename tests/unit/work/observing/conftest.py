@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import GVR, Object
 from muster.runtime.client.base import JSON, KubeClient, Query
 from muster.runtime.client.builtin import CRDS, NAMESPACES
@@ -88,7 +88,7 @@ def client(server: ApiServer) -> Disturbed:
 @pytest.fixture
 def limited(server: ApiServer) -> Disturbed:
     """Somebody who may do nothing but what a test grants to WORKER."""
-    user = User(WORKER, groups=("system:authenticated",))
+    user = UserInfo(WORKER, groups=("system:authenticated",))
     return Disturbed(server.client(server.clusters["default"], user))
 
 

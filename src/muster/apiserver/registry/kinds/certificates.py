@@ -35,10 +35,7 @@ def prepare(ctx: HookContext, obj: Object, old: Object | None) -> None:
         spec = obj.setdefault("spec", {})
         for field in ("username", "uid", "groups", "extra"):
             spec.pop(field, None)
-        user = ctx.user
-        identity: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
-        identity["extra"] = {key: list(values) for key, values in user.extra.items()}
-        spec.update({key: value for key, value in identity.items() if value})
+        spec.update(ctx.user.document())
         obj["status"] = {}
         return
     obj["spec"] = old.get("spec") or {}

@@ -17,6 +17,7 @@ from typing import Final
 
 from muster.api import condition_of, is_true
 from muster.api.cluster.v1 import AVAILABLE, JOINED, ManagedCluster
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.registration.drivers.csr.first_requests import approval, has_rival, is_approved_for, is_contender, is_settled
@@ -24,7 +25,7 @@ from muster.registration.drivers.csr.requests import AgentRequest, NotAnAgentsRe
 from muster.registration.drivers.seam import HubContext
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL, OURS, REGISTER_GROUP
-from muster.runtime.auth.delegation import AccessReviewer, Action
+from muster.runtime.auth.delegation import AccessReviewer
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.cache.store import Snapshot, label_index
 from muster.runtime.client.builtin import SIGNING_REQUESTS
@@ -33,7 +34,7 @@ from muster.runtime.controller.controller import Controller
 
 log = get_logger("muster.registration.drivers.csr")
 
-RENEW: Final = Action("renew", REGISTER_GROUP, "managedclusters", subresource="clientcertificates", version="")
+RENEW: Final = AccessAttributes("renew", REGISTER_GROUP, resource="managedclusters", subresource="clientcertificates")
 WORKERS: Final = 16
 BY_CLUSTER: Final = "csr-by-cluster"
 REFUSED_AGAIN: Final = 300.0

@@ -22,6 +22,7 @@ from cryptography.x509.oid import NameOID
 
 from muster.api.resource import Document
 from muster.kube import certificates
+from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import Random
 from muster.registration.names import (
     ADDON_LABEL,
@@ -32,7 +33,6 @@ from muster.registration.names import (
     cluster_group,
     parse_common_name,
 )
-from muster.runtime.auth.delegation import Identity
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 USAGES: Final = ("digital signature", "key encipherment", "client auth")
@@ -56,7 +56,7 @@ class AgentRequest:
     """Somebody's wish for a certificate of an agent."""
 
     identity: AgentIdentity
-    requester: Identity
+    requester: UserInfo
     fingerprint: str
     """Of the public key to be certified."""
 
@@ -116,7 +116,7 @@ def read_request(csr: Mapping[str, Any]) -> AgentRequest:
     identity = _subject_of(request)
     if identity.cluster != cluster:
         raise NotAnAgentsRequest("spec.request", f"its subject is of cluster {identity.cluster!r}, its label says {cluster!r}")
-    return AgentRequest(identity, _requester(spec), certificates.fingerprint(request.public_key()))
+    return AgentRequest(identity, UserInfo.decode(spec), certificates.fingerprint(request.public_key()))
 
 
 def _subject_of(request: x509.CertificateSigningRequest) -> AgentIdentity:
@@ -150,11 +150,6 @@ def _signing_request(spec: Mapping[str, Any]) -> x509.CertificateSigningRequest:
     except (ValueError, TypeError, binascii.Error, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
         raise NotAnAgentsRequest("spec.request", f"cannot be read: {error}") from error
     return request
-
-
-def _requester(spec: Mapping[str, Any]) -> Identity:
-    extra = tuple(sorted((str(key), tuple(values or ())) for key, values in (spec.get("extra") or {}).items()))
-    return Identity(str(spec.get("username") or ""), str(spec.get("uid") or ""), tuple(spec.get("groups") or ()), extra)
 
 
 def is_for(csr: Mapping[str, Any], identity: AgentIdentity, key: bytes) -> bool:

@@ -11,11 +11,11 @@ cluster sets and of placements choose, the cluster set at creation, and taints, 
 from __future__ import annotations
 
 from muster.api.cluster.v1 import ManagedCluster
+from muster.machinery.authentication import UserInfo
 from muster.registration.names import AGENT_ANNOTATIONS, CLUSTER_SET_LABEL, agent_groups
-from muster.runtime.auth.delegation import Identity
 
 
-def is_agent_of(who: Identity, cluster: str) -> bool:
+def is_agent_of(who: UserInfo, cluster: str) -> bool:
     return not agent_groups(cluster).isdisjoint(who.groups)
 
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from muster.api.cluster.v1 import GROUP, ManagedCluster, Taint
 from muster.kube.names import dns1123_label
+from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import Clock
 from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.objects import Object
@@ -26,9 +27,9 @@ from muster.registration.hub.clusters.rbac import name_problem
 from muster.registration.hub.webhooks.agent_writes import is_agent_of, life_changes, selection_changes
 from muster.registration.hub.webhooks.refusals import forbidden, may
 from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, REGISTER_GROUP, RESOURCE_CLEANUP
-from muster.runtime.auth.delegation import Authorizer, Identity
+from muster.runtime.auth.delegation import Authorizer
 from muster.runtime.client.base import KubeClient
-from muster.runtime.webhook.server import AdmissionRequest, Verdict, allow, bad_request, mutate, read
+from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, allow, bad_request, mutate, read
 
 DEFAULT_SET = "default"
 _WRITES = ("CREATE", "UPDATE")
@@ -52,7 +53,7 @@ class ManagedClusterWebhook:
         self._default_cluster_set = default_cluster_set
         self._agent_restriction = agent_restriction
 
-    async def mutate(self, request: AdmissionRequest) -> Verdict:
+    async def mutate(self, request: AdmissionRequest) -> AdmissionResponse:
         if request.operation not in _WRITES or request.object is None:
             return allow()
         old = _old(request)
@@ -62,7 +63,7 @@ class ManagedClusterWebhook:
             wanted = in_some_set(wanted)
         return mutate(request, wanted)
 
-    async def validate(self, request: AdmissionRequest) -> Verdict:
+    async def validate(self, request: AdmissionRequest) -> AdmissionResponse:
         if request.operation not in _WRITES:
             return allow()
         old = _old(request)
@@ -75,7 +76,7 @@ class ManagedClusterWebhook:
         await self._check_sets(request.user, new, old)
         return allow()
 
-    async def _check_agent_writes(self, who: Identity, new: ManagedCluster, old: ManagedCluster | None) -> None:
+    async def _check_agent_writes(self, who: UserInfo, new: ManagedCluster, old: ManagedCluster | None) -> None:
         name = new.metadata.name
         changes = life_changes(new, old)
         if self._agent_restriction:
@@ -92,10 +93,10 @@ class ManagedClusterWebhook:
             return
         raise forbidden("managedclusters", name, why)
 
-    async def _may_accept(self, who: Identity, name: str) -> bool:
+    async def _may_accept(self, who: UserInfo, name: str) -> bool:
         return await may(self._authorizer, who, "update", REGISTER_GROUP, "managedclusters/accept", name)
 
-    async def _check_acceptance(self, who: Identity, new: ManagedCluster, old: ManagedCluster | None) -> None:
+    async def _check_acceptance(self, who: UserInfo, new: ManagedCluster, old: ManagedCluster | None) -> None:
         name, accepted = new.metadata.name, new.spec.hub_accepts_client
         if accepted == (old is not None and old.spec.hub_accepts_client):
             return
@@ -118,7 +119,7 @@ class ManagedClusterWebhook:
         if problem := name_problem(name, self._hub_namespace, is_new=True) or foreign_namespace_problem(name, namespace):
             raise forbidden("managedclusters/accept", name, problem)
 
-    async def _check_sets(self, who: Identity, new: ManagedCluster, old: ManagedCluster | None) -> None:
+    async def _check_sets(self, who: UserInfo, new: ManagedCluster, old: ManagedCluster | None) -> None:
         before, after = "" if old is None else _set_of(old), _set_of(new)
         if before == after:
             return

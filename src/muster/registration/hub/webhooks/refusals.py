@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from muster.api.cluster.v1 import GROUP
-from muster.runtime.auth.delegation import Action, Authorizer, Identity
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
+from muster.runtime.auth.delegation import Authorizer
 from muster.runtime.webhook.server import Denied
 
 
@@ -12,7 +14,7 @@ def forbidden(resource: str, name: str, why: str) -> Denied:
     return Denied(f'{resource}.{GROUP} "{name}" is forbidden: {why}', 403, "Forbidden")
 
 
-async def may(authorizer: Authorizer, who: Identity, verb: str, group: str, subresource: str, name: str) -> bool:
+async def may(authorizer: Authorizer, who: UserInfo, verb: str, group: str, subresource: str, name: str) -> bool:
     """Whether somebody holds one of the rights that exist only to be asked for: managedclusters/accept and the like."""
     resource, _, part = subresource.partition("/")
-    return (await authorizer.authorize(who, Action(verb, group, resource, name=name, subresource=part))).allowed
+    return (await authorizer.authorize(who, AccessAttributes(verb, group, "*", resource, part, name=name))).allowed

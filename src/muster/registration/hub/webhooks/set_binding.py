@@ -6,14 +6,14 @@ from muster.api.cluster.v1 import GROUP
 from muster.api.cluster.v1beta2 import ManagedClusterSetBinding
 from muster.registration.hub.webhooks.refusals import forbidden, may
 from muster.runtime.auth.delegation import Authorizer
-from muster.runtime.webhook.server import AdmissionRequest, Verdict, allow, bad_request, read
+from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, allow, bad_request, read
 
 
 class SetBindingWebhook:
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    async def validate(self, request: AdmissionRequest) -> Verdict:
+    async def validate(self, request: AdmissionRequest) -> AdmissionResponse:
         if request.operation not in ("CREATE", "UPDATE"):
             return allow()
         binding = read(ManagedClusterSetBinding, request.object)

@@ -11,7 +11,8 @@ from typing import Final
 
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.kube.names import dns1123_subdomain
-from muster.runtime.auth.delegation import Action, Identity
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 from muster.work.agent.seam import Manifest, ObjectRef
 
 _LIFE: Final = ("create", "update", "patch", "get")
@@ -20,11 +21,11 @@ _LONGEST: Final = 2000
 """Characters of a server's text in a message."""
 
 
-def identity_of(account: ExecutorServiceAccount) -> Identity:
+def identity_of(account: ExecutorServiceAccount) -> UserInfo:
     """The service account as the cluster would know it; it need not exist. The order of the groups is the enhancement's."""
     namespace = account.namespace
     groups = ("system:serviceaccounts", "system:authenticated", f"system:serviceaccounts:{namespace}")
-    return Identity(f"system:serviceaccount:{namespace}:{account.name}", groups=groups)
+    return UserInfo(f"system:serviceaccount:{namespace}:{account.name}", groups=groups)
 
 
 def malformed(account: ExecutorServiceAccount) -> str:
@@ -45,9 +46,9 @@ def verbs(manifest: Manifest, every: bool) -> tuple[str, ...]:
     return (*taken, "delete") if goes else taken
 
 
-def action(ref: ObjectRef, verb: str) -> Action:
+def action(ref: ObjectRef, verb: str) -> AccessAttributes:
     resource = ref.resource
-    return Action(verb, resource.group, resource.plural, ref.namespace, ref.name, version=resource.version)
+    return AccessAttributes(verb, resource.group, resource.version, resource.plural, namespace=ref.namespace, name=ref.name)
 
 
 def denial(ref: ObjectRef, problem: str) -> str:
@@ -56,7 +57,7 @@ def denial(ref: ObjectRef, problem: str) -> str:
     return f"not allowed to apply the resource {resource.group} {resource.plural}, {ref.namespace} {ref.name}, error: {problem}"
 
 
-def lacking(who: Identity, missing: Sequence[str], reason: str) -> str:
+def lacking(who: UserInfo, missing: Sequence[str], reason: str) -> str:
     text = f"{who.name} may not {', '.join(missing)} it"
     return f"{text} ({shortened(reason)})" if reason else text
 

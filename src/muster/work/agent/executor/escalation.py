@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from muster.kube.rbac import API_GROUP, Place, RawRule, role_place, shown, uncovered
+from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import Object
-from muster.runtime.auth.delegation import Action
 from muster.runtime.auth.rbac import RbacAuthorizer
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
@@ -146,13 +146,13 @@ class Escalation:
     async def _privileged(self, standing: Standing, ref: ObjectRef, after: Mapping[str, Any]) -> bool:
         """Whether holding the rules is not necessary."""
         if _is_role(ref):
-            privilege = Action("escalate", API_GROUP, ref.resource.plural, ref.namespace, ref.name)
+            privilege = AccessAttributes("escalate", API_GROUP, "*", ref.resource.plural, namespace=ref.namespace, name=ref.name)
         else:
             role = role_of(after)
             if isinstance(role, str):
                 return False
             plural = "clusterroles" if role.kind == "ClusterRole" else "roles"
-            privilege = Action("bind", API_GROUP, plural, ref.namespace, role.name)
+            privilege = AccessAttributes("bind", API_GROUP, "*", plural, namespace=ref.namespace, name=role.name)
         return (await standing.may(privilege)).allowed
 
     async def _unrehearsed(self, standing: Standing, ref: ObjectRef, after: Mapping[str, Any], why: str) -> str:

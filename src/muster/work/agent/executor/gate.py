@@ -65,7 +65,7 @@ class _Executor:
     def __init__(self, account: ExecutorServiceAccount, random: Random) -> None:
         self.account = account
         self.who = identity_of(account)
-        self.subjects = frozenset(subjects_of(self.who.name, self.who.groups))
+        self.subjects = frozenset(subjects_of(self.who))
         self.standing: Standing | None = None
         self.changes = 0
         self.tell_at = float("inf")

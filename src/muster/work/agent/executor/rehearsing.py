@@ -15,6 +15,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 import orjson
+from msgspec import structs
 
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
@@ -43,7 +44,7 @@ class Rehearsals:
         write = _unowned(write, live)
         if write.verb != "create":
             return await self._asked(standing, ref, write)
-        nameless = (await standing.may(replace(action(ref, "create"), name=""))).allowed
+        nameless = (await standing.may(structs.replace(action(ref, "create"), name=""))).allowed
         problem = await self._asked(standing, ref, write) if nameless else ""
         if nameless and not problem:
             return ""

@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final
 
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes, AccessDecision
 from muster.machinery.clock import Clock, sleep
 from muster.machinery.logs import get_logger
-from muster.runtime.auth.delegation import AccessReviewer, Action, Identity, Memory, Verdict
+from muster.runtime.auth.delegation import AccessReviewer, Memory
 from muster.runtime.auth.rbac import RbacAuthorizer
 from muster.runtime.client.base import KubeClient
 
@@ -42,7 +44,7 @@ class Standing:
         self,
         client: KubeClient,
         rbac: RbacAuthorizer,
-        who: Identity,
+        who: UserInfo,
         clock: Clock,
         *,
         followed: bool,
@@ -59,15 +61,17 @@ class Standing:
         self._doubt = doubt
         allowed, refused = (ALLOWED_FOR, REFUSED_FOR) if followed else (UNFOLLOWED_FOR, UNFOLLOWED_FOR)
         self._reviewer = AccessReviewer(client, allowed_for=allowed, refused_for=refused, clock=clock, limit=REMEMBERED)
-        self._settled: Memory[Verdict] = Memory(lambda verdict: SETTLED_FOR if verdict.allowed else refused, clock, REMEMBERED)
+        self._settled: Memory[AccessDecision] = Memory(
+            lambda verdict: SETTLED_FOR if verdict.allowed else refused, clock, REMEMBERED
+        )
         self.rehearsals: Memory[str] = Memory(lambda problem: refused if problem else SETTLED_FOR if followed else 0.0, clock)
         """What rehearsing writes in the executor's name came to."""
 
-    def expects(self, action: Action) -> bool | None:
+    def expects(self, action: AccessAttributes) -> bool | None:
         """What RBAC says, as far as is known here."""
         return self._rbac.decide(self.who, action).allowed if self.followed else None
 
-    async def may(self, action: Action) -> Verdict:
+    async def may(self, action: AccessAttributes) -> AccessDecision:
         """Raises KubeError where the cluster cannot be asked."""
         if not self._asks_everything:
             local = self._rbac.decide(self.who, action)
@@ -92,7 +96,7 @@ class Standing:
     def _asks_everything(self) -> bool:
         return self._review_all or self.doubted or not self.followed
 
-    async def _settle(self, action: Action) -> Verdict:
+    async def _settle(self, action: AccessAttributes) -> AccessDecision:
         """The cluster's answer, once it agrees with RBAC's rules as they are known here; otherwise there is doubt."""
         asked = 0
         while not asked or await self.again(asked):
@@ -115,5 +119,5 @@ class Standing:
         return verdict
 
 
-def _explained(verdict: Verdict, local: Verdict) -> bool:
+def _explained(verdict: AccessDecision, local: AccessDecision) -> bool:
     return verdict.allowed == local.allowed and (not verdict.allowed or verdict.reason.startswith(RBAC_REASON))

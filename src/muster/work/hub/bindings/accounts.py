@@ -12,9 +12,9 @@ from typing import Final
 from muster.api.addon.v1beta1 import ManagedClusterAddOn
 from muster.api.authentication.v1alpha1 import BindingSubject, ManagedServiceAccountBinding
 from muster.api.authentication.v1beta1 import ManagedServiceAccount
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import ObjectKey
 from muster.registration.kinds import ADDONS
-from muster.runtime.auth.delegation import Identity
 from muster.runtime.cache.informer import Informers
 from muster.runtime.client.typed import served
 from muster.work.hub.webhooks.executors import Executor, user_name
@@ -29,7 +29,7 @@ class NotKnown(Exception):
     """The caches are not complete yet."""
 
 
-def is_subject(subject: BindingSubject, who: Identity) -> bool:
+def is_subject(subject: BindingSubject, who: UserInfo) -> bool:
     match subject.kind:
         case "User":
             return subject.name == who.name
@@ -73,7 +73,7 @@ class BoundAccounts:
         there = addon.status.namespace if addon is not None else ""
         return Executor(there or self._default_namespace, account.name)
 
-    def allow(self, who: Identity, executor: Executor, cluster: str) -> bool:
+    def allow(self, who: UserInfo, executor: Executor, cluster: str) -> bool:
         """Whether a binding lets somebody have works of a cluster run as this. Raises NotKnown."""
         if not self.complete:
             raise NotKnown("bindings of managed service accounts are not known yet")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.runtime.auth.delegation import Identity
+from muster.machinery.authentication import UserInfo
 from muster.work.hub.bindings.accounts import BoundAccounts, NotKnown
 from muster.work.hub.webhooks.authorization import ExecutorPolicy, unknown
 from muster.work.hub.webhooks.executors import AGENT, Executor
@@ -20,7 +20,7 @@ class ByBinding:
         self._controller = controller
         self._either = either
 
-    async def allows(self, who: Identity, executor: Executor, namespace: str) -> bool:
+    async def allows(self, who: UserInfo, executor: Executor, namespace: str) -> bool:
         beyond = not namespace or who.name == self._controller or executor == AGENT
         if (self._either or beyond) and await self._reviews.allows(who, executor, namespace):
             return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from muster.api.authentication.v1alpha1 import ManagedServiceAccountBinding
 from muster.machinery.objects import ObjectKey
-from muster.runtime.webhook.server import AdmissionRequest, Denied, Verdict, allow, read
+from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, Denied, allow, read
 from muster.work.hub.bindings.accounts import BINDINGS, BoundAccounts, NotKnown, account_key
 from muster.work.hub.webhooks.authorization import ExecutorPolicy, unknown
 
@@ -18,7 +18,7 @@ class BindingWebhook:
         self._bound = bound
         self._reviews = reviews
 
-    async def validate(self, request: AdmissionRequest) -> Verdict:
+    async def validate(self, request: AdmissionRequest) -> AdmissionResponse:
         if request.operation not in ("CREATE", "UPDATE"):
             return allow()
         new = read(ManagedServiceAccountBinding, request.object)

@@ -12,7 +12,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from muster.api.work.v1 import GROUP, ManifestWork
-from muster.runtime.auth.delegation import Action, Authorizer, Identity
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
+from muster.runtime.auth.delegation import Authorizer
 from muster.runtime.client.errors import KubeError
 from muster.runtime.webhook.server import Denied
 from muster.work.hub.webhooks.executors import Executor
@@ -20,7 +22,7 @@ from muster.work.names import EXECUTE_AS
 
 
 class ExecutorPolicy(Protocol):
-    async def allows(self, who: Identity, executor: Executor, namespace: str) -> bool:
+    async def allows(self, who: UserInfo, executor: Executor, namespace: str) -> bool:
         """Of works in this namespace; empty means in all. Raises Denied when that cannot be found out now."""
 
 
@@ -28,9 +30,9 @@ class ByAccessReview:
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    async def allows(self, who: Identity, executor: Executor, namespace: str) -> bool:
+    async def allows(self, who: UserInfo, executor: Executor, namespace: str) -> bool:
         works = ManifestWork.resource
-        action = Action(EXECUTE_AS, GROUP, works.plural, namespace, executor.user, version=works.version)
+        action = AccessAttributes(EXECUTE_AS, GROUP, works.version, works.plural, namespace=namespace, name=executor.user)
         try:
             return (await self._authorizer.authorize(who, action)).allowed
         except KubeError as error:

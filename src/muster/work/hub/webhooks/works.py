@@ -21,10 +21,10 @@ import orjson
 
 from muster.api.work.v1 import GROUP, ManifestWork, ManifestWorkSpec
 from muster.api.work.v1alpha1 import ManifestWorkReplicaSet
+from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 from muster.registration.names import agent_groups
-from muster.runtime.auth.delegation import Identity
-from muster.runtime.webhook.server import AdmissionRequest, Denied, Verdict, allow, bad_request, read
+from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, Denied, allow, bad_request, read
 from muster.work.hub.webhooks.authorization import ExecutorPolicy
 from muster.work.hub.webhooks.configs import config_problem
 from muster.work.hub.webhooks.executors import Executor, MalformedExecutor, concerned, executor_of
@@ -61,7 +61,7 @@ class Subject:
     empty: str
     """What is said when there are no manifests."""
 
-    def refusal(self, who: Identity, executor: Executor) -> str:
+    def refusal(self, who: UserInfo, executor: Executor) -> str:
         where = f"namespace {self.namespace}" if self.namespace else "all namespaces"
         return f"user {who.name} cannot manipulate the {self.kind} with executor {executor} in {where}"
 
@@ -71,7 +71,7 @@ class WorkWebhooks:
         self._policy = policy
         self._rules = rules
 
-    async def validate_work(self, request: AdmissionRequest) -> Verdict:
+    async def validate_work(self, request: AdmissionRequest) -> AdmissionResponse:
         _guard_metadata(request)
         if not _writes_spec(request) and not _changes_hands(request):
             return allow()
@@ -80,7 +80,7 @@ class WorkWebhooks:
         empty = "manifests should not be empty"
         return await self._judge(request.user, Subject(new, old, typed, "spec", "Manifestwork", namespace, empty))
 
-    async def validate_replica_set(self, request: AdmissionRequest) -> Verdict:
+    async def validate_replica_set(self, request: AdmissionRequest) -> AdmissionResponse:
         if not _writes_spec(request):
             return allow()
         spec = read(ManifestWorkReplicaSet, request.object).spec
@@ -91,7 +91,7 @@ class WorkWebhooks:
         subject = Subject(new, old, typed, f"spec.{TEMPLATE}", "ManifestWorkReplicaSet", "", empty)
         return await self._judge(request.user, subject)
 
-    async def _judge(self, who: Identity, subject: Subject) -> Verdict:
+    async def _judge(self, who: UserInfo, subject: Subject) -> AdmissionResponse:
         if problem := shape_problem(subject, self._rules.limit):
             raise bad_request(problem)
         for executor in executors(subject, nil_counts=self._rules.nil_counts):

@@ -1,0 +1,67 @@
+"""What somebody wants to do, and what an authorizer says to it.
+
+`AccessAttributes` are what roles, reviews, admission and audit speak of: a verb on a resource, or on a path that is none. They are
+made for every request, so they are a struct and not a dataclass. An `AccessDecision` allows, denies, or has no opinion: an
+authorizer that does not allow leaves it to the next one unless it denies, and where nobody allows the request is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+
+class AccessAttributes(msgspec.Struct, frozen=True, gc=False):
+    """A resource request (`resource` set) or a non-resource one (`path` only). `verb` is lower case."""
+
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @classmethod
+    def decode(cls, spec: Mapping[str, Any]) -> AccessAttributes:
+        """From the spec of an access review, which has one of the two kinds."""
+        asked = spec.get("resourceAttributes")
+        if asked is None:
+            path = spec["nonResourceAttributes"]
+            return cls(path.get("verb", ""), path=path.get("path", ""))
+        return cls(**{name: asked.get(name, "") for name in _OF_RESOURCE})
+
+    def spec(self) -> dict[str, Any]:
+        """What the spec of an access review says of them."""
+        if not self.resource:
+            return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
+        named = ((name, getattr(self, name)) for name in _OF_RESOURCE)
+        return {"resourceAttributes": {name: value for name, value in named if value}}
+
+    @property
+    def is_resource(self) -> bool:
+        return bool(self.resource)
+
+    @property
+    def full_resource(self) -> str:
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.full_resource or self.path}"
+
+
+_OF_RESOURCE: Final = tuple(name for name in AccessAttributes.__struct_fields__ if name != "path")
+
+
+class AccessDecision(msgspec.Struct, frozen=True, gc=False):
+    allowed: bool
+    reason: str = ""
+    denied: bool = False
+    """An authorizer said no; otherwise nobody said yes."""
+
+
+ALLOWED: Final = AccessDecision(True)
+NO_OPINION: Final = AccessDecision(False)
