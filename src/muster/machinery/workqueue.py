@@ -1,8 +1,8 @@
 """The queue between "something changed" and "make it so": each key at most once, failures later and later, groups in turn.
 
-A key is in one of five places: waiting for its turn (`_groups`), waiting for its time (`_timers`), waiting for a moment when nobody
-else has a turn (`_idle`), being worked on (`_processing`), or being worked on and wanted again (`_dirty` as well), in which case
-it queues again when its work is done. So no key is ever worked on twice at the same time and no change is lost.
+A key is in one of five places: waiting for its turn (`_groups`, `_full`), waiting for its time (`_timers`), waiting for a moment
+when nobody else has a turn (`_idle`), being worked on (`_processing`), or being worked on and wanted again (`_dirty` as well), in
+which case it queues again when its work is done. So no key is ever worked on twice at the same time and no change is lost.
 
 Keys belong to groups (say, the namespace, which is the cluster): groups take turns, and `max_per_group` bounds how many workers
 one group may hold, so a cluster with ten thousand changes delays a cluster with one by one turn and not by ten thousand. There
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random as chance
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from muster.machinery.backoff import Backoff
@@ -22,8 +22,6 @@ from muster.machinery.clock import SYSTEM, Clock, Random, Timer
 from muster.machinery.metrics import Metrics
 
 K = TypeVar("K", bound=Hashable)
-
-_NOBODY = object()
 
 
 class Closed(Exception):
@@ -48,6 +46,9 @@ class WorkQueue(Generic[K]):
         self._clock = clock
         self._backoff = Backoff(initial_delay, max_delay, jitter=0.2, random=random)
         self._groups: OrderedDict[Hashable, deque[K]] = OrderedDict()
+        """Keys that wait, by group, in the order in which the groups have their turns; groups that hold their share are in `_full`
+        instead, so that what is next costs the same however many of them there are."""
+        self._full: dict[Hashable, deque[K]] = {}
         self._dirty: dict[K, float] = {}
         """Keys that are wanted, with the time they were first asked for. Queued ones are in `_groups` too."""
         self._processing: dict[K, float] = {}
@@ -83,7 +84,7 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """Keys that wait for their turn."""
-        return sum(map(len, self._groups.values()))
+        return sum(map(len, self._groups.values())) + sum(map(len, self._full.values()))
 
     @property
     def delayed(self) -> int:
@@ -141,6 +142,22 @@ class WorkQueue(Generic[K]):
         """The key has succeeded: its next failure is its first."""
         self._failures.pop(key, None)
 
+    def drop(self, group: Hashable) -> None:
+        """The group is no more: none of its keys is wanted, none has failed. What is being worked on ends as it would."""
+        self._groups.pop(group, None)
+        self._full.pop(group, None)
+        for key in self._of(group, self._dirty):
+            del self._dirty[key]
+        for key in self._of(group, self._timers):
+            self._timers.pop(key)[1].cancel()
+        for key in self._of(group, self._idle):
+            self._not_idle(key)
+        for key in self._of(group, self._failures):
+            del self._failures[key]
+
+    def _of(self, group: Hashable, keys: Iterable[K]) -> list[K]:
+        return [key for key in keys if self._group(key) == group]
+
     async def get(self) -> K:
         """The next key, to be given back by `done`. Raises `Closed` when the queue is shut down and empty."""
         while True:
@@ -169,6 +186,8 @@ class WorkQueue(Generic[K]):
         held = self._held[group] = self._held[group] - 1
         if not held:
             del self._held[group]
+        if group in self._full:
+            self._groups[group] = self._full.pop(group)
         if key in self._dirty:
             self._enqueue(key)
         elif self._groups.get(group) or self._idle:
@@ -184,6 +203,7 @@ class WorkQueue(Generic[K]):
             timer.cancel()
         self._timers.clear()
         self._groups.clear()
+        self._full.clear()
         for timer in self._idle.values():
             timer.cancel()
         self._idle.clear()
@@ -201,7 +221,9 @@ class WorkQueue(Generic[K]):
     def _enqueue(self, key: K) -> None:
         if self._closed:
             return
-        self._groups.setdefault(self._group(key), deque()).append(key)
+        group = self._group(key)
+        waiting = self._groups if self._has_share(group) else self._full
+        waiting.setdefault(group, deque()).append(key)
         self._wake()
 
     def _wake(self) -> None:
@@ -212,10 +234,9 @@ class WorkQueue(Generic[K]):
                 return
 
     def _take(self) -> K | None:
-        group = next(filter(self._has_share, self._groups), _NOBODY)
-        if group is _NOBODY:
+        if not self._groups:
             return self._take_idle()
-        keys = self._groups[group]
+        group, keys = next(iter(self._groups.items()))
         key = keys.popleft()
         if keys:
             self._groups.move_to_end(group)
@@ -243,6 +264,8 @@ class WorkQueue(Generic[K]):
         group = self._group(key)
         self._processing[key] = self._clock.monotonic()
         self._held[group] = self._held.get(group, 0) + 1
+        if group in self._groups and not self._has_share(group):
+            self._full[group] = self._groups.pop(group)
         return key
 
     def _ripe(self, key: K) -> None:

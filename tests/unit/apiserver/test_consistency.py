@@ -222,7 +222,7 @@ async def test_a_bootstrap_token_whose_expiration_names_no_zone_is_left_alone(se
     }
     await client.create(object_path("v1", "secrets", "kube-system"), secret)
     await eventually(lambda: server.controllers.backlog == 0, "nothing left to do")
-    assert not server.controllers._failures
+    assert not server.controllers._queue._failures
 
 
 SCALE = object_path("apps/v1", "deployments", "default", "d", "scale")

@@ -206,3 +206,36 @@ def test_no_key_is_lost_or_worked_on_twice_at_once(steps: list[tuple[str, int]])
                 busy.add(key)
 
     asyncio.run(play())
+
+
+async def test_a_group_that_is_dropped_is_as_if_it_had_never_been(clock: FakeClock) -> None:
+    queue: WorkQueue[str] = WorkQueue(group=cluster_of, max_per_group=1, clock=clock)
+    for key in ("gone/running", "gone/waiting", "kept/waiting"):
+        queue.add(key)
+    running = [await queue.get(), await queue.get()]
+    queue.retry("gone/failing")
+    queue.add_after("gone/later", 5)
+    queue.add_when_idle("gone/idle", 5)
+    queue.add("gone/running")
+    queue.drop("gone")
+    assert (len(queue), queue.delayed, queue.failures("gone/failing")) == (0, 0, 0)
+    for key in running:
+        queue.done(key)
+    await clock.advance(60)
+    assert (len(queue), queue.processing) == (0, 0)
+    queue.add("gone/running")
+    assert await queue.get() == "gone/running"
+
+
+async def test_a_group_that_held_its_share_goes_on_when_it_gives_some_back() -> None:
+    queue: WorkQueue[str] = WorkQueue(group=cluster_of, max_per_group=2)
+    for number in range(5):
+        queue.add(f"a/{number}")
+    queue.add("b/0")
+    taken = [await queue.get() for _ in range(3)]
+    assert (taken, len(queue)) == (["a/0", "b/0", "a/1"], 3)
+    queue.done("a/1")
+    assert await queue.get() == "a/2"
+    queue.done("a/2")
+    queue.done("a/0")
+    assert [await queue.get(), await queue.get()] == ["a/3", "a/4"]

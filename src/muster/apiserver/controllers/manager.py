@@ -1,20 +1,21 @@
-"""Runs the built-in controllers of all clusters in one process: one store subscription, and per cluster with work a few workers.
+"""Runs the built-in controllers of all clusters in one process: one store subscription, one work queue, a task per running key.
 
-A controller names the resources it cares about, turns an event into keys, and reconciles a key from the current state. Keys wait in
-a set while they are queued or running, so a burst of events is one reconcile, and the same key never runs twice at once. A
-failing key is tried again with growing delay; it holds up nobody else. Workers belong to one cluster and live as long as it has
-work: a cluster whose webhooks hang waits alone, and idle clusters cost nothing here.
+A controller names the resources it cares about, turns an event into keys, and reconciles a key from the current state. The work
+queue sees to it that a burst of events is one reconcile, that the same key never runs twice at once, and that a failing key is
+tried again with growing delay and holds up nobody else. Its groups are the clusters, each with a share of its own and all of them
+without a common limit: a cluster whose webhooks hang waits alone, and idle clusters cost nothing here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
 
 from muster.apiserver.cluster import Cluster
 from muster.machinery.logs import get_logger
+from muster.machinery.workqueue import Closed, WorkQueue
 from muster.store.api import Event
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 WORKERS = 8
 """Keys of one cluster that are reconciled at a time."""
-_FIRST_DELAY, _LONGEST_DELAY = 0.05, 60.0
+_INITIAL_DELAY, _MAX_DELAY = 0.05, 60.0
 
 
 class Controller(Protocol):
@@ -59,17 +60,14 @@ class ControllerManager:
         for index, controller in enumerate(self._controllers):
             for resource in controller.resources or ():
                 self._by_resource.setdefault(resource, []).append(index)
-        self._queues: dict[str, deque[Item]] = {}
-        self._workers: dict[str, int] = {}
-        self._waiting: set[Item] = set()
-        self._running: set[Item] = set()
-        self._again: set[Item] = set()
-        self._failures: dict[Item, int] = {}
-        self._timers: dict[Item, asyncio.TimerHandle] = {}
+        self._queue: WorkQueue[Item] = WorkQueue(
+            "builtin-controllers", group=_cluster_of, max_per_group=WORKERS, initial_delay=_INITIAL_DELAY, max_delay=_MAX_DELAY
+        )
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         self._subscribe()
+        self._spawn(self._dispatch(), "controllers")
 
     def _subscribe(self) -> None:
         self._subscription = self._server.store.subscribe(None, None, None, self._on_events, self._on_lost)
@@ -82,8 +80,7 @@ class ControllerManager:
 
     async def stop(self) -> None:
         self._subscription.close()
-        for timer in self._timers.values():
-            timer.cancel()
+        self._queue.shut_down()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -92,17 +89,14 @@ class ControllerManager:
         """Look once at everything a cluster has."""
         for index, controller in enumerate(self._controllers):
             for key in controller.initial_keys(cluster):
-                self._add((index, cluster.name, key))
+                self._queue.add((index, cluster.name, key))
 
     def forget(self, cluster: str) -> None:
-        for item in [i for i in self._timers if i[1] == cluster]:
-            self._timers.pop(item).cancel()
-        for item in [i for i in self._failures if i[1] == cluster]:
-            del self._failures[item]
+        self._queue.drop(cluster)
 
     @property
     def backlog(self) -> int:
-        return len(self._waiting) + len(self._running)
+        return len(self._queue) + self._queue.processing
 
     def _on_events(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -112,73 +106,47 @@ class ControllerManager:
             for index in (*self._by_resource.get(event.resource, ()), *self._everywhere):
                 try:
                     for key in self._controllers[index].keys(cluster, event):
-                        self._add((index, cluster.name, key))
+                        self._queue.add((index, cluster.name, key))
                 except Exception as problem:  # one controller's fault must not hide this and all later events from the others
                     name = self._controllers[index].name
                     log.error("event not understood", controller=name, cluster=cluster.name, key=event.entry.key, exc_info=problem)
 
-    def _add(self, item: Item) -> None:
-        if item in self._running:
-            self._again.add(item)
-        elif item not in self._waiting:
-            self._waiting.add(item)
-            cluster = item[1]
-            self._queues.setdefault(cluster, deque()).append(item)
-            if self._workers.get(cluster, 0) < WORKERS:
-                self._workers[cluster] = self._workers.get(cluster, 0) + 1
-                task = asyncio.create_task(self._work(cluster), name=f"controllers of {cluster}")
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+    async def _dispatch(self) -> None:
+        """The queue gives keys only to clusters that have not got their share, so none waits here for another."""
+        with suppress(Closed):
+            while True:
+                item = await self._queue.get()
+                self._spawn(self._work(item), f"controllers of {_cluster_of(item)}")
 
-    async def _work(self, cluster: str) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, item: Item) -> None:
         try:
-            while queue := self._queues.get(cluster):
-                item = queue.popleft()
-                if not queue:
-                    del self._queues[cluster]
-                await self._reconcile_once(item)
+            await self._reconcile(item)
         finally:
-            self._workers[cluster] -= 1
-            if not self._workers[cluster]:
-                del self._workers[cluster]
+            self._queue.done(item)
 
-    async def _reconcile_once(self, item: Item) -> None:
-        self._waiting.discard(item)
-        self._running.add(item)
-        try:
-            await self._run(item)
-        finally:
-            self._running.discard(item)
-            if item in self._again:
-                self._again.discard(item)
-                self._add(item)
-
-    async def _run(self, item: Item) -> None:
+    async def _reconcile(self, item: Item) -> None:
         index, name, key = item
         cluster = self._server.clusters.get(name)
         if cluster is None:
-            self._failures.pop(item, None)
+            self._queue.forget(item)
             return
         controller = self._controllers[index]
         try:
             again = await controller.reconcile(cluster, key)
         except Exception as problem:  # the edge of a reconcile: one bad object must not stop the others
-            failures = self._failures[item] = self._failures.get(item, 0) + 1
-            delay = min(_FIRST_DELAY * 2 ** (failures - 1), _LONGEST_DELAY)
-            level = log.warning if failures > 3 else log.debug
+            delay = self._queue.retry(item)
+            level = log.warning if self._queue.failures(item) > 3 else log.debug
             level("reconcile failed", controller=controller.name, cluster=name, key=key, retry_in=delay, problem=repr(problem))
-            self._later(item, delay)
         else:
-            self._failures.pop(item, None)
+            self._queue.forget(item)
             if again is not None:
-                self._later(item, again)
+                self._queue.add_after(item, again)
 
-    def _later(self, item: Item, delay: float) -> None:
-        earlier = self._timers.pop(item, None)
-        if earlier is not None:
-            earlier.cancel()
-        self._timers[item] = asyncio.get_running_loop().call_later(delay, self._due, item)
 
-    def _due(self, item: Item) -> None:
-        self._timers.pop(item, None)
-        self._add(item)
+def _cluster_of(item: Item) -> str:
+    return item[1]
