@@ -23,7 +23,7 @@ def test_the_first_log_line_is_written_as_logfmt() -> None:
 
 
 def test_debug_lines_are_written_only_when_asked_for() -> None:
-    lines = ["from muster import logs", "log = logs.get_logger('x')", "log.debug('quiet')"]
+    lines = ["from muster.machinery import logs", "log = logs.get_logger('x')", "log.debug('quiet')"]
     program = "\n".join([*lines, "logs.set_level(logs.DEBUG)", "log.debug('loud')"])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert "quiet" not in done.stderr
