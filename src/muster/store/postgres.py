@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 import time
 from collections import deque
@@ -28,6 +27,7 @@ from types import ModuleType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from muster.machinery.backoff import Backoff
 from muster.store import database
 from muster.store.api import ANY_REVISION, BaseLayer, Conflict, EncodeAt, Entry, StoreError, Unavailable
 from muster.store.buckets import Bucket
@@ -316,7 +316,7 @@ class PostgresStore(ResidentStore):
 
     async def _follow(self) -> None:
         """Keep up with the log over one connection after another, forever."""
-        pause = _FIRST_PAUSE_SECONDS
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
             connection = None
             try:
@@ -328,7 +328,7 @@ class PostgresStore(ResidentStore):
                 while True:
                     self._news.clear()
                     await self._catch_up(connection)
-                    pause = _FIRST_PAUSE_SECONDS
+                    backoff.reset()
                     with suppress(TimeoutError):
                         async with asyncio.timeout(self._poll_seconds):
                             await self._news.wait()
@@ -337,8 +337,7 @@ class PostgresStore(ResidentStore):
             finally:
                 if connection is not None:
                     connection.terminate()
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(backoff.next())
 
     def _notified(self, connection: Any, pid: int, channel: str, payload: str) -> None:
         if int(payload) > self._revision:

@@ -35,13 +35,14 @@ from muster.fleet.node.states import (
     Waiting,
     restarts_after,
 )
+from muster.machinery.backoff import Backoff
 from muster.machinery.clock import Clock, sleep, within
 from muster.machinery.confinement import confined, own
 from muster.machinery.logs import diverted, get_logger
 
 log = get_logger("muster.fleet.node")
 
-FIRST_BACKOFF, LONGEST_BACKOFF = 10.0, 300.0
+CRASH_BACKOFF = Backoff(10.0, 300.0, jitter=0.0)
 STEADY = 600.0
 """An attempt that lasted this long has its failures forgiven."""
 LAST_WORD = 2.0
@@ -186,7 +187,7 @@ class Container:
         self._failures += 1
         if self._failures == 1:
             return
-        pause = min(FIRST_BACKOFF * 2 ** min(self._failures - 2, 30), LONGEST_BACKOFF)
+        pause = CRASH_BACKOFF.delay(self._failures - 1)
         text = f"back-off {_shown(pause)} restarting failed container={self.spec.name} pod={self.manner.shown}"
         self._host.tell(True, "BackOff", f"Back-off restarting failed container {self.spec.name} in pod {self.manner.shown}")
         self._set(replace(self.standing, state=Waiting(CRASH_LOOP, text), last=ended, ready=False, started=False))

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from muster.fleet.node.podspec import HttpCheck, Port, Probe
 from muster.http.dialing import dial
+from muster.machinery.backoff import Backoff
 from muster.machinery.clock import Clock, sleep
 
 FIRST_PAUSE = 0.1
@@ -125,7 +126,8 @@ class ProbeLoop:
 
     async def _until_first(self) -> bool:
         """Look often until the first success; False when a startup check ran out of time."""
-        began, pause, told = self._clock.monotonic(), FIRST_PAUSE, False
+        began, told = self._clock.monotonic(), False
+        backoff = Backoff(FIRST_PAUSE, self._probe.period_seconds, jitter=0.0)
         patience = self._probe.period_seconds * self._probe.failure_threshold
         while True:
             problem = await self._look()
@@ -137,8 +139,7 @@ class ProbeLoop:
                 self._report(False, problem)
                 if self._ends:
                     return False
-            await sleep(self._clock, pause)
-            pause = min(pause * 2, self._probe.period_seconds)
+            await sleep(self._clock, backoff.next())
 
     async def _steady(self) -> None:
         passed = failed = 0

@@ -15,6 +15,7 @@ import msgspec
 
 from muster.api import Condition
 from muster.api.operator.v1 import Klusterlet
+from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
@@ -36,6 +37,7 @@ log = get_logger("muster.operator.klusterlet")
 WHILE_DEGRADED: Final = 30.0
 WHILE_WELL: Final = 600.0
 WHILE_NEW: Final = 1.0
+_SOON: Final = Backoff(WHILE_NEW, WHILE_DEGRADED, jitter=0.0)
 UNAUTHORIZED: Final = HUB_REASONS[1]
 
 
@@ -133,4 +135,4 @@ def _pause(found: Condition, times: int) -> float:
     """A new credential usually gets its rights a moment later."""
     if found.status != "True":
         return WHILE_WELL
-    return min(WHILE_NEW * 2 ** (times - 1), WHILE_DEGRADED) if UNAUTHORIZED in found.reason else WHILE_DEGRADED
+    return _SOON.delay(times) if UNAUTHORIZED in found.reason else WHILE_DEGRADED
