@@ -22,7 +22,7 @@ from muster.apiserver.auth.access import refusal
 from muster.apiserver.auth.identity import ANONYMOUS
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.documents.metrics import Metrics
+from muster.apiserver.documents.metrics import ServerMetrics
 from muster.apiserver.documents.negotiation import JSON, check_collection, check_object, error_media
 from muster.apiserver.documents.presentation import NO_CACHE, Later, warning_fields
 from muster.apiserver.fairness import FairQueue
@@ -61,7 +61,7 @@ class Pipeline:
         subresources: Mapping[tuple[str, str], SubresourceHandler],
         creates: Mapping[str, CreateHandler],
         fairness: FairQueue,
-        metrics: Metrics,
+        metrics: ServerMetrics,
         audit: Audit | None = None,
     ) -> None:
         self._non_resource = non_resource

@@ -25,7 +25,7 @@ from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
 from muster.apiserver.client import DirectClient
 from muster.apiserver.cluster import Clock, Cluster, StoreHealth, utc_now
 from muster.apiserver.controllers import builtin_controllers
-from muster.apiserver.documents.metrics import Metrics
+from muster.apiserver.documents.metrics import ServerMetrics
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.longrunning import Revocations
 from muster.apiserver.pipeline import Answer, Pipeline, status_response
@@ -77,7 +77,7 @@ class ApiServer:
         self.token_webhook = TokenWebhook(load_webhook_config(config.token_webhook)) if config.token_webhook else None
         self.audit = Audit(config.audit_log) if config.audit_log else None
         self.fairness = FairQueue()
-        self.metrics = Metrics(self)
+        self.metrics = ServerMetrics(self)
         self._pipeline: Pipeline = build_pipeline(self)
         self._http: HttpServer
         self.controllers = builtin_controllers(self)

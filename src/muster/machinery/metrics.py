@@ -1,8 +1,8 @@
 """Counters, gauges and histograms as plain numbers; text in Prometheus' format is made only when somebody scrapes.
 
-A component asks once for its `Counter` or `Histogram` (name and label values fixed) and then only adds. Gauges are functions
-that are called at the scrape, so nothing has to be kept in step. Names are those of client-go and controller-runtime, so that
-dashboards for Go controllers fit.
+A component asks once for its `Counter` or `Histogram` (name and label values fixed) and then only adds. What is known elsewhere is
+read by functions that are called at the scrape, so nothing has to be kept in step. Names are those of the API server, client-go and
+controller-runtime, so that dashboards for these fit. Why not prometheus-client: decision 0016.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ class Counter:
     def inc(self, amount: float = 1) -> None:
         self.value += amount
 
-    def samples(self, name: str, labels: Labels) -> list[str]:
-        return [f"{name}{_braces(labels)} {self.value:.15g}"]
+    def samples(self, name: str, labels: str) -> list[str]:
+        return [f"{_series(name, labels)} {self.value:.15g}"]
 
 
-class Gauge:
+class Reading:
+    """A gauge, or a counter that is kept elsewhere."""
+
     __slots__ = ("read",)
 
     def __init__(self, read: Callable[[], float]) -> None:
         self.read = read
 
-    def samples(self, name: str, labels: Labels) -> list[str]:
-        return [f"{name}{_braces(labels)} {self.read():.15g}"]
+    def samples(self, name: str, labels: str) -> list[str]:
+        return [f"{_series(name, labels)} {self.read():.15g}"]
 
 
 class Histogram:
@@ -55,34 +57,43 @@ class Histogram:
     def count(self) -> int:
         return sum(self.counts)
 
-    def samples(self, name: str, labels: Labels) -> list[str]:
+    def samples(self, name: str, labels: str) -> list[str]:
         lines, running = [], 0
+        bucket = f"{name}_bucket{{{labels},le=" if labels else f"{name}_bucket{{le="
         for edge, count in zip((*self.buckets, "+Inf"), self.counts, strict=True):
             running += count
-            lines.append(f"{name}_bucket{_braces((*labels, ('le', str(edge))))} {running}")
-        return [*lines, f"{name}_sum{_braces(labels)} {self.sum:.9g}", f"{name}_count{_braces(labels)} {running}"]
+            lines.append(f'{bucket}"{edge}"}} {running}')
+        return [*lines, f"{_series(f'{name}_sum', labels)} {self.sum:.9g}", f"{_series(f'{name}_count', labels)} {running}"]
+
+
+Member = Counter | Reading | Histogram
 
 
 class Metrics:
-    """Everything one process exposes. Asking twice for the same name and labels gives the same counter; a gauge is replaced."""
+    """Everything one process exposes. Asking twice for the same name and labels gives the same counter; what is read is replaced.
+    Labels stand in the order in which they are given."""
 
     def __init__(self) -> None:
-        self._families: dict[str, tuple[str, str, dict[Labels, Counter | Gauge | Histogram]]] = {}
+        self._families: dict[str, tuple[str, str, dict[Labels, Member]]] = {}
 
     def counter(self, name: str, text: str, /, **labels: str) -> Counter:
-        found = self._family(name, "counter", text).setdefault(_labels(labels), Counter())
+        found = self._family(name, "counter", text).setdefault(tuple(labels.items()), Counter())
         assert isinstance(found, Counter)
         return found
 
-    def histogram(self, name: str, text: str, /, **labels: str) -> Histogram:
-        found = self._family(name, "histogram", text).setdefault(_labels(labels), Histogram())
+    def histogram(self, name: str, text: str, buckets: tuple[float, ...] = BUCKETS, /, **labels: str) -> Histogram:
+        found = self._family(name, "histogram", text).setdefault(tuple(labels.items()), Histogram(buckets))
         assert isinstance(found, Histogram)
         return found
 
     def gauge(self, name: str, text: str, read: Callable[[], float], /, **labels: str) -> None:
-        self._family(name, "gauge", text)[_labels(labels)] = Gauge(read)
+        self._family(name, "gauge", text)[tuple(labels.items())] = Reading(read)
 
-    def _family(self, name: str, kind: str, text: str) -> dict[Labels, Counter | Gauge | Histogram]:
+    def counter_of(self, name: str, text: str, read: Callable[[], float], /, **labels: str) -> None:
+        """A counter that somebody keeps already."""
+        self._family(name, "counter", text)[tuple(labels.items())] = Reading(read)
+
+    def _family(self, name: str, kind: str, text: str) -> dict[Labels, Member]:
         found = self._families.setdefault(name, (kind, text, {}))
         if found[0] != kind:
             raise ValueError(f"metric {name} is a {found[0]}, not a {kind}")
@@ -91,20 +102,14 @@ class Metrics:
     def render(self) -> bytes:
         lines = []
         for name, (kind, text, members) in sorted(self._families.items()):
-            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"] if text else [f"# TYPE {name} {kind}"]
             for labels, member in sorted(members.items(), key=lambda item: item[0]):
-                lines += member.samples(name, labels)
+                lines += member.samples(name, ",".join(f'{label}="{_escape(value)}"' for label, value in labels))
         return ("\n".join(lines) + "\n").encode()
 
 
-def _labels(labels: dict[str, str]) -> Labels:
-    return tuple(sorted(labels.items()))
-
-
-def _braces(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels) + "}"
+def _series(name: str, labels: str) -> str:
+    return f"{name}{{{labels}}}" if labels else name
 
 
 def _escape(value: str) -> str:

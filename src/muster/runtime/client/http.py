@@ -148,9 +148,9 @@ class HttpClient(KubeClient):
             counter = self._answers[method, status] = self._metrics.counter(
                 "rest_client_requests_total",
                 "Number of HTTP requests, partitioned by status code, method, and host",
+                code=str(status),
                 host=urlsplit(self.server).netloc,
                 method=method,
-                code=str(status),
             )
         counter.inc()
 
