@@ -28,9 +28,9 @@ from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import GVR, Object
 from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, KINDS, ROLE_BINDINGS, ROLES
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
 from muster.runtime.client.errors import KubeError, NotFound, StatusError
+from muster.runtime.client.rest import JSON, Query
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorOptions
 from muster.work.agent.leaving import Remover

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 from muster.api.crds import HUB, definitions
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR, Object
-from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, CRDS, NAMESPACES
 from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
 from muster.runtime.client.http import HttpClient
 from muster.runtime.client.kubeconfig import AuthInfo, load_kubeconfig
+from muster.runtime.client.rest import JSON, Query
 from muster.runtime.install.objects import apply_all, await_definitions
 from muster.work.agent.agent import WorkAgent
 from muster.work.agent.install import AGGREGATE, PREFIX, install

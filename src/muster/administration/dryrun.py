@@ -10,19 +10,20 @@ Whoever waits for something to happen, or needs a token, asks `is_dry_run` first
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
-from urllib.parse import unquote
-
-import orjson
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
 
 from muster.api import Document
 from muster.kube.patching.mergepatch import apply_merge_patch
-from muster.machinery.objects import Object
-from muster.runtime.client.base import APPLY, JSON, KubeClient, Query
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client.base import KubeClient, PatchKind
 from muster.runtime.client.builtin import CRDS, NAMESPACES
+from muster.runtime.client.delegating import DelegatingClient
 from muster.runtime.client.errors import Conflict, NotFound
+from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of
+
+T = TypeVar("T")
 
 REVIEWS: Final = frozenset(
     (
@@ -40,29 +41,12 @@ TOKEN: Final = "<token>"
 
 @dataclass(frozen=True)
 class Target:
-    """What a path names."""
+    """What a write is about; without a name a collection."""
 
-    group: str
-    version: str
+    resource: GVR
     namespace: str
-    plural: str
-    name: str
-    subresource: str
-
-    @classmethod
-    def of(cls, path: str) -> Target | None:
-        parts = [unquote(part) for part in path.strip("/").split("/")]
-        if parts[:1] == ["api"] and len(parts) >= 3:
-            group, version, rest = "", parts[1], parts[2:]
-        elif parts[:1] == ["apis"] and len(parts) >= 4:
-            group, version, rest = parts[1], parts[2], parts[3:]
-        else:
-            return None
-        namespace = ""
-        if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in ("status", "finalize"):
-            namespace, rest = rest[1], rest[2:]
-        rest += [""] * (3 - len(rest))
-        return cls(group, version, namespace, rest[0], rest[1], rest[2])
+    name: str = ""
+    subresource: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,18 +54,21 @@ class Write:
     verb: str
     """apply, create, update, patch or delete."""
     target: Target
-    body: Document | None
+    body: Document | None = None
 
     @property
     def name(self) -> str:
         metadata: Mapping[str, Any] = (self.body or {}).get("metadata") or {}
         return self.target.name or str(metadata.get("name") or metadata.get("generateName") or "")
 
+    @property
+    def place(self) -> Target:
+        """The object that is written, also where the target is the collection that gets it."""
+        return replace(self.target, name=self.name)
+
     def __str__(self) -> str:
         target = self.target
-        kind = (
-            target.plural + (f".{target.group}" if target.group else "") + (f"/{target.subresource}" if target.subresource else "")
-        )
+        kind = f"{target.resource}{'/' + target.subresource if target.subresource else ''}"
         return f"{self.verb} {kind} {target.namespace + '/' if target.namespace else ''}{self.name}".rstrip()
 
 
@@ -93,107 +80,196 @@ class Journal:
 
     def documents(self) -> list[Document]:
         """What was written as a whole, the last word on each object; with it the same could be made by kubectl."""
-        found: dict[tuple[Target, str], Document] = {}
+        found: dict[Target, Document] = {}
         for write in self.writes:
             if write.verb in ("apply", "create", "update") and write.body is not None and not write.target.subresource:
-                found[_collection(write.target), write.name] = write.body
+                found[write.place] = write.body
         return list(found.values())
-
-
-def _collection(target: Target) -> Target:
-    return Target(target.group, target.version, target.namespace, target.plural, "", "")
 
 
 def is_dry_run(client: KubeClient) -> bool:
     return isinstance(client, JournalingClient) and client.dry_run
 
 
-class JournalingClient(KubeClient):
+class JournalingClient(DelegatingClient):
     def __init__(self, inner: KubeClient, journal: Journal, *, dry_run: bool = False) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.journal = journal
         self.dry_run = dry_run
-        self._made: dict[str, Object | None] = {}
-        """In a dry run, by path: what would be there now. None: deleted."""
-
-    @property
-    def server(self) -> str:
-        return self._inner.server
+        self._made: dict[Target, Object | None] = {}
+        """In a dry run: what would be there now. None: deleted."""
 
     def as_user(self, name: str) -> JournalingClient:
         other = JournalingClient(self._inner.as_user(name), self.journal, dry_run=self.dry_run)
         other._made = self._made
         return other
 
-    async def exchange(
-        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
-    ) -> bytes:
-        target = Target.of(path)
-        if method in ("GET", "HEAD"):
-            return self._remembered(path) or await self._inner.exchange(method, path, query, body, media, idempotent=idempotent)
-        if target is None or target.plural in REVIEWS:
-            return await self._inner.exchange(method, path, query, body, media, idempotent=idempotent)
-        write = Write(_verb(method, media), target, _document(body))
-        if self.dry_run:
-            answer = await self._pretend(method, path, query, body, media, write)
-        else:
-            answer = await self._inner.exchange(method, path, query, body, media, idempotent=idempotent)
+    async def get(self, resource: Kind[T], name: str, namespace: str = "", *, subresource: str = "") -> T:
+        target = _target(resource, namespace, name, subresource)
+        if target not in self._made:
+            return await self._inner.get(resource, name, namespace, subresource=subresource)
+        found = self._made[target]
+        if found is None:
+            raise NotFound(404, "NotFound", f"{target.resource} {namespace}/{name}: deleted in this dry run")
+        return resource.decode(found)
+
+    async def create(
+        self,
+        resource: WritableKind[T],
+        obj: T,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        manager: str = "",
+        dry_run: bool = False,
+    ) -> T:
+        body = document_of(resource, obj)
+        write = Write("create", _target(resource, namespace or _namespace(body), name, subresource), body)
+
+        async def send(dry: bool) -> Object:
+            return await self._inner.create(
+                gvr_of(resource), body, namespace, name=name, subresource=subresource, manager=manager, dry_run=dry
+            )
+
+        return resource.decode(await self._write(write, send, dry_run))
+
+    async def update(self, resource: Kind[T], obj: Object, *, subresource: str = "", manager: str = "", dry_run: bool = False) -> T:
+        write = Write("update", _target(resource, _namespace(obj), obj["metadata"]["name"], subresource), obj)
+
+        async def send(dry: bool) -> Object:
+            return await self._inner.update(gvr_of(resource), obj, subresource=subresource, manager=manager, dry_run=dry)
+
+        return resource.decode(await self._write(write, send, dry_run))
+
+    async def patch(
+        self,
+        resource: Kind[T],
+        name: str,
+        patch: object,
+        namespace: str = "",
+        *,
+        kind: PatchKind = "merge",
+        subresource: str = "",
+        manager: str = "",
+        dry_run: bool = False,
+    ) -> T:
+        body = patch if isinstance(patch, dict) else None
+        write = Write("patch", _target(resource, namespace, name, subresource), body)
+
+        async def send(dry: bool) -> Object:
+            return await self._inner.patch(
+                gvr_of(resource), name, patch, namespace, kind=kind, subresource=subresource, manager=manager, dry_run=dry
+            )
+
+        return resource.decode(await self._write(write, send, dry_run))
+
+    async def apply(
+        self,
+        resource: WritableKind[T],
+        obj: T | Object,
+        *,
+        manager: str,
+        force: bool = True,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> T:
+        gvr = gvr_of(resource)
+        body = {"apiVersion": gvr.api_version, "kind": gvr.kind, **document_of(resource, obj)}
+        write = Write("apply", _target(resource, _namespace(body), body["metadata"]["name"], subresource), body)
+
+        async def send(dry: bool) -> Object:
+            return await self._inner.apply(gvr, body, manager=manager, force=force, subresource=subresource, dry_run=dry)
+
+        return resource.decode(await self._write(write, send, dry_run))
+
+    async def delete(
+        self,
+        resource: Kind[Any],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "",
+        grace: int | None = None,
+        dry_run: bool = False,
+    ) -> Object:
+        async def send(dry: bool) -> Object:
+            return await self._inner.delete(
+                resource,
+                name,
+                namespace,
+                uid=uid,
+                resource_version=resource_version,
+                propagation=propagation,
+                grace=grace,
+                dry_run=dry,
+            )
+
+        return await self._write(Write("delete", _target(resource, namespace, name)), send, dry_run)
+
+    async def delete_collection(
+        self,
+        resource: Kind[Any],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        propagation: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        async def send(dry: bool) -> Object:
+            return await self._inner.delete_collection(
+                resource,
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                propagation=propagation,
+                dry_run=dry,
+            )
+
+        return await self._write(Write("delete", _target(resource, namespace)), send, dry_run)
+
+    async def _write(self, write: Write, send: Callable[[bool], Awaitable[Object]], dry_run: bool) -> Object:
+        if write.target.resource.plural in REVIEWS:
+            return await send(dry_run)
+        answer = await self._pretend(write, send) if self.dry_run else await send(dry_run)
         self.journal.writes.append(write)
         return answer
 
-    def _remembered(self, path: str) -> bytes | None:
-        if path not in self._made:
-            return None
-        found = self._made[path]
-        if found is None:
-            raise NotFound(404, "NotFound", f"{path}: deleted in this dry run")
-        return orjson.dumps(found)
-
-    async def _pretend(self, method: str, path: str, query: Query, body: bytes | None, media: str, write: Write) -> bytes:
-        place = path if write.target.name else f"{path}/{write.name}"
-        if write.verb == "delete" and write.body is not None:
-            # Options of a deletion count where there is a body; the query is not looked at then.
-            body = orjson.dumps({**write.body, "dryRun": ["All"]})
+    async def _pretend(self, write: Write, send: Callable[[bool], Awaitable[Object]]) -> Object:
         try:
-            answer = await self._inner.exchange(method, path, {**query, "dryRun": "All"}, body, media, idempotent=True)
+            answer = await send(True)
         except (NotFound, Conflict):
             # A Conflict over the revision of something that only exists here.
-            if not self._made_here(write.target, place):
+            if not self._made_here(write.place):
                 raise
-            answer = orjson.dumps(self._imagine(place, write))
+            answer = self._imagine(write)
         if write.verb == "delete":
-            self._made[place] = None
+            self._made[write.place] = None
         elif not write.target.subresource:
-            self._made[place] = orjson.loads(answer)
+            self._made[write.place] = answer
         return answer
 
-    def _made_here(self, target: Target, place: str) -> bool:
-        needed = [place, NAMESPACES.path(name=target.namespace), CRDS.path(name=f"{target.plural}.{target.group}")]
-        return any(self._made.get(path) is not None for path in needed)
+    def _made_here(self, place: Target) -> bool:
+        namespace = Target(NAMESPACES, "", place.namespace)
+        definition = Target(CRDS, "", f"{place.resource.plural}.{place.resource.group}")
+        return any(self._made.get(needed) is not None for needed in (place, namespace, definition))
 
-    def _imagine(self, place: str, write: Write) -> Object:
+    def _imagine(self, write: Write) -> Object:
         body = write.body or {}
         if write.verb == "patch":
-            patched: Object = apply_merge_patch(self._made.get(place) or {}, body)
+            patched: Object = apply_merge_patch(self._made.get(write.place) or {}, body)
             return patched
         metadata = {"uid": "", "resourceVersion": "0", "generation": 1, **(body.get("metadata") or {})}
         return {**body, "metadata": metadata}
 
-    def lines(
-        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
-    ) -> AsyncGenerator[bytes, None]:
-        return self._inner.lines(path, query, timeout, opened)
 
-    async def close(self) -> None:
-        await self._inner.close()
+def _target(kind: Kind[Any], namespace: str, name: str = "", subresource: str = "") -> Target:
+    resource = gvr_of(kind)
+    return Target(resource, namespace if resource.namespaced else "", name, subresource)
 
 
-def _verb(method: str, media: str) -> str:
-    if method == "PATCH":
-        return "apply" if media == APPLY else "patch"
-    return {"POST": "create", "PUT": "update", "DELETE": "delete"}[method]
-
-
-def _document(body: bytes | None) -> Document | None:
-    decoded = orjson.loads(body) if body else None
-    return decoded if isinstance(decoded, dict) else None
+def _namespace(body: Object) -> str:
+    return str((body.get("metadata") or {}).get("namespace") or "")

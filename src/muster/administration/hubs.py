@@ -37,13 +37,11 @@ CLUSTERADM: Final = "clusteradm"
 
 async def require_hub(client: KubeClient) -> None:
     """Raises NotAHub where ManagedClusters are not served."""
-    import orjson
-
     try:
-        served = orjson.loads(await client.raw("GET", f"/apis/{MANAGED_CLUSTERS.api_version}"))
+        served = await client.api_resources(MANAGED_CLUSTERS.api_version)
     except NotFound:
         raise NotAHub(client.server) from None
-    if MANAGED_CLUSTERS.plural not in {one.get("name") for one in served.get("resources") or ()}:
+    if MANAGED_CLUSTERS.plural not in {one.plural for one in served}:
         raise NotAHub(client.server)
 
 

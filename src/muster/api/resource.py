@@ -151,6 +151,11 @@ class Resource(Record, dict=True):
             read.__dict__["_unread"] = unread
         return read
 
+    @classmethod
+    def encode(cls, obj: Self) -> bytes:
+        """An object as JSON, for those who have the kind in hand, not the object's type."""
+        return obj.wire
+
     @property
     def unread(self) -> tuple[str, ...]:
         """What was left out of the tolerant parts, because it could not be read."""

@@ -7,11 +7,9 @@ give whichever is newer, so whoever writes sees that at once, as with a store of
 from __future__ import annotations
 
 import random as chance
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from urllib.parse import unquote
-
-import orjson
+from typing import Any, TypeVar
 
 from muster.fleet.attached import Attached, Change, Controller
 from muster.machinery.clock import SYSTEM, Clock, Random
@@ -19,11 +17,14 @@ from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.runtime.cache.informer import Informers
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.base import KubeClient, PatchKind
+from muster.runtime.client.delegating import DelegatingClient
+from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of
 from muster.runtime.controller.controller import Controller as Queued
 
 LONGEST_DELAY = 60.0
-_WRITES = ("POST", "PUT", "PATCH")
+
+T = TypeVar("T")
 
 
 class Followed:
@@ -84,52 +85,100 @@ def _enqueue(
         queued.enqueue(key)
 
 
-class _Noting(KubeClient):
-    """Passes everything on, and notes what the server answered to a write of something that is followed."""
+class _Noting(DelegatingClient):
+    """Passes everything on, and records what the server answered to a write of something that is followed."""
 
     def __init__(self, client: KubeClient, latest: Mapping[GVR, MutationCache[Snapshot]]) -> None:
-        self._client = client
+        super().__init__(client)
         self._latest = latest
-        self._kinds = {(resource.api_version, resource.kind): one for resource, one in latest.items()}
-
-    @property
-    def server(self) -> str:
-        return self._client.server
 
     def as_user(self, name: str) -> _Noting:
-        return _Noting(self._client.as_user(name), self._latest)
+        return _Noting(self._inner.as_user(name), self._latest)
 
-    async def exchange(
-        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
-    ) -> bytes:
-        answer = await self._client.exchange(method, path, query, body, media, idempotent=idempotent)
-        if method in _WRITES:
-            written: Object = orjson.loads(answer)
-            latest = self._kinds.get((written.get("apiVersion", ""), written.get("kind", "")))
-            if latest is not None:
-                latest.wrote(written)
-        elif method == "DELETE":
-            self._deleted(path, orjson.loads(answer))
+    async def create(
+        self,
+        resource: WritableKind[T],
+        obj: T,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        manager: str = "",
+        dry_run: bool = False,
+    ) -> T:
+        options = {"name": name, "subresource": subresource, "manager": manager}
+        document = document_of(resource, obj)
+        answer = await self._inner.create(gvr_of(resource), document, namespace, **options, dry_run=dry_run)
+        return self._recorded(resource, answer)
+
+    async def update(self, resource: Kind[T], obj: Object, *, subresource: str = "", manager: str = "", dry_run: bool = False) -> T:
+        options = {"subresource": subresource, "manager": manager}
+        return self._recorded(resource, await self._inner.update(gvr_of(resource), obj, **options, dry_run=dry_run))
+
+    async def patch(
+        self,
+        resource: Kind[T],
+        name: str,
+        patch: object,
+        namespace: str = "",
+        *,
+        kind: PatchKind = "merge",
+        subresource: str = "",
+        manager: str = "",
+        dry_run: bool = False,
+    ) -> T:
+        options = {"subresource": subresource, "manager": manager}
+        answer = await self._inner.patch(gvr_of(resource), name, patch, namespace, kind=kind, **options, dry_run=dry_run)
+        return self._recorded(resource, answer)
+
+    async def apply(
+        self,
+        resource: WritableKind[T],
+        obj: T | Object,
+        *,
+        manager: str,
+        force: bool = True,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> T:
+        options = {"manager": manager, "subresource": subresource}
+        document = document_of(resource, obj)
+        answer = await self._inner.apply(gvr_of(resource), document, force=force, **options, dry_run=dry_run)
+        return self._recorded(resource, answer)
+
+    def _recorded(self, kind: Kind[T], answer: Object) -> T:
+        resource = gvr_of(kind)
+        latest = self._latest.get(resource)
+        # A subresource may answer with something else, such as a token.
+        if latest is not None and (answer.get("apiVersion"), answer.get("kind")) == (resource.api_version, resource.kind):
+            latest.wrote(answer)
+        return kind.decode(answer)
+
+    async def delete(
+        self,
+        resource: Kind[Any],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "",
+        grace: int | None = None,
+        dry_run: bool = False,
+    ) -> Object:
+        answer = await super().delete(
+            resource,
+            name,
+            namespace,
+            uid=uid,
+            resource_version=resource_version,
+            propagation=propagation,
+            grace=grace,
+            dry_run=dry_run,
+        )
+        gvr = gvr_of(resource)
+        latest = self._latest.get(gvr)
+        gone = (answer.get("metadata") or {}).get("uid") or (answer.get("details") or {}).get("uid")
+        if latest is not None and gone:
+            latest.deleted(ObjectKey(namespace if gvr.namespaced else "", name), gone, answer)
         return answer
-
-    def _deleted(self, path: str, answer: Object) -> None:
-        *place, _, name = path.split("/")
-        key = ObjectKey(unquote(place[-1]) if place[-2:-1] == ["namespaces"] else "", unquote(name))
-        fitting = (of for of in self._latest if of.namespaced == bool(key.namespace))
-        resource = next((of for of in fitting if of.path(key.namespace, key.name) == path), None)
-        uid = (answer.get("metadata") or {}).get("uid") or (answer.get("details") or {}).get("uid")
-        if resource is not None and uid:
-            self._latest[resource].deleted(key, uid, answer)
-
-    async def lines(
-        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
-    ) -> AsyncGenerator[bytes, None]:
-        lines = self._client.lines(path, query, timeout, opened)
-        try:
-            async for line in lines:
-                yield line
-        finally:
-            await lines.aclose()
-
-    async def close(self) -> None:
-        await self._client.close()

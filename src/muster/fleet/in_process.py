@@ -12,11 +12,11 @@ from collections.abc import AsyncGenerator, Callable
 from muster.apiserver.client import DirectClient
 from muster.apiserver.errors import ApiError
 from muster.http import Response
-from muster.runtime.client.base import JSON, KubeClient, Query
 from muster.runtime.client.errors import Unreachable, status_error
+from muster.runtime.client.rest import JSON, Query, RestClient
 
 
-class InProcessClient(KubeClient):
+class InProcessClient(RestClient):
     def __init__(self, client: DirectClient, name: str = "in-process") -> None:
         self._client = client
         self._name = name

@@ -10,8 +10,8 @@ import pytest
 
 from muster.machinery.objects import GVR, Object
 from muster.runtime.auth.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.errors import Invalid
+from muster.runtime.client.rest import JSON, Query
 from tests.support.executing import FULL, GROUP, Keeper, binding, role, rule
 from tests.support.working import Running, Workplace, condition, identifier
 

@@ -12,12 +12,12 @@ import pytest
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.machinery.objects import Object
 from muster.runtime.auth.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import CRDS, NAMESPACES
 from muster.runtime.client.builtin import SECRETS as SECRETS_KIND
 from muster.runtime.client.errors import KubeError, ServerFailure, TooManyRequests, Unreachable
 from muster.runtime.client.http import HttpClient
 from muster.runtime.client.kubeconfig import AuthInfo
+from muster.runtime.client.rest import JSON, Query
 from muster.work.kinds import MANIFEST_WORKS
 from tests.support.executing import FULL, GROUP, Keeper, binding, role, rule, sars
 from tests.support.gates import LoneGate

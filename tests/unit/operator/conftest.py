@@ -13,7 +13,7 @@ from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.operator.bundle import Operator
 from muster.operator.names import OPERATOR_NAMESPACE
-from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.rest import JSON, Query
 from tests.support.operating import Observed, running
 
 if TYPE_CHECKING:

@@ -17,10 +17,11 @@ from muster.operator.bundle import KLUSTERLET_OPERATOR
 from muster.operator.klusterlet.controller import KlusterletOperator, OperatorOptions
 from muster.operator.names import KLUSTERLETS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
-from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS
 from muster.runtime.client.errors import Unreachable
 from muster.runtime.client.kubeconfig import KubeconfigError
+from muster.runtime.client.rest import JSON, Query
 from muster.runtime.install.objects import ensure_namespace
 from tests.unit.operator.conftest import CountingClient, Place, running
 

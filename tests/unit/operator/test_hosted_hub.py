@@ -17,9 +17,10 @@ from muster.operator.cluster_manager.components import HOOKS
 from muster.operator.names import CLUSTER_MANAGERS, EXTERNAL_HUB_SECRET
 from muster.registration.hub.install import ACCOUNT
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from muster.runtime.client.errors import Unreachable
+from muster.runtime.client.rest import JSON, Query
 from muster.work.hub.install import HOOKS as WORK_HOOKS
 from tests.unit.operator.conftest import CountingClient, Place
 from tests.unit.operator.test_cluster_manager import Hub, operated

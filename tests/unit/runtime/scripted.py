@@ -6,10 +6,11 @@ from typing import Any
 
 import orjson
 
-from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.rest import JSON, Query, RestClient
 
 
-class ScriptedClient(KubeClient):
+class ScriptedClient(RestClient):
     """Each stream takes the next of `streams`, a list of lines and errors; `"opened"` is the moment
     the server accepts the watch, and `...` keeps the stream open."""
 

@@ -11,8 +11,8 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import GVR
 from muster.runtime.auth.delegation import AccessReviewer, TokenReviewer
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.errors import Forbidden, KubeError, Unreachable
+from muster.runtime.client.rest import JSON, Query
 from tests.support.fake_clock import FakeClock
 
 BINDINGS = GVR("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)

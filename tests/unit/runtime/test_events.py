@@ -7,9 +7,9 @@ import pytest
 
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.objects import Object
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import CONFIG_MAPS, EVENTS
 from muster.runtime.client.errors import Unreachable
+from muster.runtime.client.rest import JSON, Query
 from muster.runtime.controller.events import EventRecorder
 from tests.support.fake_clock import FakeClock, settle
 from tests.unit.runtime.conftest import config_map

@@ -8,9 +8,10 @@ import pytest
 
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.objects import GVR, Object
-from muster.runtime.client.base import JSON, Query, WatchEvent
+from muster.runtime.client.base import WatchEvent
 from muster.runtime.client.builtin import LEASES
 from muster.runtime.client.errors import Forbidden, Unreachable
+from muster.runtime.client.rest import JSON, Query
 from muster.runtime.controller.leader_election import LeaderElector, LeadershipLost
 from tests.support.fake_clock import FakeClock, settle
 

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
-
 from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM
 from muster.api import Document
@@ -71,14 +69,14 @@ async def _kind_of(client: KubeClient, document: Document) -> GVR:
     version, kind = str(document["apiVersion"]), str(document["kind"])
     where = f"--config-file: {kind} {document['metadata']['name']}"
     try:
-        listed = orjson.loads(await client.raw("GET", f"/{'apis' if '/' in version else 'api'}/{version}"))
+        listed = await client.api_resources(version)
     except NotFound:
         raise AdministrationError(f"{where}: the hub serves no {version}") from None
-    for one in listed.get("resources") or ():
-        if one.get("kind") == kind and "/" not in one["name"]:
-            if one["namespaced"] and not document["metadata"].get("namespace"):
+    for one in listed:
+        if one.kind == kind:
+            if one.namespaced and not document["metadata"].get("namespace"):
                 raise AdministrationError(f"{where}: metadata.namespace: not set")
-            return GVR(version, one["name"], kind, namespaced=one["namespaced"])
+            return one
     raise AdministrationError(f"{where}: the hub serves no {kind} of {version}")
 
 

@@ -151,7 +151,7 @@ class _Finder:
     async def _system_vouches(self) -> bool:
         try:
             async with self._client(ClientConfig(self.trust.server, proxy_url=self.trust.proxy_url)) as client:
-                await client.raw("GET", "/version")
+                await client.server_version()
         except Untrusted:
             return False
         except StatusError:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from muster.cli.connection import Globals, connected
 from muster.cli.console import echo
 from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option
+
+if TYPE_CHECKING:
+    from muster.runtime.client.base import KubeClient
 
 
 @click.command("version")
@@ -40,12 +45,10 @@ def _server(options: Globals) -> dict[str, str]:
     from muster.runtime.client.http import HttpClient
 
     async def ask() -> dict[str, str]:
-        import orjson
-
         client = HttpClient(config, agent="clusteradm", timeout=min(options.timeout, 5.0))
         said: dict[str, str] = {}
         try:
-            said["server"] = str(orjson.loads(await client.raw("GET", "/version")).get("gitVersion") or "")
+            said["server"] = await client.server_version()
             if image := await _operator_image(client):
                 said["hub"] = image.rpartition(":")[2]
         except KubeError as error:
@@ -62,13 +65,11 @@ def _server(options: Globals) -> dict[str, str]:
     return run_loop(ask())
 
 
-async def _operator_image(client: object) -> str:
+async def _operator_image(client: KubeClient) -> str:
     from muster.operator.names import CLUSTER_MANAGER, OPERATOR_NAMESPACE
-    from muster.runtime.client.base import KubeClient
     from muster.runtime.client.builtin import DEPLOYMENTS
     from muster.runtime.client.errors import Forbidden, NotFound
 
-    assert isinstance(client, KubeClient)
     try:
         found = await client.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)
     except (NotFound, Forbidden):

@@ -1,63 +1,43 @@
-"""One client for any Kubernetes API: the verbs, said once, over whatever carries requests.
+"""What a controller may do to a cluster: the verbs of Kubernetes as a Protocol, in terms of kinds, names and objects.
 
-`KubeClient` is what everything above asks for. It stands on two primitives: `exchange` (one request, the whole answer) and
-`lines` (a watch, line by line). `http.py` carries them over HTTP, `fleet/in_process.py` into an embedded server in this process,
-and a test that wants a server to misbehave overrides them. Lists and watches also come undecoded (`pages`, `watch`), because
-informers keep bytes.
+`KubeClient` is what everything above asks for. Nothing in it says how requests travel: `rest.py` speaks the verbs as HTTP paths and
+bodies (over the network in `http.py`, into an embedded server in `fleet/in_process.py`), a wrapper such as a dry run passes them on
+(`delegating.py`), and a client that carries only a few kinds answers them from whatever it has. Failures are `errors.KubeError`.
+
+A kind is a `GVR`, and then objects are JSON documents, or a typed kind of `muster.api`, and then they are of that type:
+`await client.get(ManagedCluster, "c1")` is a ManagedCluster. An answer that a type cannot hold raises `MalformedObject`. Typed
+objects are created and applied; what was read is changed by `patch`, because a type does not know all fields, and therefore
+`update` takes documents only. Lists and watches also come undecoded (`pages`, `watch`): informers keep bytes.
 """
 
 from __future__ import annotations
 
-import abc
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Any, Literal, NamedTuple, cast
-
-import msgspec
-import orjson
+import builtins
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, overload
 
 from muster.machinery.objects import GVR, Object
-from muster.runtime.client.errors import StatusError, status_error
+from muster.runtime.client.typed import Kind, WritableKind
+
+T = TypeVar("T")
 
 PAGE = 500
 """Objects per page, client-go's choice."""
 
 PatchKind = Literal["merge", "json", "strategic"]
-_PATCH_MEDIA: Mapping[PatchKind, str] = {
-    "merge": "application/merge-patch+json",
-    "json": "application/json-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-}
-JSON = "application/json"
-APPLY = "application/apply-patch+yaml"
-
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-Query = dict[str, str]
 
 
-class WatchEvent(NamedTuple):
+class WatchEvent(NamedTuple, Generic[T]):
     type: EventType
     raw: bytes
     """The object's JSON, undecoded."""
+    kind: Kind[T]
 
-
-class _ListMeta(msgspec.Struct):
-    resourceVersion: str = ""
-    # `continue` is a keyword.
-    token: str = msgspec.field(default="", name="continue")
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-    items: list[msgspec.Raw] | None = None
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-_decode_list = msgspec.json.Decoder(_List).decode
-_decode_event = msgspec.json.Decoder(_Event).decode
+    @property
+    def object(self) -> T:
+        """Decoded at each call. Of a bookmark only the version is there."""
+        return self.kind.decode(self.raw)
 
 
 class Page(NamedTuple):
@@ -66,45 +46,39 @@ class Page(NamedTuple):
     continuation: str
 
 
-class ObjectList(NamedTuple):
-    items: list[Object]
+class ObjectList(NamedTuple, Generic[T]):
+    items: list[T]
     resource_version: str
 
 
-class KubeClient(abc.ABC):
-    """What a controller may do to a cluster, over `exchange` and `lines`. Failures are `errors.KubeError`."""
+class KubeClient(Protocol):
+    """The verbs. In all of them an empty `namespace` means all namespaces, or that the kind has none."""
 
     @property
-    @abc.abstractmethod
     def server(self) -> str:
         """Where requests go, for logs and errors."""
 
-    @abc.abstractmethod
-    async def exchange(
-        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
-    ) -> bytes:
-        """The body of a successful answer; raises KubeError for every other end."""
-
-    @abc.abstractmethod
-    def lines(
-        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
-    ) -> AsyncGenerator[bytes, None]:
-        """The lines of a streamed answer until the server ends it; `opened` is called when it has begun to answer."""
-
-    @abc.abstractmethod
     async def close(self) -> None: ...
 
-    @abc.abstractmethod
     def as_user(self, name: str) -> KubeClient:
         """The same server, acting as somebody else, with the groups the server gives them (a service account's own). Needs the
         permission to impersonate them. It stands on this client's connections, and ends with it."""
 
-    async def get(self, resource: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object:
-        return _object(await self.exchange("GET", resource.path(namespace, name, subresource), {}, idempotent=True))
+    # What holds for kinds in general holds for a GVR; said apart, it does not depend on what the caller does with the answer.
+    @overload
+    async def get(self, resource: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object: ...
 
-    async def pages(
+    @overload
+    async def get(self, resource: Kind[T], name: str, namespace: str = "", *, subresource: str = "") -> T: ...
+
+    async def list(
+        self, resource: Kind[T], namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = PAGE
+    ) -> ObjectList[T]:
+        """All of one state of the collection, asked for in pages of `limit`."""
+
+    def pages(
         self,
-        resource: GVR,
+        resource: Kind[Any],
         namespace: str = "",
         *,
         label_selector: str = "",
@@ -113,60 +87,45 @@ class KubeClient(abc.ABC):
         resource_version: str = "",
     ) -> AsyncIterator[Page]:
         """Page by page, all of one state of the collection. `Expired` when a later page comes too late."""
-        query = _selection(label_selector, field_selector)
-        if limit:
-            query["limit"] = str(limit)
-        first = {"resourceVersion": resource_version} if resource_version else {}
-        token = ""
-        while True:
-            asked = {**query, **({"continue": token} if token else first)}
-            answer = await self.exchange("GET", resource.path(namespace), asked, idempotent=True)
-            try:
-                decoded = _decode_list(answer)
-            except msgspec.DecodeError as error:
-                raise StatusError(502, "", f"{self.server}: the answer to a list is no list: {error}") from error
-            # Each item is copied out, so that the page's buffer can go.
-            yield Page([bytes(item) for item in decoded.items or ()], decoded.metadata.resourceVersion, decoded.metadata.token)
-            token = decoded.metadata.token
-            if not token:
-                return
 
-    async def list(
-        self, resource: GVR, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = PAGE
-    ) -> ObjectList:
-        items: list[Object] = []
-        version = ""
-        async for page in self.pages(
-            resource, namespace, label_selector=label_selector, field_selector=field_selector, limit=limit
-        ):
-            items += [_object(raw) for raw in page.items]
-            version = page.resource_version
-        return ObjectList(items, version)
+    def watch(
+        self,
+        resource: Kind[T],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        initial_events: bool = False,
+        timeout: float | None = None,
+        opened: Callable[[], None] | None = None,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        """Events until the server ends the watch; an ERROR event is raised as the error it carries.
+
+        With `initial_events` the present state comes first, then a bookmark that says so (a WatchList). `opened` is called when
+        the server has accepted the watch, which may be long before the first event.
+        """
 
     async def create(
         self,
-        resource: GVR,
-        obj: Object,
+        resource: WritableKind[T],
+        obj: T,
         namespace: str = "",
         *,
         name: str = "",
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
-    ) -> Object:
+    ) -> T:
         """`name` and `subresource` are for the likes of serviceaccounts/token and pods/eviction."""
-        path = resource.path(namespace or _namespace(obj), name, subresource)
-        return _object(await self.exchange("POST", path, _write(manager, dry_run), orjson.dumps(obj), idempotent=False))
 
     async def update(
-        self, resource: GVR, obj: Object, *, subresource: str = "", manager: str = "", dry_run: bool = False
-    ) -> Object:
-        path = resource.path(_namespace(obj), obj["metadata"]["name"], subresource)
-        return _object(await self.exchange("PUT", path, _write(manager, dry_run), orjson.dumps(obj), idempotent=True))
+        self, resource: Kind[T], obj: Object, *, subresource: str = "", manager: str = "", dry_run: bool = False
+    ) -> T: ...
 
     async def patch(
         self,
-        resource: GVR,
+        resource: Kind[T],
         name: str,
         patch: object,
         namespace: str = "",
@@ -175,30 +134,22 @@ class KubeClient(abc.ABC):
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
-    ) -> Object:
-        path, query = resource.path(namespace, name, subresource), _write(manager, dry_run)
-        # A JSON patch may say "append": doing that twice is not the same.
-        safe = kind != "json"
-        return _object(await self.exchange("PATCH", path, query, orjson.dumps(patch), _PATCH_MEDIA[kind], idempotent=safe))
+    ) -> T: ...
 
     async def apply(
         self,
-        resource: GVR,
-        obj: Object,
+        resource: WritableKind[T],
+        obj: T | Object,
         *,
         manager: str,
         force: bool = True,
         subresource: str = "",
         dry_run: bool = False,
-    ) -> Object:
-        body = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
-        path = resource.path(_namespace(obj), obj["metadata"]["name"], subresource)
-        query = {**_write(manager, dry_run), "force": "true" if force else "false"}
-        return _object(await self.exchange("PATCH", path, query, orjson.dumps(body), APPLY, idempotent=True))
+    ) -> T: ...
 
     async def delete(
         self,
-        resource: GVR,
+        resource: Kind[Any],
         name: str,
         namespace: str = "",
         *,
@@ -208,86 +159,28 @@ class KubeClient(abc.ABC):
         grace: int | None = None,
         dry_run: bool = False,
     ) -> Object:
-        """`uid` and `resource_version` are preconditions: `Conflict` when the object is another one by now."""
-        conditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
-        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if conditions:
-            options["preconditions"] = conditions
-        if propagation:
-            options["propagationPolicy"] = propagation
-        if grace is not None:
-            options["gracePeriodSeconds"] = grace
-        if dry_run:
-            # A server that is given a body does not look at the query.
-            options["dryRun"] = ["All"]
-        path = resource.path(namespace, name)
-        return _object(await self.exchange("DELETE", path, {}, orjson.dumps(options), idempotent=True))
+        """`uid` and `resource_version` are preconditions: `Conflict` when the object is another one by now. Gives the object
+        where something still holds it, or a Status."""
 
     async def delete_collection(
-        self, resource: GVR, namespace: str = "", *, label_selector: str = "", field_selector: str = "", propagation: str = ""
-    ) -> Object:
-        query = _selection(label_selector, field_selector)
-        if propagation:
-            query["propagationPolicy"] = propagation
-        return _object(await self.exchange("DELETE", resource.path(namespace), query, idempotent=True))
-
-    async def watch(
         self,
-        resource: GVR,
+        resource: Kind[Any],
         namespace: str = "",
         *,
         label_selector: str = "",
         field_selector: str = "",
-        resource_version: str = "",
-        initial_events: bool = False,
-        timeout: float | None = None,
-        opened: Callable[[], None] | None = None,
-    ) -> AsyncGenerator[WatchEvent, None]:
-        """Events until the server ends the watch; an ERROR event is raised as the error it carries.
+        propagation: str = "",
+        dry_run: bool = False,
+    ) -> Object: ...
 
-        With `initial_events` the present state comes first, then a bookmark that says so (a WatchList). `opened` is called when
-        the server has accepted the watch, which may be long before the first event.
-        """
-        query = {**_selection(label_selector, field_selector), "watch": "true", "allowWatchBookmarks": "true"}
-        if resource_version:
-            query["resourceVersion"] = resource_version
-        if initial_events:
-            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        if timeout is not None:
-            query["timeoutSeconds"] = str(max(1, round(timeout)))
-        lines = self.lines(resource.path(namespace), query, timeout, opened)
-        try:
-            async for line in lines:
-                event = _decode_event(line)
-                if event.type == "ERROR":
-                    status = _object(bytes(event.object))
-                    raise status_error(int(status.get("code") or 500), status)
-                yield WatchEvent(cast(EventType, event.type), bytes(event.object))
-        except msgspec.DecodeError as error:
-            raise StatusError(500, "", f"{self.server}: a watch delivered something that is no event: {error}") from error
-        finally:
-            await lines.aclose()
+    async def api_resources(self, api_version: str) -> builtins.list[GVR]:
+        """What the server serves of a group version, without subresources. `NotFound` when it has no such group version."""
 
-    async def raw(self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None) -> bytes:
-        """Any path of the server: `/version`, `/readyz`, an aggregated API's own verbs."""
-        payload = body if isinstance(body, bytes | None) else orjson.dumps(body)
-        return await self.exchange(method, path, dict(query or {}), payload, idempotent=method in ("GET", "HEAD"))
+    async def api_versions(self, group: str) -> builtins.list[str]:
+        """The group versions of a group that are served, as `group/version`, the preferred first."""
 
+    async def server_version(self) -> str:
+        """The Kubernetes version that the server says it has; empty when it does not say."""
 
-def _object(raw: bytes) -> Object:
-    try:
-        return cast(Object, orjson.loads(raw))
-    except orjson.JSONDecodeError as error:
-        raise StatusError(502, "", f"the answer is not JSON: {raw[:100].decode(errors='replace')!r}") from error
-
-
-def _namespace(obj: Mapping[str, Any]) -> str:
-    return str((obj.get("metadata") or {}).get("namespace") or "")
-
-
-def _selection(label_selector: str, field_selector: str) -> Query:
-    return {k: v for k, v in (("labelSelector", label_selector), ("fieldSelector", field_selector)) if v}
-
-
-def _write(manager: str, dry_run: bool) -> Query:
-    return {k: v for k, v in (("fieldManager", manager), ("dryRun", "All" if dry_run else "")) if v}
+    async def check_health(self) -> None:
+        """Raises KubeError with what is wrong when the server is not alive and well."""

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.metrics import Counter, Metrics
-from muster.runtime.client.base import JSON, KubeClient, Query
 from muster.runtime.client.errors import NoCredential, StatusError, Unauthorized, Unreachable, Untrusted, status_error
 from muster.runtime.client.kubeconfig import ClientConfig
+from muster.runtime.client.rest import JSON, Query, RestClient
 from muster.runtime.client.transport import Asking, Transport
 
 ATTEMPTS = 4
@@ -33,7 +33,7 @@ MAX_COMPLAINT = 1024 * 1024
 """What is read of the answer when a watch is refused."""
 
 
-class HttpClient(KubeClient):
+class HttpClient(RestClient):
     """`KubeClient` for the server of a `ClientConfig`.
 
     `timeout` bounds one attempt of a plain request; `idle` is how long a watch may stay silent: servers send a bookmark about

@@ -23,11 +23,11 @@ from muster.http.tunnel import ProxiedPool
 from muster.http.upstream import AnswerHead, UpstreamConnection
 from muster.machinery import confinement
 from muster.machinery.clock import Clock
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.credentials import CredentialError, Credentials
 from muster.runtime.client.errors import KubeError, NoCredential, Unreachable, Untrusted
 from muster.runtime.client.kubeconfig import ClientConfig
 from muster.runtime.client.proxies import proxy_for
+from muster.runtime.client.rest import JSON, Query
 
 CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 15.0

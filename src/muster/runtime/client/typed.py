@@ -1,11 +1,53 @@
-"""Where objects of typed kinds (`muster.api`) are served."""
+"""Kinds as the client's verbs take them: a `GVR`, whose objects are JSON documents, or a type of `muster.api`.
+
+Both satisfy `Kind`, a GVR as a value and a type as the class itself, so that one signature says for both what comes out, and for
+those that are written (`WritableKind`) what goes in; type checkers hold callers to it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Protocol, TypeVar, cast
+
+import orjson
+
 from muster.api import resource as api
-from muster.machinery.objects import GVR
+from muster.machinery.objects import GVR, Object
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
+class Kind(Protocol[T_co]):
+    """Reads objects that are `T_co`."""
+
+    def decode(self, data: bytes | Mapping[str, Any]) -> T_co: ...
+
+
+class WritableKind(Protocol[T]):
+    """Reads and writes objects that are `T` and nothing else."""
+
+    def decode(self, data: bytes | Mapping[str, Any]) -> T: ...
+
+    def encode(self, obj: T) -> bytes: ...
+
+
+@cache
 def served(kind: type[api.Resource]) -> GVR:
+    """Where objects of a typed kind are served."""
     place = kind.resource
     return GVR(place.api_version, place.plural, place.kind, namespaced=place.scope == "Namespaced")
+
+
+def gvr_of(kind: Kind[Any]) -> GVR:
+    if isinstance(kind, GVR):
+        return kind
+    if isinstance(kind, type) and issubclass(kind, api.Resource):
+        return served(kind)
+    raise TypeError(f"{kind!r} is neither a GVR nor a kind of muster.api")
+
+
+def document_of(kind: WritableKind[T], obj: T | Object) -> Object:
+    """An object as a document; what is one already is not copied."""
+    return obj if isinstance(obj, dict) else cast(Object, orjson.loads(kind.encode(obj)))

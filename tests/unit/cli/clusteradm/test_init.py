@@ -19,7 +19,6 @@ from muster.administration.hubs import HubAddress
 from muster.machinery.authentication import UserInfo
 from muster.operator.names import CLUSTER_MANAGERS, OPERATOR_NAMESPACE
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
     CONFIG_MAPS,
@@ -31,6 +30,7 @@ from muster.runtime.client.builtin import (
     SIGNING_REQUESTS,
 )
 from muster.runtime.client.errors import Forbidden
+from muster.runtime.client.rest import JSON, Query
 from tests.unit.cli.clusteradm.conftest import FRESH, Fleet, Told
 
 

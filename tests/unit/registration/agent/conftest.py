@@ -28,7 +28,6 @@ from muster.registration.agent.install import ACCOUNT, install
 from muster.registration.agent.options import AgentOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE, LEASE
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -41,6 +40,7 @@ from muster.runtime.client.builtin import (
     SIGNING_REQUESTS,
 )
 from muster.runtime.client.errors import AlreadyExists, NotFound, Unauthorized, Unreachable
+from muster.runtime.client.rest import JSON, Query
 from muster.runtime.install.objects import rule
 from tests.support.fake_clock import FakeClock, settle
 

@@ -14,6 +14,7 @@ from muster.registration.agent.reports.health import HEALTHY, ApiServerHealth
 from muster.registration.agent.reports.resources import Node, decode_node, reduced_node, resources_of
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import Forbidden, KubeError, NotFound, ServerFailure, Unreachable
+from muster.runtime.client.rest import RestClient
 from tests.support.fake_clock import FakeClock
 
 
@@ -55,7 +56,7 @@ def test_of_a_node_little_is_kept() -> None:
     assert decode_node(kept).metadata.resourceVersion == "5"
 
 
-class Answering(KubeClient):
+class Answering(RestClient):
     """Answers each path with what the test put there."""
 
     def __init__(self, answers: dict[str, bytes | KubeError]) -> None:

@@ -21,9 +21,9 @@ from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.cache.informer import Informers
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import NAMESPACES
 from muster.runtime.client.errors import NotFound
+from muster.runtime.client.rest import JSON, Query
 from muster.runtime.controller.events import EventRecorder
 from tests.support.fake_clock import FakeClock
 

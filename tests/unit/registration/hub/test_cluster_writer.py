@@ -10,8 +10,8 @@ import pytest
 from muster.api.cluster.v1 import ManagedCluster
 from muster.registration.hub.cluster_writer import Change, ClusterWriter, WriteInterrupted, with_finalizers
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.errors import Conflict
+from muster.runtime.client.rest import JSON, Query
 from tests.unit.registration.hub.conftest import CountingClient, Play
 
 

@@ -20,9 +20,9 @@ from muster.registration.hub.options import HubOptions
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_SETS, MANAGED_CLUSTERS
 from muster.registration.names import HUB_NAMESPACE, LEASE
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import LEASES, NAMESPACES
 from muster.runtime.client.errors import Forbidden
+from muster.runtime.client.rest import JSON, Query
 from muster.runtime.process.parts import PartFailed
 from tests.unit.registration.hub.conftest import CountingClient, Play, ScriptedDriver
 from tests.unit.registration.hub.watched import Watched

@@ -10,9 +10,9 @@ from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.clusters.collection import Collection
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import COLLECTION_CLEANUP, RESOURCE_CLEANUP
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from muster.runtime.client.errors import Unreachable
+from muster.runtime.client.rest import JSON, Query
 from tests.unit.registration.hub.conftest import CountingClient, Play
 
 

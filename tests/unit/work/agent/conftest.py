@@ -14,9 +14,9 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES
 from muster.runtime.client.errors import NotFound, Unreachable
+from muster.runtime.client.rest import JSON, Query
 from muster.runtime.install.objects import await_definitions
 from muster.work.agent.agent import WorkAgent
 from muster.work.agent.options import WorkAgentOptions

@@ -10,8 +10,9 @@ import pytest
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.objects import Object
-from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import NotFound
+from muster.runtime.client.rest import JSON, Query
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.seam import Owner
 from tests.support.manifests import manifest, resource_of, sight_of

@@ -15,9 +15,10 @@ from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import GVR, Object
 from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
 from muster.runtime.client.errors import KubeError, NotFound
+from muster.runtime.client.rest import JSON, Query
 from muster.work.agent.executor import ExecutorOptions
 from muster.work.agent.seam import Manifest, Misfit
 from tests.support.gates import LoneGate

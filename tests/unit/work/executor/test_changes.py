@@ -10,7 +10,7 @@ import pytest
 
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.runtime.auth.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from muster.runtime.client.base import JSON, Query
+from muster.runtime.client.rest import JSON, Query
 from muster.work.agent.seam import Manifest
 from tests.support.gates import LoneGate
 from tests.unit.work.executor.conftest import FULL, USER, E, Recording, Stage, account, group, manifest, rule, several

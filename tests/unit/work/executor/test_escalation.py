@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from muster.runtime.auth.rbac import CLUSTER_ROLES, ROLES
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.errors import Forbidden
+from muster.runtime.client.rest import JSON, Query
 from muster.work.agent.seam import Manifest
 from tests.unit.work.executor.conftest import FULL, GROUP, USER, E, Recording, Stage, account, manifest, rule, several
 

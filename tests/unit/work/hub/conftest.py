@@ -12,8 +12,8 @@ from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import GVR, Object
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS
+from muster.runtime.client.rest import JSON, Query
 from muster.runtime.install.objects import apply_all, ensure_namespace
 from muster.runtime.webhook.serving import ServingOptions
 from muster.work.hub.install import ACCOUNT, install, permissions

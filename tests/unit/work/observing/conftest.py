@@ -12,9 +12,10 @@ from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import GVR, Object
-from muster.runtime.client.base import JSON, KubeClient, Query
+from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CRDS, NAMESPACES
 from muster.runtime.client.errors import KubeError, StatusError
+from muster.runtime.client.rest import JSON, Query
 from muster.work.agent.observing import ClusterObserver
 from muster.work.agent.seam import ObjectRef
 from tests.support.fake_clock import FakeClock

@@ -8,9 +8,9 @@ import pytest
 
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.objects import GVR
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import API_SERVICES, CONFIG_MAPS, CRDS, NAMESPACES
 from muster.runtime.client.errors import Unreachable
+from muster.runtime.client.rest import JSON, Query
 from muster.work.agent.observing import Mapper, UnservedKind
 from muster.work.agent.observing.mapping import ASK_AGAIN, FORGOTTEN
 from tests.support.fake_clock import FakeClock

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 
-import orjson
-
 from muster.api import Condition
 from muster.api.cluster.v1 import AVAILABLE
 from muster.machinery.clock import Clock
 from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Forbidden, KubeError, NotFound, StatusError, Unreachable
+from muster.runtime.client.errors import KubeError, StatusError, Unreachable
 
 PATIENCE = 20.0
 """So long must an API server be failing before the cluster is called unavailable."""
@@ -64,32 +62,24 @@ class ApiServerHealth:
 
     async def _ask(self) -> str:
         """Empty when all is well, or what is wrong."""
-        code, answer = 0, ""
-        for path in ("/livez", "/healthz"):
-            try:
-                async with asyncio.timeout(REQUEST_SECONDS):
-                    await self._spoke.raw("GET", path)
-                return ""
-            except (NotFound, Forbidden) as error:
-                code, answer = error.code, error.message
-            except StatusError as error:
-                code, answer = error.code, error.message
-                break
-            except TimeoutError:
-                code, answer = 0, f"no answer within {REQUEST_SECONDS:g} s"
-                break
-            except Unreachable as error:
-                code, answer = 0, error.reason
-                break
-            except KubeError as error:
-                code, answer = 0, str(error)
-                break
+        code = 0
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                await self._spoke.check_health()
+            return ""
+        except StatusError as error:
+            code, answer = error.code, error.message
+        except TimeoutError:
+            answer = f"no answer within {REQUEST_SECONDS:g} s"
+        except Unreachable as error:
+            answer = error.reason
+        except KubeError as error:
+            answer = str(error)
         return f"The kube-apiserver is not ok, status code: {code}, {answer}"
 
     async def _version(self) -> str:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                answer = orjson.loads(await self._spoke.raw("GET", "/version"))
-        except (KubeError, TimeoutError, orjson.JSONDecodeError):
+                return await self._spoke.server_version()
+        except (KubeError, TimeoutError):
             return ""
-        return str(answer.get("gitVersion") or "") if isinstance(answer, dict) else ""

@@ -45,24 +45,6 @@ class UnservedKind(Exception):
         self.kind = kind
 
 
-class _Row(msgspec.Struct):
-    name: str
-    kind: str
-    namespaced: bool = False
-
-
-class _Rows(msgspec.Struct):
-    resources: list[_Row] | None = None
-
-
-class _GroupVersion(msgspec.Struct):
-    groupVersion: str
-
-
-class _Group(msgspec.Struct):
-    versions: list[_GroupVersion] | None = None
-
-
 class Definition(msgspec.Struct, frozen=True):
     """What is kept of a CustomResourceDefinition or an APIService."""
 
@@ -138,10 +120,6 @@ class _ServiceDocument(msgspec.Struct):
         # Those without a service stand for what the server has itself: definitions tell of that.
         serves = (GVR(f"{spec.group}/{spec.version}", "", ""),) if spec.service else ()
         return Definition(spec.group, serves, self.status.true("Available"))
-
-
-_decode_rows = msgspec.json.Decoder(_Rows).decode
-_decode_group = msgspec.json.Decoder(_Group).decode
 
 
 def _definitions(
@@ -260,27 +238,24 @@ class Mapper:
 
     async def _versions(self, group: str) -> list[str]:
         try:
-            answer = await self._client.raw("GET", f"/apis/{group}")
-            return [version.groupVersion for version in _decode_group(answer).versions or ()]
-        except (StatusError, msgspec.DecodeError):
+            return await self._client.api_versions(group)
+        except StatusError:
             return []
 
     async def _ask(self, api_version: str, listing: _Listing) -> None:
         listing.why = ""
         try:
-            answer = await self._client.raw("GET", f"{'/apis' if '/' in api_version else '/api'}/{api_version}")
-            rows = _decode_rows(answer).resources or []
+            served = await self._client.api_resources(api_version)
         except NotFound:
-            rows = []
-        except (StatusError, msgspec.DecodeError) as error:
+            served = []
+        except StatusError as error:
             # An aggregated API that is dead, or kinds that the agent may not see. What was known before remains.
             listing.why = f"{api_version} cannot be asked for its resources: {error}"
             listing.asked = self._clock.monotonic()
             return
         listing.kinds = {}
-        for row in rows:
-            if "/" not in row.name:
-                listing.kinds.setdefault(row.kind, GVR(api_version, row.name, row.kind, row.namespaced))
+        for resource in served:
+            listing.kinds.setdefault(resource.kind, resource)
         listing.asked = self._clock.monotonic()
 
     async def run(self) -> None:

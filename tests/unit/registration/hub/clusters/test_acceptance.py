@@ -9,9 +9,9 @@ from muster.registration.drivers.seam import Outcome, Step
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import CLUSTER_LABEL, REGISTRATION_ROLE, RESOURCE_CLEANUP, WORK_ROLE
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, LEASES, NAMESPACES, ROLE_BINDINGS
 from muster.runtime.client.errors import Forbidden, TooManyRequests
+from muster.runtime.client.rest import JSON, Query
 from tests.unit.registration.hub.conftest import CountingClient, Play
 
 ROLE = "open-cluster-management:managedcluster:c1"

@@ -8,9 +8,9 @@ from muster.machinery.objects import Object
 from muster.registration.hub.clusters.collection import Collection, next_to_go, parse_resource, priority
 from muster.registration.kinds import ADDONS, MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import CLEANUP_PRIORITY, COLLECTION_CLEANUP
-from muster.runtime.client.base import JSON, Query
 from muster.runtime.client.builtin import CRDS
 from muster.runtime.client.errors import Forbidden
+from muster.runtime.client.rest import JSON, Query
 from tests.unit.registration.hub.conftest import CountingClient, Play
 
 
