@@ -26,8 +26,9 @@ from muster.kube.rbac import API_GROUP, Place
 from muster.machinery.authentication import UserInfo
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM
-from muster.machinery.objects import GVR, Object
+from muster.machinery.objects import GVR, Object, ObjectRef
 from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, KINDS, ROLE_BINDINGS, ROLES
+from muster.runtime.cache.observed import ABSENT, UNKNOWN, ObservedObject, Presence
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
 from muster.runtime.client.errors import KubeError, NotFound, StatusError
 from muster.runtime.client.rest import JSON, Query
@@ -37,7 +38,7 @@ from muster.work.agent.leaving import Remover
 from muster.work.agent.memory import Memory
 from muster.work.agent.performing import Performer
 from muster.work.agent.planning import make_plan
-from muster.work.agent.seam import ABSENT, UNKNOWN, Drafts, ObjectRef, Observer, Owner, Presence, Sight
+from muster.work.agent.seam import Drafts, Observer, Owner
 from tests.support.gates import LoneGate
 
 BY_KIND: Final = {resource.kind: resource for resource in (*KINDS, CONFIG_MAPS)}
@@ -89,12 +90,12 @@ class _Eyes:
     """An observer that has just looked, or never does."""
 
     def __init__(self) -> None:
-        self.seen: dict[ObjectRef, Sight] = {}
+        self.seen: dict[ObjectRef, ObservedObject] = {}
 
-    def look(self, ref: ObjectRef) -> Sight:
+    def get(self, ref: ObjectRef) -> ObservedObject:
         return self.seen.get(ref, UNKNOWN)
 
-    def wrote(self, ref: ObjectRef, document: Object | None) -> None:
+    def record_write(self, ref: ObjectRef, document: Object | None) -> None:
         self.seen.pop(ref, None)
 
 
@@ -195,7 +196,7 @@ class _Play:
                 for one in plan.manifests:
                     self._keep(one.ref.resource, one.ref.name)
                 consent = gate.consent(self.account, plan.manifests)
-                drafts = Drafts(applier, OWNER, eyes.look)
+                drafts = Drafts(applier, OWNER, eyes.get)
                 refusals = await gate.check(self.account, plan.manifests, plan.misfits, drafts)
                 self.arena.refused += len(refusals)
                 await performer.apply(plan, refusals, frozenset(), OWNER, memory, consent)
@@ -219,13 +220,13 @@ class _Play:
         await self._put({"kind": "ClusterRoleBinding", "metadata": {"name": name}, "roleRef": reference, "subjects": [subject]})
         return UserInfo(name, groups=("system:authenticated",))
 
-    async def _sight(self, ref: ObjectRef) -> Sight:
+    async def _sight(self, ref: ObjectRef) -> ObservedObject:
         live = await self._live(ref.resource, ref.namespace, ref.name)
         if live is None:
             return ABSENT
         metadata = live["metadata"]
         metadata.pop("managedFields", None)
-        return Sight(Presence.PRESENT, metadata["uid"], metadata["resourceVersion"], orjson.dumps(live))
+        return ObservedObject(Presence.PRESENT, metadata["uid"], metadata["resourceVersion"], orjson.dumps(live))
 
     async def _live(self, resource: GVR, namespace: str, name: str) -> Object | None:
         try:

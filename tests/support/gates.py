@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from muster.api.work.v1 import ExecutorServiceAccount
+from muster.runtime.cache.observed import UNKNOWN
 from muster.runtime.client.base import KubeClient
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorGate, ExecutorOptions
-from muster.work.agent.seam import UNKNOWN, Drafts, Manifest, Misfit, Owner, Refusal
+from muster.work.agent.seam import Drafts, Manifest, Misfit, Owner, Refusal
 
 
 class LoneGate(ExecutorGate):

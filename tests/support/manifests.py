@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 
 from muster.api.work.v1 import UpdateStrategy
-from muster.machinery.objects import GVR, Object
-from muster.work.agent.seam import ABSENT, Manifest, ObjectRef, Presence, Sight
+from muster.machinery.objects import GVR, Object, ObjectRef
+from muster.runtime.cache.observed import ABSENT, ObservedObject, Presence
+from muster.work.agent.seam import Manifest
 
 PLURALS = {
     "NetworkPolicy": "networkpolicies",
@@ -41,11 +42,11 @@ def manifest(document: Object, *, owned: bool = True, **strategy: Any) -> Manife
     return Manifest(0, 0, ObjectRef(resource, metadata.get("namespace", ""), metadata["name"]), document, digest, how, owned)
 
 
-def sight_of(live: Object | None) -> Sight:
+def sight_of(live: Object | None) -> ObservedObject:
     if live is None:
         return ABSENT
     seen = {**live, "metadata": {key: value for key, value in live["metadata"].items() if key != "managedFields"}}
-    return Sight(Presence.PRESENT, live["metadata"]["uid"], live["metadata"]["resourceVersion"], orjson.dumps(seen))
+    return ObservedObject(Presence.PRESENT, live["metadata"]["uid"], live["metadata"]["resourceVersion"], orjson.dumps(seen))
 
 
 def of(api_version: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:

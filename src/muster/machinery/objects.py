@@ -1,4 +1,4 @@
-"""Names of things: which resource (`GVR`), which object of it (`ObjectKey`), and the URL path of either.
+"""Names of things: which resource (`GVR`), which object of it (`ObjectKey`) or of any (`ObjectRef`), and the URL path of either.
 
 A `GVR` is declared once as a constant by whoever uses it; nothing here asks a server's discovery.
 """
@@ -72,6 +72,19 @@ class GVR:
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """Which object of a cluster."""
+
+    resource: GVR
+    namespace: str
+    """Empty for kinds without namespaces, whatever a manifest says."""
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.resource} {self.namespace}/{self.name}" if self.namespace else f"{self.resource} {self.name}"
 
 
 def key_of(obj: Object) -> ObjectKey:

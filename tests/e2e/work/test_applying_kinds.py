@@ -11,11 +11,12 @@ import pytest
 
 from muster.api.work.v1 import ServerSideApply
 from muster.machinery.objects import GVR, Object
+from muster.runtime.cache.observed import UNKNOWN
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SECRETS
 from muster.runtime.client.errors import Invalid, NotFound, StatusError
 from muster.runtime.client.kubeconfig import load_kubeconfig
 from muster.work.agent.applying import ClusterApplier
-from muster.work.agent.seam import UNKNOWN, ApplyProblem, Owner
+from muster.work.agent.seam import ApplyProblem, Owner
 from tests.support.bad_manifests import BAD_MANIFESTS
 from tests.support.manifests import KINDS, SELECTOR, manifest, of, resource_of, sight_of
 from tests.support.planes import ControlPlane

@@ -25,15 +25,16 @@ from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import GVR, Object
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.runtime.auth.self_access import missing_rights
+from muster.runtime.cache.observed import UNKNOWN
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SELF_SUBJECT_REVIEWS
 from muster.runtime.client.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound
+from muster.runtime.client.restmapper import NoKindMatch, RESTMapper
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorGate, ExecutorOptions
 from muster.work.agent.executor.demands import identity_of, verbs
-from muster.work.agent.observing import Mapper, UnservedKind
 from muster.work.agent.planning import Plan, kinds, make_plan
-from muster.work.agent.seam import UNKNOWN, Drafts, Manifest, Misfit, Owner, Refusal
+from muster.work.agent.seam import Drafts, Manifest, Misfit, Owner, Refusal
 from muster.work.names import EXECUTE_AS
 
 HUB: Final = "hub"
@@ -222,12 +223,12 @@ def _unfit(work: ManifestWork, plan: Plan, strict: bool) -> list[Check]:
 
 
 async def _planned(client: KubeClient, spec: ManifestWorkSpec) -> Plan:
-    mapper = Mapper(client)
+    mapper = RESTMapper(client)
     served: dict[tuple[str, str], GVR | str] = {}
     for kind in kinds(spec):
         try:
-            served[kind] = await mapper.find(*kind)
-        except UnservedKind as error:
+            served[kind] = await mapper.mapping(*kind)
+        except NoKindMatch as error:
             served[kind] = str(error)
     return make_plan(spec, served)
 

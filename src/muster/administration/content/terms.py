@@ -16,7 +16,7 @@ from muster.api.work.v1 import ExecutorServiceAccount
 from muster.kube.names import dns1123_subdomain
 from muster.machinery.objects import GVR
 from muster.runtime.client.base import KubeClient
-from muster.work.agent.observing import Mapper, UnservedKind
+from muster.runtime.client.restmapper import NoKindMatch, RESTMapper
 
 
 @dataclass(frozen=True)
@@ -46,21 +46,21 @@ async def spec_parts(client: KubeClient, terms: Terms, manifests: Sequence[Docum
     if terms.delete_option:
         parts["deleteOption"] = {"propagationPolicy": terms.delete_option}
     if terms.update_strategy:
-        mapper = Mapper(client)
+        mapper = RESTMapper(client)
         found = [await _resource(mapper, one, manifests) for one in manifests]
         unique = {(resource.group, resource.plural): resource for resource in found}
         parts["manifestConfigs"] = [_treated(unique[key], terms.update_strategy) for key in sorted(unique)]
     return parts
 
 
-async def _resource(mapper: Mapper, manifest: Document, manifests: Sequence[Document]) -> GVR:
+async def _resource(mapper: RESTMapper, manifest: Document, manifests: Sequence[Document]) -> GVR:
     api_version, kind = manifest["apiVersion"], manifest["kind"]
     spec = definitions(manifests).get((_group(api_version), kind))
     if spec is not None:
         return GVR(api_version, str(spec["names"].get("plural", "")), kind, spec.get("scope") == "Namespaced")
     try:
-        return await mapper.find(api_version, kind)
-    except UnservedKind:
+        return await mapper.mapping(api_version, kind)
+    except NoKindMatch:
         problem = f"--update-strategy: the hub does not know {kind} of {api_version}, nor is its definition among the manifests"
         raise AdministrationError(problem, "say it in manifestConfigs of the work") from None
 

@@ -91,7 +91,7 @@ class Reflector(abc.ABC):
     def complete(self, found: set[ObjectKey], version: str) -> None:
         """The whole state of `version` was seen: what is not in it is gone."""
 
-    def endures(self, error: KubeError) -> bool:
+    def should_retry(self, error: KubeError) -> bool:
         """Whether to go on, after a pause, when a stream or list has failed; otherwise `run` ends with the error."""
         return True
 
@@ -118,7 +118,7 @@ class Reflector(abc.ABC):
                 try:
                     await self._follow()
                 except KubeError as error:
-                    if not self.endures(error):
+                    if not self.should_retry(error):
                         raise
                     await self._after(error)
                 except msgspec.DecodeError as error:

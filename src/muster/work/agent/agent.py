@@ -14,19 +14,22 @@ from muster.api.work.v1 import ExecutorServiceAccount
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.confinement import host_name
 from muster.machinery.metrics import Metrics
+from muster.runtime.cache.dynamic import DynamicCache
+from muster.runtime.cache.observed import Metadata
+from muster.runtime.cache.restmapper import DynamicRESTMapper
 from muster.runtime.client.base import KubeClient
 from muster.runtime.controller.controller import Controller
 from muster.runtime.controller.events import EventRecorder
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorGate
 from muster.work.agent.leaving import FOLLOWER, Finalizing, Remover
-from muster.work.agent.observing import ClusterObserver, Mapper
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.agent.reconcile import Reconciler
 from muster.work.agent.records import Records
 from muster.work.agent.seam import WorkSource
 from muster.work.agent.source import KubeWorkSource
 from muster.work.agent.telling import Teller
+from muster.work.kinds import APPLIED_WORKS
 from muster.work.names import AGENT
 
 TIMEOUT = 300.0
@@ -56,10 +59,10 @@ class WorkAgent:
         self._source = source
         self._records = Records(spoke, source.hub_hash, options.agent_id, clock=clock, random=random)
         self._events = EventRecorder(spoke, AGENT, host_name(), metrics=metrics, clock=clock, random=random)
-        self._mapper = Mapper(spoke, clock=clock)
-        self._observer = ClusterObserver(spoke, clock=clock, poll_seconds=options.poll_seconds)
+        self._mapper = DynamicRESTMapper(spoke, clock=clock)
+        self._observer = DynamicCache(spoke, prefetch=is_applied, clock=clock, poll_seconds=options.poll_seconds)
         self._gate = ExecutorGate(spoke, options.executor, clock=clock, random=random)
-        remover = Remover(spoke, self._observer, self._mapper.locate, writers=options.writers)
+        remover = Remover(spoke, self._observer, self._mapper.resource_for, writers=options.writers)
         applier = ClusterApplier(spoke, clock=clock, random=random)
         self._reconciler = Reconciler(
             source,
@@ -167,3 +170,11 @@ class WorkAgent:
     def _rights_changed(self, account: ExecutorServiceAccount) -> None:
         for work in self._reconciler.executed_by(account):
             self._works.enqueue(work)
+
+
+def is_applied(metadata: Metadata) -> bool:
+    """Whether an object belongs to an AppliedManifestWork: an agent that starts again asks for it soon."""
+    owners = metadata.ownerReferences
+    return owners is not None and any(
+        owner.kind == APPLIED_WORKS.kind and owner.apiVersion == APPLIED_WORKS.api_version for owner in owners
+    )

@@ -12,8 +12,9 @@ import orjson
 
 from muster.api.meta import Conditions, condition_of
 from muster.api.work.v1 import ManifestWork
+from muster.runtime.cache.observed import ObservedObject, Presence
 from muster.work.agent.reporting import completes
-from muster.work.agent.seam import Manifest, Presence, Sight
+from muster.work.agent.seam import Manifest
 from muster.work.names import APPLIED, COMPLETE
 
 
@@ -37,7 +38,7 @@ def _complete(conditions: Conditions, generation: int) -> bool:
     )
 
 
-async def ended(manifest: Manifest, sight: Sight) -> bool:
+async def ended(manifest: Manifest, sight: ObservedObject) -> bool:
     """Whether an object has gone because it had reached its end: a Job may be removed the moment that it is complete."""
     if sight.presence is not Presence.ABSENT or not sight.raw or all(rule.condition != COMPLETE for rule in manifest.conditions):
         return False

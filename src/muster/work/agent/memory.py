@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from muster.machinery.backoff import Backoff
+from muster.machinery.objects import ObjectRef
+from muster.runtime.cache.observed import ObservedObject, Presence
 from muster.runtime.client.errors import NotFound, StatusError, Unreachable
 from muster.work.agent.reporting import Failure
-from muster.work.agent.seam import ApplyProblem, Manifest, ObjectRef, Presence, Sight
+from muster.work.agent.seam import ApplyProblem, Manifest
 
 FIRST_RETRY: Final = 0.25
 LAST_RETRY: Final = 120.0
@@ -80,7 +82,7 @@ class Memory:
             self.settled.clear()
         self.record = record
 
-    def agrees(self, manifest: Manifest, sight: Sight) -> bool:
+    def agrees(self, manifest: Manifest, sight: ObservedObject) -> bool:
         """Whether there is nothing to be done about a manifest."""
         settled = self.settled.get(manifest.ref)
         return (
@@ -95,7 +97,7 @@ class Memory:
         settled = self.settled.get(manifest.ref)
         return settled is not None and settled.digest == manifest.digest
 
-    def trouble(self, manifest: Manifest, sight: Sight, now: float) -> Failure | None:
+    def trouble(self, manifest: Manifest, sight: ObservedObject, now: float) -> Failure | None:
         """The failure that is not to be tried again yet."""
         trouble = self.troubles.get(manifest.ref)
         if trouble is None or trouble.digest != manifest.digest:
@@ -123,7 +125,9 @@ class Memory:
         self.settled[manifest.ref] = Settled(manifest.digest, version)
         self.troubles.pop(manifest.ref, None)
 
-    def failed(self, manifest: Manifest, sight: Sight, error: Exception, failure: Failure, now: float, backoff: Backoff) -> None:
+    def failed(
+        self, manifest: Manifest, sight: ObservedObject, error: Exception, failure: Failure, now: float, backoff: Backoff
+    ) -> None:
         self.settled.pop(manifest.ref, None)
         former = self.troubles.get(manifest.ref)
         attempts = former.attempts + 1 if former is not None and former.digest == manifest.digest else 1

@@ -13,6 +13,7 @@ from typing import Final
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import Clock
 from muster.machinery.logs import get_logger
+from muster.runtime.cache.observed import ObservedObject, Presence
 from muster.runtime.client.builtin import NAMESPACES
 from muster.runtime.client.errors import KubeError
 from muster.work.agent.finishing import ended
@@ -20,19 +21,7 @@ from muster.work.agent.leaving import Remover
 from muster.work.agent.memory import Memory
 from muster.work.agent.planning import Plan
 from muster.work.agent.reporting import Failure, Outcome, failed, refused, unfit
-from muster.work.agent.seam import (
-    Applier,
-    ApplyProblem,
-    Consent,
-    Manifest,
-    NotPermitted,
-    Observer,
-    Overtaken,
-    Owner,
-    Presence,
-    Refusal,
-    Sight,
-)
+from muster.work.agent.seam import Applier, ApplyProblem, Consent, Manifest, NotPermitted, Observer, Overtaken, Owner, Refusal
 
 log = get_logger("muster.work.agent")
 
@@ -89,7 +78,7 @@ class Performer:
     async def _apply_one(
         self, manifest: Manifest, owner: Owner, memory: Memory, turn: asyncio.Semaphore, consent: Consent | None
     ) -> Outcome:
-        sight = self._observer.look(manifest.ref)
+        sight = self._observer.get(manifest.ref)
         if memory.agrees(manifest, sight):
             return Outcome(manifest, live=sight.raw)
         if memory.had(manifest) and await ended(manifest, sight):
@@ -112,7 +101,7 @@ class Performer:
                 # A manifest can be wrong in ways that nobody has thought of; its neighbours are not to suffer.
                 log.error("applying a manifest failed", object=str(manifest.ref), error=f"{type(error).__name__}: {error}")
                 return await self._failed(manifest, sight, error, memory)
-        self._observer.wrote(manifest.ref, applied.document)
+        self._observer.record_write(manifest.ref, applied.document)
         if applied.document is not None:
             version = applied.document["metadata"].get("resourceVersion", "")
             memory.applied(manifest, version, self._clock.monotonic(), wrote=applied.wrote)
@@ -120,14 +109,14 @@ class Performer:
                 memory.made(manifest.ref.name, self._clock.monotonic())
         return Outcome(manifest, live=applied.document)
 
-    async def _failed(self, manifest: Manifest, sight: Sight, error: Exception, memory: Memory) -> Outcome:
+    async def _failed(self, manifest: Manifest, sight: ObservedObject, error: Exception, memory: Memory) -> Outcome:
         failure = failed(error)
         memory.failed(manifest, sight, error, failure, self._clock.monotonic(), self._backoff)
         return await self._seen(manifest, failure)
 
     async def _seen(self, manifest: Manifest, failure: Failure | None = None, hidden: str = "") -> Outcome:
         """A manifest that is left as it is, with the object that there is."""
-        sight = self._observer.look(manifest.ref)
+        sight = self._observer.get(manifest.ref)
         if sight.presence is not Presence.UNKNOWN:
             return Outcome(manifest, failure, live=sight.raw if sight.presence is Presence.PRESENT else None, hidden=hidden)
         try:

@@ -25,8 +25,8 @@ from muster.api.work.v1 import (
     ManifestWorkSpec,
     UpdateStrategy,
 )
-from muster.machinery.objects import GVR, Object
-from muster.work.agent.seam import Manifest, Misfit, ObjectRef
+from muster.machinery.objects import GVR, Object, ObjectRef
+from muster.work.agent.seam import Manifest, Misfit
 
 Kind = tuple[str, str]
 """apiVersion and kind."""

@@ -15,37 +15,25 @@ from __future__ import annotations
 import asyncio
 import random as chance
 from collections.abc import Callable, Iterable, Mapping, Set
-from typing import Final, Protocol
+from typing import Final
 
 from muster.api.work.v1 import AppliedManifestWork, AppliedResource, ExecutorServiceAccount, ManifestWork, ManifestWorkStatus
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
-from muster.machinery.objects import GVR, Object
+from muster.machinery.objects import GVR, Object, ObjectRef
 from muster.runtime.client.errors import BadRequest, Forbidden, Invalid, NotFound, StatusError
+from muster.runtime.client.restmapper import NoKindMatch, RESTMapper
 from muster.work.agent.finishing import finished_manifests, is_finished
 from muster.work.agent.leaving import Leaving, Remover
 from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory
-from muster.work.agent.observing import UnservedKind
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.agent.performing import OVERTAKEN, Performer
 from muster.work.agent.planning import READ_ONLY, Plan, identity, kinds, make_plan
 from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of, tracks
 from muster.work.agent.reporting import Outcome, Reporter, failed, unfit
-from muster.work.agent.seam import (
-    Applier,
-    Consent,
-    Drafts,
-    Gate,
-    Manifest,
-    Misfit,
-    ObjectRef,
-    Observer,
-    Owner,
-    Refusal,
-    WorkSource,
-)
+from muster.work.agent.seam import Applier, Consent, Drafts, Gate, Manifest, Misfit, Observer, Owner, Refusal, WorkSource
 from muster.work.names import WORK_FINALIZER
 
 log = get_logger("muster.work.agent")
@@ -63,12 +51,6 @@ REPORTING: Final = 1.0
 """Seconds between two reports of a work that is as well as it was."""
 
 
-class Kinds(Protocol):
-    def known(self, api_version: str, kind: str) -> GVR | None: ...
-
-    async def find(self, api_version: str, kind: str) -> GVR: ...
-
-
 class Reconciler:
     """Keeps works. `reconcile` is never called twice at once for one work."""
 
@@ -76,7 +58,7 @@ class Reconciler:
         self,
         source: WorkSource,
         records: Records,
-        kinds: Kinds,
+        mapper: RESTMapper,
         observer: Observer,
         applier: Applier,
         gate: Gate,
@@ -92,7 +74,7 @@ class Reconciler:
         waits. `told` is called with a work as it was and the status that the hub was told."""
         self._source = source
         self._records = records
-        self._kinds = kinds
+        self._mapper = mapper
         self._observer = observer
         self._applier = applier
         self._gate = gate
@@ -183,8 +165,8 @@ class Reconciler:
         served: dict[tuple[str, str], GVR | str] = {}
         for kind in kinds(work.spec):
             try:
-                served[kind] = self._kinds.known(*kind) or await self._kinds.find(*kind)
-            except UnservedKind as error:
+                served[kind] = await self._mapper.mapping(*kind)
+            except NoKindMatch as error:
                 served[kind] = str(error)
         plan = make_plan(work.spec, served)
         groups = frozenset(misfit.meta.group for misfit in plan.misfits if misfit.unserved)
@@ -206,7 +188,7 @@ class Reconciler:
             problem = "the executor service account is nil"
         else:
             self._executors[work.metadata.name] = subject.service_account
-            drafts = Drafts(self._applier, owner, self._observer.look)
+            drafts = Drafts(self._applier, owner, self._observer.get)
             return await self._gate.check(subject.service_account, plan.manifests, plan.misfits, drafts)
         self._executors.pop(work.metadata.name, None)
         return {manifest.ordinal: Refusal(problem, hidden=problem) for manifest in plan.manifests}
@@ -286,7 +268,7 @@ class Reconciler:
     def _uid(self, ref: ObjectRef, live: Object | bytes | None) -> str:
         if isinstance(live, dict):
             return str(live["metadata"].get("uid", ""))
-        return self._observer.look(ref).uid if live is not None else ""
+        return self._observer.get(ref).uid if live is not None else ""
 
     # Telling.
 

@@ -22,7 +22,7 @@ from muster.api.work.v1 import (
     ManifestWork,
 )
 from muster.machinery.clock import SYSTEM, Clock, Random
-from muster.machinery.objects import ObjectKey
+from muster.machinery.objects import ObjectKey, ObjectRef
 from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.client.base import KubeClient
@@ -30,7 +30,7 @@ from muster.runtime.client.errors import AlreadyExists, NotFound, Unreachable
 from muster.runtime.controller.writes import patch_read
 from muster.work.agent.echoes import Echoes
 from muster.work.agent.planning import Identity
-from muster.work.agent.seam import ObjectRef, Owner
+from muster.work.agent.seam import Owner
 from muster.work.kinds import APPLIED_WORKS
 from muster.work.names import APPLIED_FINALIZER
 

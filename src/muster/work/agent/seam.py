@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final, Literal, Protocol
+from typing import Literal, Protocol
 
 from muster.api.work.v1 import (
     ConditionRule,
@@ -24,20 +23,8 @@ from muster.api.work.v1 import (
     ManifestWorkStatus,
     UpdateStrategy,
 )
-from muster.machinery.objects import GVR, Object
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectRef:
-    """An object of the managed cluster."""
-
-    resource: GVR
-    namespace: str
-    """Empty for kinds without namespaces, whatever a manifest says."""
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.resource} {self.namespace}/{self.name}" if self.namespace else f"{self.resource} {self.name}"
+from muster.machinery.objects import Object, ObjectRef
+from muster.runtime.cache.observed import ObservedObject
 
 
 @dataclass(frozen=True)
@@ -85,42 +72,20 @@ class Misfit:
     """No object of the cluster can be the one that is meant."""
 
 
-class Presence(Enum):
-    PRESENT = "present"
-    ABSENT = "absent"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class Sight:
-    """What is known of an object without asking the cluster."""
-
-    presence: Presence
-    uid: str = ""
-    version: str = ""
-    """Its resourceVersion."""
-    raw: bytes = b""
-    """Its JSON without managedFields; of an absent one as it was when it went, where that was told."""
-
-
-ABSENT: Final = Sight(Presence.ABSENT)
-UNKNOWN: Final = Sight(Presence.UNKNOWN)
-
-
 class Observer(Protocol):
     """Follows the objects that works are about with a few watches, and forgets the others."""
 
-    def follow(self, work: str, refs: frozenset[ObjectRef]) -> None:
-        """From now on `work` is about these; it is told of each of their changes, but not of writes to what it alone is about.
-        Empty: forget it."""
+    def follow(self, follower: str, refs: frozenset[ObjectRef]) -> None:
+        """From now on `follower`, a work, is about these; it is told of each of their changes, but not of writes to what it alone
+        is about. Empty: forget it."""
 
     async def settle(self, refs: Iterable[ObjectRef], timeout: float) -> None:
         """Until what there is of these is known, or until it is clear that it cannot be; never longer than `timeout`."""
 
-    def look(self, ref: ObjectRef) -> Sight:
+    def get(self, ref: ObjectRef) -> ObservedObject:
         """UNKNOWN where nothing follows it (yet); then only asking the cluster tells."""
 
-    def wrote(self, ref: ObjectRef, document: Object | None) -> None:
+    def record_write(self, ref: ObjectRef, document: Object | None) -> None:
         """What a write or a read has just answered (None: it is not there). An older event that comes later is no news. Where
         several works are about it they are told: one of them did it, and the others do not know."""
 
@@ -187,7 +152,7 @@ class Consent(Protocol):
 
 
 class Applier(Protocol):
-    async def apply(self, manifest: Manifest, owner: Owner, sight: Sight, consent: Consent | None = None) -> Applied:
+    async def apply(self, manifest: Manifest, owner: Owner, sight: ObservedObject, consent: Consent | None = None) -> Applied:
         """Make the object agree with the manifest by its strategy. Raises KubeError and ApplyProblem, and what `consent` raises."""
 
     def intended(self, manifest: Manifest, owner: Owner, live: Object | None) -> Write | None:
@@ -200,7 +165,7 @@ class Drafts:
 
     applier: Applier
     owner: Owner
-    look: Callable[[ObjectRef], Sight]
+    observed: Callable[[ObjectRef], ObservedObject]
 
     def write(self, manifest: Manifest, live: Object | None) -> Write | None:
         """To an object that is so, or that is not there; None: nothing would be. Raises ApplyProblem."""

@@ -13,9 +13,10 @@ from typing import Final
 import orjson
 
 from muster.kube.rbac import API_GROUP
-from muster.machinery.objects import GVR, Object
+from muster.machinery.objects import GVR, Object, ObjectRef
+from muster.runtime.cache.observed import ObservedObject, Presence
 from muster.runtime.client.base import KubeClient
-from muster.work.agent.seam import ObjectRef, Presence, Sight, Write
+from muster.work.agent.seam import Write
 
 _GRANTING: Final = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 _GUARDED: Final = {
@@ -34,7 +35,7 @@ def guarded(resource: GVR) -> bool:
     return resource.plural in _GUARDED.get(resource.group, ())
 
 
-def seen(ref: ObjectRef, sight: Sight) -> Object | None:
+def seen(ref: ObjectRef, sight: ObservedObject) -> Object | None:
     """The object that is known to be there."""
     if sight.presence is not Presence.PRESENT:
         return None

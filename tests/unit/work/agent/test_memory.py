@@ -6,11 +6,13 @@ import pytest
 
 from muster.api.work.v1 import UpdateStrategy
 from muster.machinery.backoff import Backoff
+from muster.machinery.objects import ObjectRef
+from muster.runtime.cache.observed import ABSENT, UNKNOWN, ObservedObject, Presence
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.runtime.client.errors import Forbidden, Invalid, NotFound
 from muster.work.agent.memory import CHANGED_RETRY, CONTESTED_RETRY, MISSING_RETRY, REPAIR_PAUSE, REPAIRS, Memory
 from muster.work.agent.reporting import failed
-from muster.work.agent.seam import ABSENT, UNKNOWN, ApplyProblem, Manifest, ObjectRef, Presence, Sight
+from muster.work.agent.seam import ApplyProblem, Manifest
 
 REF = ObjectRef(CONFIG_MAPS, "app", "a")
 BACKOFF = Backoff(1.0, 100.0, jitter=0.0)
@@ -20,8 +22,8 @@ def manifest(digest: bytes = b"1") -> Manifest:
     return Manifest(ordinal=0, rank=3, ref=REF, document={}, digest=digest, strategy=UpdateStrategy(), owned=True)
 
 
-def present(version: str) -> Sight:
-    return Sight(Presence.PRESENT, "u", version, b"{}")
+def present(version: str) -> ObservedObject:
+    return ObservedObject(Presence.PRESENT, "u", version, b"{}")
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def memory() -> Memory:
     return Memory()
 
 
-def fail(memory: Memory, error: Exception, now: float = 0.0, sight: Sight = ABSENT) -> None:
+def fail(memory: Memory, error: Exception, now: float = 0.0, sight: ObservedObject = ABSENT) -> None:
     memory.failed(manifest(), sight, error, failed(error), now, BACKOFF)
 
 

@@ -11,10 +11,11 @@ import pytest
 from muster.api.work.v1 import AppliedManifestWork
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.objects import GVR, Object
+from muster.runtime.cache.dynamic import DynamicCache
 from muster.runtime.client.builtin import CONFIG_MAPS
+from muster.runtime.client.restmapper import RESTMapper
 from muster.work.agent.leaving import Remover
 from muster.work.agent.memory import REPAIRS
-from muster.work.agent.observing import ClusterObserver, Mapper
 from muster.work.agent.records import owner_of
 from muster.work.kinds import MANIFEST_WORKS
 from tests.unit.work.agent.conftest import CLUSTER, Life, Site, config_map, until
@@ -152,8 +153,8 @@ async def test_an_object_that_another_work_takes_on_at_the_last_moment_is_not_de
     first = (await site.config_maps())["x"]["metadata"]["uid"]
     (record,) = [AppliedManifestWork.decode(one) for one in await site.records()]
     client = Overtaken(site.server.client(site.server.clusters["spoke"]))
-    observer = ClusterObserver(client)
-    remover = Remover(client, observer, Mapper(client).locate)
+    observer = DynamicCache(client)
+    remover = Remover(client, observer, RESTMapper(client).resource_for)
     entries = [one for one in record.status.applied_resources if one.name == "x"]
     removal = await remover.remove(entries, owner_of(record))
     assert taken == ["x"]

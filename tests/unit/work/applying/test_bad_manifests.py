@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muster.machinery.objects import GVR
+from muster.runtime.cache.observed import ABSENT
 from muster.runtime.client.errors import NotFound, StatusError
-from muster.work.agent.seam import ABSENT
 from tests.support.bad_manifests import BAD_MANIFESTS, BadManifest
 from tests.support.manifests import manifest
 from tests.unit.work.applying.conftest import OWNER, Cluster

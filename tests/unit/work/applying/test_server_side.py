@@ -10,9 +10,10 @@ import pytest
 from muster.api.work.v1 import IgnoreField, ServerSideApply
 from muster.apiserver.server import ApiServer
 from muster.machinery.authentication import UserInfo
+from muster.runtime.cache.observed import ABSENT, UNKNOWN
 from muster.runtime.client.errors import Forbidden
 from muster.work.agent.applying.serverside import config_hash
-from muster.work.agent.seam import ABSENT, UNKNOWN, ApplyProblem
+from muster.work.agent.seam import ApplyProblem
 from muster.work.names import CONFIG_HASH
 from tests.support.manifests import manifest, of
 from tests.unit.work.applying.conftest import OTHER, OWNER, Cluster, Recorder, live

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from muster.runtime.cache.observed import UNKNOWN
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.runtime.client.errors import Conflict, Forbidden, Invalid, NotFound
-from muster.work.agent.seam import UNKNOWN
 from tests.support.manifests import manifest, sight_of
 from tests.unit.work.applying.conftest import OTHER, OWNER, Cluster, Recorder, live
 

@@ -23,10 +23,10 @@ from muster.api.work.v1 import (
     UpdateStrategy,
 )
 from muster.apiserver.crd.compiled import CustomVersion, compile_definition
-from muster.machinery.objects import GVR, Object
+from muster.machinery.objects import GVR, Object, ObjectRef
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.work.agent.reporting import Failure, Outcome
-from muster.work.agent.seam import Manifest, Misfit, ObjectRef
+from muster.work.agent.seam import Manifest, Misfit
 
 DEPLOYMENTS = GVR("apps/v1", "deployments", "Deployment")
 JOBS = GVR("batch/v1", "jobs", "Job")

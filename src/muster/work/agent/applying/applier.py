@@ -21,7 +21,8 @@ from weakref import WeakValueDictionary
 
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
-from muster.machinery.objects import Object
+from muster.machinery.objects import Object, ObjectRef
+from muster.runtime.cache.observed import ObservedObject, Presence
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SECRETS
 from muster.runtime.client.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError
@@ -30,7 +31,7 @@ from muster.work.agent.applying.merging import creation, merged
 from muster.work.agent.applying.owners import owners_wanted, reference
 from muster.work.agent.applying.permission import explained
 from muster.work.agent.applying.serverside import Send, ServerSide
-from muster.work.agent.seam import Applied, ApplyProblem, Consent, Manifest, ObjectRef, Owner, Presence, Sight, Write
+from muster.work.agent.seam import Applied, ApplyProblem, Consent, Manifest, Owner, Write
 from muster.work.agent.writes import seen, send
 from muster.work.names import AGENT
 
@@ -77,7 +78,7 @@ class ClusterApplier:
         wanted = merged(manifest, live, owner, self._memory.before(manifest, owner))
         return None if wanted is None or self._memory.settled(manifest, owner, live) else Write("update", wanted, AGENT)
 
-    async def apply(self, manifest: Manifest, owner: Owner, sight: Sight, consent: Consent | None = None) -> Applied:
+    async def apply(self, manifest: Manifest, owner: Owner, sight: ObservedObject, consent: Consent | None = None) -> Applied:
         strategy = self._strategies.get(manifest.strategy.type)
         if strategy is None:
             raise ApplyProblem("AppliedManifestFailed", f"update strategy {manifest.strategy.type!r} is not known to this agent")
@@ -93,7 +94,7 @@ class ClusterApplier:
         strategy: _Attempt,
         manifest: Manifest,
         owner: Owner,
-        sight: Sight,
+        sight: ObservedObject,
     ) -> Applied:
         """By what was seen first, then by what is read, until nobody writes in between."""
         live = seen(manifest.ref, sight)

@@ -13,7 +13,8 @@ from muster.api.work.v1 import ExecutorServiceAccount
 from muster.kube.names import dns1123_subdomain
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
-from muster.work.agent.seam import Manifest, ObjectRef
+from muster.machinery.objects import ObjectRef
+from muster.work.agent.seam import Manifest
 
 _LIFE: Final = ("create", "update", "patch", "get")
 _TAKEN: Final = {"ReadOnly": ("get",), "CreateOnly": ("create", "get")}

@@ -19,8 +19,9 @@ from typing import Any, Final
 
 from muster.kube.rbac import API_GROUP, Place, RawRule, role_place, shown, uncovered
 from muster.machinery.authorization import AccessAttributes
-from muster.machinery.objects import Object
+from muster.machinery.objects import Object, ObjectRef
 from muster.runtime.auth.rbac import RbacAuthorizer
+from muster.runtime.cache.observed import Presence
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
 from muster.work.agent.executor.demands import shortened
@@ -28,7 +29,7 @@ from muster.work.agent.executor.reading import Granted, gathers, granted_by, res
 from muster.work.agent.executor.rehearsing import Rehearsals, Unrehearsed
 from muster.work.agent.executor.standing import Standing
 from muster.work.agent.manifests import as_new
-from muster.work.agent.seam import ApplyProblem, Drafts, Manifest, ObjectRef, Presence, Write
+from muster.work.agent.seam import ApplyProblem, Drafts, Manifest, Write
 from muster.work.agent.writes import guarded, seen
 
 READS: Final = 3
@@ -163,7 +164,7 @@ class Escalation:
         return ""
 
     async def _live(self, standing: Standing, ref: ObjectRef, drafts: Drafts) -> Object | None:
-        sight = drafts.look(ref)
+        sight = drafts.observed(ref)
         if sight.presence is not Presence.UNKNOWN:
             return seen(ref, sight)
         if ref.resource.group == API_GROUP and standing.followed and self._rbac.read(_place(ref)) is not None:

@@ -24,14 +24,14 @@ from muster.kube.rbac import Subject, subjects_of
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, pause
 from muster.machinery.logs import get_logger
-from muster.machinery.objects import Object
+from muster.machinery.objects import Object, ObjectRef
 from muster.runtime.auth.rbac import RbacAuthorizer
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import KubeError
 from muster.work.agent.executor.demands import action, denial, identity_of, lacking, malformed, verbs
 from muster.work.agent.executor.escalation import Escalation, Planned, Undecided, judged, planned_roles
 from muster.work.agent.executor.standing import ALLOWED_FOR, Standing
-from muster.work.agent.seam import Drafts, Manifest, Misfit, NotPermitted, ObjectRef, Overtaken, Refusal, Write
+from muster.work.agent.seam import Drafts, Manifest, Misfit, NotPermitted, Overtaken, Refusal, Write
 from muster.work.names import WITHHELD
 
 log = get_logger("muster.work.agent.executor")

@@ -18,12 +18,12 @@ import orjson
 from msgspec import structs
 
 from muster.machinery.logs import get_logger
-from muster.machinery.objects import Object
+from muster.machinery.objects import Object, ObjectRef
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import AlreadyExists, Conflict, Forbidden, NotFound, StatusError
 from muster.work.agent.executor.demands import action, shortened
 from muster.work.agent.executor.standing import Standing
-from muster.work.agent.seam import ObjectRef, Write
+from muster.work.agent.seam import Write
 from muster.work.agent.writes import send
 
 log = get_logger("muster.work.agent.executor")

@@ -17,11 +17,12 @@ from typing import Any, Final
 import orjson
 
 from muster.api.work.v1 import GROUP, AppliedResource
-from muster.machinery.objects import GVR, Object
+from muster.machinery.objects import GVR, Object, ObjectRef
+from muster.runtime.cache.observed import Presence
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import Conflict, KubeError, NotFound
 from muster.work.agent.planning import rank_of
-from muster.work.agent.seam import ObjectRef, Observer, Owner, Presence
+from muster.work.agent.seam import Observer, Owner
 from muster.work.kinds import APPLIED_WORKS
 
 ATTEMPTS: Final = 4
@@ -104,15 +105,15 @@ class Remover:
 
     async def live(self, ref: ObjectRef, *, ask: bool = False) -> Object | None:
         """The object as it is, asked of the cluster only where nobody knows, or to be sure (`ask`)."""
-        sight = self._observer.look(ref)
+        sight = self._observer.get(ref)
         if not ask and sight.presence is not Presence.UNKNOWN:
             return orjson.loads(sight.raw) if sight.presence is Presence.PRESENT else None
         try:
             found = await self._client.get(ref.resource, ref.name, ref.namespace)
         except NotFound:
-            self._observer.wrote(ref, None)
+            self._observer.record_write(ref, None)
             return None
-        self._observer.wrote(ref, found)
+        self._observer.record_write(ref, found)
         return found
 
     async def _guarded(self, entry: AppliedResource, owner: Owner, turn: asyncio.Semaphore) -> Pending | None:
@@ -136,7 +137,7 @@ class Remover:
             try:
                 return None if await step else Pending(entry)
             except NotFound:
-                self._observer.wrote(ref, None)
+                self._observer.record_write(ref, None)
                 return None
             except Conflict:
                 continue
@@ -161,7 +162,7 @@ class Remover:
         others = [reference for reference in _owners(document) if reference.get("uid") != owner.uid]
         patch = {"metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], "ownerReferences": others}}
         answer = await self._client.patch(ref.resource, ref.name, patch, ref.namespace)
-        self._observer.wrote(ref, answer)
+        self._observer.record_write(ref, answer)
         return True
 
     async def _delete(self, ref: ObjectRef, document: Object) -> bool:
@@ -177,9 +178,9 @@ class Remover:
         )
         metadata = answer.get("metadata") or {}
         if answer.get("kind") != "Status" and (metadata.get("deletionTimestamp") or metadata.get("finalizers")):
-            self._observer.wrote(ref, answer)
+            self._observer.record_write(ref, answer)
             return False
-        self._observer.wrote(ref, None)
+        self._observer.record_write(ref, None)
         return True
 
 

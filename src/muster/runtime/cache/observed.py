@@ -8,13 +8,36 @@ follow the object know; there is something to tell when that is not what is know
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from typing import Final, cast
 
 import msgspec
 import orjson
 
 from muster.machinery.objects import GVR, Object
-from muster.work.agent.seam import ABSENT, UNKNOWN, Presence, Sight
+
+
+class Presence(Enum):
+    PRESENT = "present"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class ObservedObject:
+    """What is known of an object without asking the cluster."""
+
+    presence: Presence
+    uid: str = ""
+    version: str = ""
+    """Its resourceVersion."""
+    raw: bytes = b""
+    """Its JSON without managedFields; of an absent one as it was when it went, where that was told."""
+
+
+ABSENT: Final = ObservedObject(Presence.ABSENT)
+UNKNOWN: Final = ObservedObject(Presence.UNKNOWN)
 
 
 class OwnerKind(msgspec.Struct, gc=False):
@@ -43,13 +66,13 @@ def head(raw: bytes) -> Metadata:
     return _decode_head(raw).metadata
 
 
-class Sighting:
+class ObjectState:
     """What is known of one object. Each report returns nothing; `news` says whether somebody is to be told."""
 
-    __slots__ = ("asked", "differs", "presence", "raw", "told", "uid", "unread", "version", "works")
+    __slots__ = ("asked", "differs", "followers", "presence", "raw", "told", "uid", "unread", "version")
 
     def __init__(self) -> None:
-        self.works: tuple[str, ...] = ()
+        self.followers: tuple[str, ...] = ()
         self.presence = Presence.UNKNOWN
         self.uid = ""
         """Of an absent one: who must not be taken for back."""
@@ -77,11 +100,11 @@ class Sighting:
         self.told = self._now
         self.differs = False
 
-    def look(self) -> Sight:
+    def get(self) -> ObservedObject:
         if self.presence is Presence.PRESENT:
-            return Sight(Presence.PRESENT, self.uid, self.version, self.raw)
+            return ObservedObject(Presence.PRESENT, self.uid, self.version, self.raw)
         if self.presence is Presence.ABSENT:
-            return Sight(Presence.ABSENT, raw=self.raw) if self.raw else ABSENT
+            return ObservedObject(Presence.ABSENT, raw=self.raw) if self.raw else ABSENT
         self.asked = True
         return UNKNOWN
 
@@ -107,14 +130,14 @@ class Sighting:
             self._learn(Presence.ABSENT)
 
     def written(self, uid: str, version: str, raw: bytes) -> None:
-        """What an answer to the agent itself said: it is known, and no news."""
+        """What the answer to an own request said: it is known, and no news."""
         self.seen(uid, version, lambda: raw)
         # Something newer may be known already, and that is news.
         if self.version == version or self.told is None:
             self.told = version
 
     def deleted(self) -> None:
-        """An answer to the agent itself said that it is not there."""
+        """The answer to an own request said that it is not there."""
         if self.presence is not Presence.ABSENT:
             # A server may say so while a finalizer still holds the object: what it says later of this uid is believed.
             self._learn(Presence.ABSENT, version=self.version)
@@ -127,7 +150,7 @@ class Sighting:
 
     def _learn(self, presence: Presence, uid: str = "", version: str = "", raw: bytes = b"") -> None:
         first = self.presence is Presence.UNKNOWN
-        if len(self.works) > 1 and not self.differs:
+        if len(self.followers) > 1 and not self.differs:
             self.differs = presence is not self.presence or not alike(self.raw, raw)
         self.presence, self.uid, self.version, self.raw, self.unread = presence, uid, version, raw, False
         if first and not self.asked:
@@ -135,7 +158,7 @@ class Sighting:
 
 
 def alike(one: bytes, other: bytes) -> bool:
-    """Whether two states are the same but for their versions and owners: every work that shares an object adds its mark."""
+    """Whether two states are the same but for their versions and owners: followers that share an object may each own it."""
     return one == other or _without_owners(one) == _without_owners(other)
 
 

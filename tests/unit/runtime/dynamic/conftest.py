@@ -11,13 +11,12 @@ import pytest
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
-from muster.machinery.objects import GVR, Object
+from muster.machinery.objects import GVR, Object, ObjectRef
+from muster.runtime.cache.dynamic import DynamicCache
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CRDS, NAMESPACES
 from muster.runtime.client.errors import KubeError, StatusError
 from muster.runtime.client.rest import JSON, Query
-from muster.work.agent.observing import ClusterObserver
-from muster.work.agent.seam import ObjectRef
 from tests.support.fake_clock import FakeClock
 
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -82,6 +81,11 @@ class Disturbed(InProcessClient):
 
 
 @pytest.fixture
+def admin(server: ApiServer) -> InProcessClient:
+    return InProcessClient(server.client(server.clusters["default"]))
+
+
+@pytest.fixture
 def client(server: ApiServer) -> Disturbed:
     return Disturbed(server.client(server.clusters["default"]))
 
@@ -125,7 +129,7 @@ async def namespaces(admin: InProcessClient, *names: str) -> None:
 class Scene:
     """An observer at work and what it told."""
 
-    observer: ClusterObserver
+    observer: DynamicCache
     told: list[str] = field(default_factory=list)
 
     async def known(self, *refs: ObjectRef) -> None:
@@ -134,7 +138,7 @@ class Scene:
 
 @asynccontextmanager
 async def observing(client: KubeClient, **options: Any) -> AsyncIterator[Scene]:
-    scene = Scene(ClusterObserver(client, **options))
+    scene = Scene(DynamicCache(client, **options))
     scene.observer.on_change(scene.told.append)
     task = asyncio.create_task(scene.observer.run())
     try:

@@ -8,18 +8,18 @@ import pytest
 
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.objects import GVR
+from muster.runtime.cache.restmapper import DynamicRESTMapper
 from muster.runtime.client.builtin import API_SERVICES, CONFIG_MAPS, CRDS, NAMESPACES
 from muster.runtime.client.errors import Unreachable
 from muster.runtime.client.rest import JSON, Query
-from muster.work.agent.observing import Mapper, UnservedKind
-from muster.work.agent.observing.mapping import ASK_AGAIN, FORGOTTEN
+from muster.runtime.client.restmapper import MISS_TTL, UNSERVED_TTL, NoKindMatch
 from tests.support.fake_clock import FakeClock
 from tests.unit.runtime.conftest import eventually
-from tests.unit.work.observing.conftest import WIDGETS, Disturbed, definition, until_made
+from tests.unit.runtime.dynamic.conftest import WIDGETS, Disturbed, definition, until_made
 
 
 @asynccontextmanager
-async def running(mapper: Mapper) -> AsyncIterator[list[str]]:
+async def running(mapper: DynamicRESTMapper) -> AsyncIterator[list[str]]:
     told: list[str] = []
     mapper.on_change(told.append)
     task = asyncio.create_task(mapper.run())
@@ -32,36 +32,38 @@ async def running(mapper: Mapper) -> AsyncIterator[list[str]]:
 
 
 async def test_a_group_version_is_asked_once_for_all_its_kinds(client: Disturbed) -> None:
-    mapper = Mapper(client)
+    mapper = DynamicRESTMapper(client)
     assert mapper.known("v1", "ConfigMap") is None
-    first, second = await asyncio.gather(mapper.find("v1", "ConfigMap"), mapper.find("v1", "Namespace"))
+    first, second = await asyncio.gather(mapper.mapping("v1", "ConfigMap"), mapper.mapping("v1", "Namespace"))
     assert (first, second) == (CONFIG_MAPS, NAMESPACES)
-    assert await mapper.find("apps/v1", "Deployment") == GVR("apps/v1", "deployments", "Deployment")
+    assert await mapper.mapping("apps/v1", "Deployment") == GVR("apps/v1", "deployments", "Deployment")
     assert mapper.known("v1", "ConfigMap") == CONFIG_MAPS
     assert client.reads == ["/api/v1", "/apis/apps/v1"]
 
 
 async def test_subresources_are_no_kinds_of_their_own(client: Disturbed) -> None:
-    with pytest.raises(UnservedKind):
-        await Mapper(client).find("apps/v1", "Scale")
+    with pytest.raises(NoKindMatch):
+        await DynamicRESTMapper(client).mapping("apps/v1", "Scale")
 
 
 async def test_a_miss_says_what_is_missing_and_is_asked_again_only_after_a_while(client: Disturbed, clock: FakeClock) -> None:
-    mapper = Mapper(client, clock=clock)
+    mapper = DynamicRESTMapper(client, clock=clock)
     for _ in range(3):
-        with pytest.raises(UnservedKind, match=r'^the server doesn\'t have a resource type "Widget"$'):
-            await mapper.find("example.com/v1", "Widget")
+        with pytest.raises(NoKindMatch, match=r'^the server doesn\'t have a resource type "Widget"$'):
+            await mapper.mapping("example.com/v1", "Widget")
     assert client.reads == ["/apis/example.com/v1"]
-    await clock.advance(ASK_AGAIN)
-    misses = await asyncio.gather(*(mapper.find("example.com/v1", kind) for kind in ("Widget", "Gadget")), return_exceptions=True)
-    assert [type(miss) for miss in misses] == [UnservedKind, UnservedKind]
+    await clock.advance(MISS_TTL)
+    misses = await asyncio.gather(
+        *(mapper.mapping("example.com/v1", kind) for kind in ("Widget", "Gadget")), return_exceptions=True
+    )
+    assert [type(miss) for miss in misses] == [NoKindMatch, NoKindMatch]
     assert len(client.reads) == 2
 
 
 @pytest.mark.parametrize("api_version", ["", "/", "a/b/c", "../../api/v1", "apps/v1?x=y", "Apps/v1", "apps/", "v1\n"])
 async def test_what_cannot_be_a_group_version_is_not_asked_for(client: Disturbed, api_version: str) -> None:
-    with pytest.raises(UnservedKind):
-        await Mapper(client).find(api_version, "ConfigMap")
+    with pytest.raises(NoKindMatch):
+        await DynamicRESTMapper(client).mapping(api_version, "ConfigMap")
     assert client.reads == []
 
 
@@ -80,10 +82,10 @@ async def test_a_dead_api_says_so_and_hides_no_other(admin: InProcessClient, cli
         },
     }
     await admin.create(API_SERVICES, service)
-    mapper = Mapper(client)
-    with pytest.raises(UnservedKind, match=r"Ghost.*dead\.example\.com/v1 cannot be asked"):
-        await mapper.find("dead.example.com/v1", "Ghost")
-    assert await mapper.find("v1", "ConfigMap") == CONFIG_MAPS
+    mapper = DynamicRESTMapper(client)
+    with pytest.raises(NoKindMatch, match=r"Ghost.*dead\.example\.com/v1 cannot be asked"):
+        await mapper.mapping("dead.example.com/v1", "Ghost")
+    assert await mapper.mapping("v1", "ConfigMap") == CONFIG_MAPS
 
 
 class Away(Disturbed):
@@ -95,44 +97,44 @@ class Away(Disturbed):
 
 async def test_a_cluster_that_is_away_is_no_cluster_without_kinds(client: Disturbed) -> None:
     with pytest.raises(Unreachable):
-        await Mapper(Away(client._client)).find("v1", "ConfigMap")
+        await DynamicRESTMapper(Away(client._client)).mapping("v1", "ConfigMap")
 
 
 async def test_a_new_kind_is_told_of_when_it_is_served_and_found_without_asking_again(
     admin: InProcessClient, client: Disturbed
 ) -> None:
-    mapper = Mapper(client)
+    mapper = DynamicRESTMapper(client)
     async with running(mapper) as told:
-        with pytest.raises(UnservedKind):
-            await mapper.find("example.com/v1", "Widget")
+        with pytest.raises(NoKindMatch):
+            await mapper.mapping("example.com/v1", "Widget")
         await admin.create(CRDS, definition())
         await eventually(lambda: told == ["example.com"])
         client.reads.clear()
-        assert await mapper.find("example.com/v1", "Widget") == WIDGETS
+        assert await mapper.mapping("example.com/v1", "Widget") == WIDGETS
         assert client.reads == []
 
 
 async def test_versions_that_are_not_served_are_forgotten_when_nobody_asks_any_more(client: Disturbed, clock: FakeClock) -> None:
-    mapper = Mapper(client, clock=clock)
-    await mapper.find("v1", "ConfigMap")
+    mapper = DynamicRESTMapper(client, clock=clock)
+    await mapper.mapping("v1", "ConfigMap")
     for number in range(100):
-        with pytest.raises(UnservedKind):
-            await mapper.find(f"made.up{number}/v1", "Nothing")
-    await clock.advance(FORGOTTEN / 2)
-    with pytest.raises(UnservedKind):
-        await mapper.find("made.up7/v1", "Nothing")
-    await clock.advance(FORGOTTEN / 2)
-    with pytest.raises(UnservedKind):
-        await mapper.find("another/v1", "Nothing")
+        with pytest.raises(NoKindMatch):
+            await mapper.mapping(f"made.up{number}/v1", "Nothing")
+    await clock.advance(UNSERVED_TTL / 2)
+    with pytest.raises(NoKindMatch):
+        await mapper.mapping("made.up7/v1", "Nothing")
+    await clock.advance(UNSERVED_TTL / 2)
+    with pytest.raises(NoKindMatch):
+        await mapper.mapping("another/v1", "Nothing")
     assert mapper._listings.keys() == {"v1", "made.up7/v1", "another/v1"}
     assert mapper.known("v1", "ConfigMap") == CONFIG_MAPS
 
 
 async def test_a_kind_that_went_is_told_of_and_found_no_longer(admin: InProcessClient, client: Disturbed) -> None:
-    mapper = Mapper(client)
+    mapper = DynamicRESTMapper(client)
     async with running(mapper) as told:
-        with pytest.raises(UnservedKind):
-            await mapper.find("example.com/v1", "Widget")
+        with pytest.raises(NoKindMatch):
+            await mapper.mapping("example.com/v1", "Widget")
         await admin.create(CRDS, definition())
         await eventually(lambda: told == ["example.com"])
         await admin.delete(CRDS, "widgets.example.com")
@@ -141,15 +143,15 @@ async def test_a_kind_that_went_is_told_of_and_found_no_longer(admin: InProcessC
 
 
 async def test_definitions_that_nobody_uses_are_nobodys_news(admin: InProcessClient, client: Disturbed) -> None:
-    mapper = Mapper(client)
+    mapper = DynamicRESTMapper(client)
     async with running(mapper) as told:
-        await mapper.find("v1", "ConfigMap")
+        await mapper.mapping("v1", "ConfigMap")
         await admin.create(CRDS, definition())
         other = definition()
         other["metadata"]["name"] = "gadgets.used.com"
         other["spec"] |= {"group": "used.com", "names": {"plural": "gadgets", "kind": "Gadget"}}
-        with pytest.raises(UnservedKind):
-            await mapper.find("used.com/v1", "Gadget")
+        with pytest.raises(NoKindMatch):
+            await mapper.mapping("used.com/v1", "Gadget")
         await admin.create(CRDS, other)
         await eventually(lambda: told)
         assert told == ["used.com"]
@@ -160,8 +162,8 @@ async def test_the_first_sight_of_definitions_in_use_is_no_news(admin: InProcess
     await until_made(admin, CRDS, definition())
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"}}
     await until_made(admin, WIDGETS, widget)
-    probe = Mapper(client)
-    await probe.find("example.com/v1", "Widget")
+    probe = DynamicRESTMapper(client)
+    await probe.mapping("example.com/v1", "Widget")
     async with running(probe) as told:
         await eventually(lambda: all(source.has_synced for source in probe._sources))
         await asyncio.sleep(0.05)
