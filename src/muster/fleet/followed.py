@@ -73,7 +73,7 @@ class Followed:
 
 def _vanish(latest: MutationCache[Snapshot], old: Snapshot | None, new: Snapshot | None) -> None:
     if old is not None and (new is None or new.uid != old.uid):
-        latest.vanished(old.key, old.uid)
+        latest.confirm_delete(old.key, old.uid)
 
 
 def _enqueue(
@@ -151,7 +151,7 @@ class _Noting(DelegatingClient):
         latest = self._latest.get(resource)
         # A subresource may answer with something else, such as a token.
         if latest is not None and (answer.get("apiVersion"), answer.get("kind")) == (resource.api_version, resource.kind):
-            latest.wrote(answer)
+            latest.record_write(answer)
         return kind.decode(answer)
 
     async def delete(
@@ -180,5 +180,5 @@ class _Noting(DelegatingClient):
         latest = self._latest.get(gvr)
         gone = (answer.get("metadata") or {}).get("uid") or (answer.get("details") or {}).get("uid")
         if latest is not None and gone:
-            latest.deleted(ObjectKey(namespace if gvr.namespaced else "", name), gone, answer)
+            latest.record_delete(ObjectKey(namespace if gvr.namespaced else "", name), gone, answer)
         return answer

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Generic, Protocol, TypeVar
 
-import msgspec
-
 from muster.api import Resource as ApiObject
 from muster.machinery.clock import Clock, Random
 from muster.machinery.metrics import Metrics
@@ -25,7 +23,7 @@ from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import NODES
 from muster.runtime.controller.controller import Controller
-from muster.runtime.controller.writes import patch_read
+from muster.runtime.controller.finalizers import add_finalizer
 
 LONGEST_NAP: Final = 86_400.0
 
@@ -108,13 +106,9 @@ class Operating(abc.ABC, Generic[R, P]):
         if found.metadata.deletion_timestamp:
             return await self._remove(plan)
         if self._subject.finalizer not in found.metadata.finalizers:
-            await self._hold(found, self._subject.finalizer)
+            await add_finalizer(self._client, found, self._subject.finalizer)
             return None
         return await self._install(plan)
-
-    async def _hold(self, held: R, finalizer: str) -> None:
-        metadata = msgspec.structs.replace(held.metadata, finalizers=(*held.metadata.finalizers, finalizer))
-        await patch_read(self._client, held, msgspec.structs.replace(held, metadata=metadata))
 
     def _replicas(self) -> int:
         return replicas_for(len(list(self._nodes.cache)))

@@ -50,15 +50,15 @@ async def test_what_was_created_and_changed_is_seen_before_the_watch_tells(
 ) -> None:
     latest = MutationCache(informer, clock=clock)
     assert latest.get(A) is None
-    latest.wrote(await client.create(CONFIG_MAPS, labelled("1")))
+    latest.record_write(await client.create(CONFIG_MAPS, labelled("1")))
     assert value(latest.get(A)) == "1"
-    assert value(latest.wrote(await client.patch(CONFIG_MAPS, "a", {"data": {"k": "2"}}, "default"))) == "2"
+    assert value(latest.record_write(await client.patch(CONFIG_MAPS, "a", {"data": {"k": "2"}}, "default"))) == "2"
     assert value(latest.get(A)) == "2"
 
 
 async def test_what_somebody_else_wrote_later_wins(client: InProcessClient, informer: Informer[Snapshot], clock: FakeClock) -> None:
     latest = MutationCache(informer, clock=clock)
-    latest.wrote(await client.create(CONFIG_MAPS, labelled("1")))
+    latest.record_write(await client.create(CONFIG_MAPS, labelled("1")))
     theirs = await client.patch(CONFIG_MAPS, "a", {"data": {"k": "theirs"}}, "default")
     await follow(informer, theirs["metadata"]["resourceVersion"])
     assert value(latest.get(A)) == "theirs"
@@ -74,7 +74,7 @@ async def test_what_was_deleted_is_gone_at_once_and_its_successor_is_seen(
     made = await client.create(CONFIG_MAPS, labelled("1"))
     await follow(informer, made["metadata"]["resourceVersion"])
     uid = made["metadata"]["uid"]
-    latest.deleted(A, uid, await client.delete(CONFIG_MAPS, "a", "default"))
+    latest.record_delete(A, uid, await client.delete(CONFIG_MAPS, "a", "default"))
     assert latest.get(A) is None
     again = await client.create(CONFIG_MAPS, labelled("2"))
     await follow(informer, again["metadata"]["resourceVersion"])
@@ -89,11 +89,11 @@ async def test_what_is_held_by_a_finalizer_is_there_until_that_is_taken_off(
     body["metadata"]["finalizers"] = ["test/held"]  # type: ignore[index]
     made = await client.create(CONFIG_MAPS, body)
     await follow(informer, made["metadata"]["resourceVersion"])
-    latest.deleted(A, made["metadata"]["uid"], await client.delete(CONFIG_MAPS, "a", "default"))
+    latest.record_delete(A, made["metadata"]["uid"], await client.delete(CONFIG_MAPS, "a", "default"))
     held = latest.get(A)
     assert held is not None
     assert held.data["metadata"]["deletionTimestamp"]
-    latest.wrote(await client.patch(CONFIG_MAPS, "a", {"metadata": {"finalizers": None}}, "default"))
+    latest.record_write(await client.patch(CONFIG_MAPS, "a", {"metadata": {"finalizers": None}}, "default"))
     assert latest.get(A) is None
 
 
@@ -101,7 +101,7 @@ async def test_what_the_watch_never_confirms_is_forgotten(
     client: InProcessClient, informer: Informer[Snapshot], clock: FakeClock
 ) -> None:
     latest = MutationCache(informer, clock=clock)
-    latest.wrote(await client.create(CONFIG_MAPS, labelled("1")))
+    latest.record_write(await client.create(CONFIG_MAPS, labelled("1")))
     await client.delete(CONFIG_MAPS, "a", "default")
     assert value(latest.get(A)) == "1"
     await clock.advance(PATIENCE)
@@ -113,7 +113,7 @@ async def test_what_nobody_asks_for_again_takes_no_room(
 ) -> None:
     latest = MutationCache(informer, clock=clock)
     for number in range(50):
-        latest.wrote(await client.create(CONFIG_MAPS, config_map(f"n{number}", k="v")))
+        latest.record_write(await client.create(CONFIG_MAPS, config_map(f"n{number}", k="v")))
         await clock.advance(1)
     assert len(latest._own) <= PATIENCE + 1
 
@@ -123,11 +123,11 @@ async def test_everything_is_listed_as_it_was_last_written(
 ) -> None:
     latest = MutationCache(informer, clock=clock)
     assert latest.snapshots() == []
-    latest.wrote(await client.create(CONFIG_MAPS, labelled("1")))
+    latest.record_write(await client.create(CONFIG_MAPS, labelled("1")))
     assert [value(one) for one in latest.snapshots()] == ["1"]
     assert latest.snapshots("elsewhere") == []
     made = await client.get(CONFIG_MAPS, "a", "default")
-    latest.deleted(A, made["metadata"]["uid"], await client.delete(CONFIG_MAPS, "a", "default"))
+    latest.record_delete(A, made["metadata"]["uid"], await client.delete(CONFIG_MAPS, "a", "default"))
     assert latest.snapshots("default") == []
 
 
@@ -141,17 +141,17 @@ def test_a_pod_that_has_its_time_to_end_is_still_there(informer: Informer[Snapsh
         "deletionTimestamp": "2026-01-01T00:00:00Z",
     }
     leaving = {"metadata": {**metadata, "deletionGracePeriodSeconds": 30}}
-    assert latest.wrote(leaving) is not None
-    latest.deleted(A, "u", leaving)
+    assert latest.record_write(leaving) is not None
+    latest.record_delete(A, "u", leaving)
     assert latest.get(A) is not None
-    latest.deleted(A, "u", {"metadata": {**metadata, "deletionGracePeriodSeconds": 0}})
+    latest.record_delete(A, "u", {"metadata": {**metadata, "deletionGracePeriodSeconds": 0}})
     assert latest.get(A) is None
 
 
 def test_what_the_watch_tells_to_be_gone_is_gone_whatever_was_answered(informer: Informer[Snapshot], clock: FakeClock) -> None:
     latest = MutationCache(informer, clock=clock)
-    latest.wrote({"metadata": {"name": "a", "namespace": "default", "uid": "second", "resourceVersion": "9"}})
-    latest.vanished(A, "first")
+    latest.record_write({"metadata": {"name": "a", "namespace": "default", "uid": "second", "resourceVersion": "9"}})
+    latest.confirm_delete(A, "first")
     assert latest.get(A) is not None, "another object of that name went"
-    latest.vanished(A, "second")
+    latest.confirm_delete(A, "second")
     assert latest.get(A) is None

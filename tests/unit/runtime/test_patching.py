@@ -12,7 +12,7 @@ from muster.kube.patching.jsonpatch import apply_json_patch
 from muster.machinery.objects import Object
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
 from muster.runtime.client.errors import Conflict
-from muster.runtime.client.patches import apply_if_changed, json_patch, patch_changes, patch_status, retry_on_conflict
+from muster.runtime.client.patches import json_patch, patch_changes, patch_status, retry_on_conflict
 from tests.support.fake_clock import FakeClock
 from tests.unit.runtime.conftest import config_map
 
@@ -73,12 +73,3 @@ async def test_a_status_is_written_by_itself(client: InProcessClient) -> None:
     assert written is not None
     assert written["status"]["conditions"][0]["type"] == "Ready"
     assert await patch_status(client, NAMESPACES, written, written["status"]) is None
-
-
-async def test_an_apply_that_would_change_nothing_is_spared(client: InProcessClient) -> None:
-    wanted = config_map("a", k="1")
-    applied = await apply_if_changed(client, CONFIG_MAPS, wanted, None, manager="me")
-    assert applied is not None
-    assert await apply_if_changed(client, CONFIG_MAPS, wanted, applied, manager="me") is None
-    assert await apply_if_changed(client, CONFIG_MAPS, wanted, applied, manager="another") is not None
-    assert await apply_if_changed(client, CONFIG_MAPS, config_map("a", k="2"), applied, manager="me") is not None

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
-import msgspec
-
 from muster.api import Condition
 from muster.api.operator.v1 import ClusterManager
 from muster.machinery.clock import SYSTEM, Clock, Random
@@ -53,8 +51,9 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES
 from muster.runtime.client.errors import KubeError, Unreachable
 from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError
+from muster.runtime.client.patches import patch_object
 from muster.runtime.controller.controller import Stop
-from muster.runtime.controller.writes import patch_read
+from muster.runtime.controller.finalizers import remove_finalizer
 
 log = get_logger("muster.operator.cluster_manager")
 
@@ -173,7 +172,7 @@ class ClusterManagerOperator(Operating[ClusterManager, Plan]):
         conditions = [said.applied(), gates(invalid_gates(plan.manager)), *said.rolling(plan, found)]
         now = format_time(self._clock.now())
         after = with_status(plan.manager, conditions, now, generations=generations(made.deployments), related=related(made.places))
-        await patch_read(self._client, plan.manager, after, status=True)
+        await patch_object(self._client, plan.manager, after, status=True)
 
     async def _say_failed(self, plan: Plan, failure: StepFailed) -> None:
         deployments = [one.data for one in self._here.all(DEPLOYMENTS) if one.namespace == plan.namespace]
@@ -183,7 +182,7 @@ class ClusterManagerOperator(Operating[ClusterManager, Plan]):
             *said.rolling(plan, rollouts(plan, deployments)),
         ]
         after = with_status(plan.manager, conditions, format_time(self._clock.now()))
-        await patch_read(self._client, plan.manager, after, status=True)
+        await patch_object(self._client, plan.manager, after, status=True)
 
     async def _remove(self, plan: Plan) -> float | None:
         manager = plan.manager
@@ -198,15 +197,13 @@ class ClusterManagerOperator(Operating[ClusterManager, Plan]):
             await self._say(manager, deleting(left))
             return WHILE_LEAVING
         await self._grounds.leave(plan.name)
-        finalizers = tuple(one for one in manager.metadata.finalizers if one != CLUSTER_MANAGER_FINALIZER)
-        metadata = msgspec.structs.replace(manager.metadata, finalizers=finalizers)
-        await patch_read(self._client, manager, msgspec.structs.replace(manager, metadata=metadata))
+        await remove_finalizer(self._client, manager, CLUSTER_MANAGER_FINALIZER)
         log.info("hub removed", cluster_manager=plan.name)
         return None
 
     async def _say(self, manager: ClusterManager, condition: Condition) -> None:
         after = with_status(manager, [condition], format_time(self._clock.now()))
-        await patch_read(self._client, manager, after, status=True)
+        await patch_object(self._client, manager, after, status=True)
 
     async def _removal(self, plan: Plan) -> list[str]:
         hub: Ground | None = self._here

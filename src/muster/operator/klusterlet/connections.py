@@ -29,8 +29,8 @@ from muster.runtime.cache.informer import Informers
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.builtin import SECRETS
 from muster.runtime.client.errors import NotFound
+from muster.runtime.controller.conditions import set_condition
 from muster.runtime.controller.controller import Controller
-from muster.runtime.controller.writes import say
 
 log = get_logger("muster.operator.klusterlet")
 
@@ -101,7 +101,7 @@ class Connections:
             return None
         current = self._klusterlets.cache.get(ObjectKey("", name)) or klusterlet
         found = msgspec.structs.replace(found, observed_generation=klusterlet.metadata.generation)
-        await say(self._client, current, found, self._clock.now())
+        await set_condition(self._client, current, found, self._clock.now())
         times = looked.times + 1 if looked is not None and looked.at == state else 1
         pause = _pause(found, times) * (1 + self._random() / 4)
         self._looked[name] = _Looked(state, self._clock.monotonic() + pause, times)

@@ -56,7 +56,8 @@ from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES
 from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError
-from muster.runtime.controller.writes import patch_read
+from muster.runtime.client.patches import patch_object
+from muster.runtime.controller.finalizers import add_finalizer
 
 log = get_logger("muster.operator.klusterlet")
 
@@ -138,7 +139,7 @@ class KlusterletOperator(Operating[Klusterlet, Plan]):
             self._refuse_taken(plan)
             site = await self._site(plan, ready)
             if plan.hosted and KLUSTERLET_HOSTED_FINALIZER not in plan.klusterlet.metadata.finalizers:
-                await self._hold(plan.klusterlet, KLUSTERLET_HOSTED_FINALIZER)
+                await add_finalizer(self._client, plan.klusterlet, KLUSTERLET_HOSTED_FINALIZER)
                 return None
             made = await install(site)
         except BadSpec as error:
@@ -194,7 +195,7 @@ class KlusterletOperator(Operating[Klusterlet, Plan]):
         now = format_time(self._clock.now())
         told = generations(made.deployments), related(made.places)
         after = with_status(plan.klusterlet, conditions, now, generations=told[0], related=told[1])
-        await patch_read(self._client, plan.klusterlet, after, status=True)
+        await patch_object(self._client, plan.klusterlet, after, status=True)
 
     async def _say_failed(self, plan: Plan, failure: StepFailed, ready: Sequence[Condition]) -> None:
         mine = [one.data for one in self._here.all(DEPLOYMENTS) if one.labels.get(KLUSTERLET_LABEL) == plan.name]
@@ -202,7 +203,9 @@ class KlusterletOperator(Operating[Klusterlet, Plan]):
         await self._say(plan.klusterlet, [*ready, *conditions])
 
     async def _say(self, klusterlet: Klusterlet, conditions: Sequence[Condition]) -> None:
-        await patch_read(self._client, klusterlet, with_status(klusterlet, conditions, format_time(self._clock.now())), status=True)
+        await patch_object(
+            self._client, klusterlet, with_status(klusterlet, conditions, format_time(self._clock.now())), status=True
+        )
 
     async def _remove(self, plan: Plan) -> float | None:
         if not set(FINALIZERS) & set(plan.klusterlet.metadata.finalizers):

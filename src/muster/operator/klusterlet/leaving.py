@@ -26,7 +26,8 @@ from muster.operator.names import EVICTION_ANNOTATION, KLUSTERLET_FINALIZER, KLU
 from muster.operator.reporting import deleting, with_status
 from muster.runtime.client.errors import Forbidden, KubeError, Unauthorized, Unreachable
 from muster.runtime.client.kubeconfig import KubeconfigError
-from muster.runtime.controller.writes import patch_read
+from muster.runtime.client.patches import patch_object
+from muster.runtime.controller.finalizers import without_finalizer
 
 log = get_logger("muster.operator.klusterlet")
 
@@ -107,18 +108,17 @@ class Leaving:
         await self._write(msgspec.structs.replace(self._klusterlet.metadata, annotations=annotations))
 
     async def _let_go(self, finalizer: str) -> None:
-        kept = tuple(one for one in self._klusterlet.metadata.finalizers if one != finalizer)
-        await self._write(msgspec.structs.replace(self._klusterlet.metadata, finalizers=kept))
+        await self._write(without_finalizer(self._klusterlet, finalizer).metadata)
 
     async def _write(self, metadata: ObjectMeta) -> None:
         after = msgspec.structs.replace(self._klusterlet, metadata=metadata)
-        answer = await patch_read(self.here.client, self._klusterlet, after)
+        answer = await patch_object(self.here.client, self._klusterlet, after)
         if answer is not None:
             self._klusterlet = Klusterlet.decode(answer)
 
     async def _say(self, left: Sequence[str]) -> None:
         after = with_status(self._klusterlet, [deleting(left)], format_time(self.clock.now()))
-        await patch_read(self.here.client, self._klusterlet, after, status=True)
+        await patch_object(self.here.client, self._klusterlet, after, status=True)
 
 
 def _away_since(klusterlet: Klusterlet) -> datetime | None:

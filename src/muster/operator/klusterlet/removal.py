@@ -23,6 +23,7 @@ from muster.registration.names import HUB_SECRET
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
 from muster.runtime.client.errors import NotFound
 from muster.runtime.client.typed import served
+from muster.runtime.controller.finalizers import removal_patch
 
 APPLIED_WORKS: Final = served(AppliedManifestWork)
 APPLIED_WORK_FINALIZER: Final = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"
@@ -72,14 +73,11 @@ class Removal:
         except NotFound:
             return
         for work in works:
-            metadata = work["metadata"]
-            finalizers = metadata.get("finalizers") or []
             mine = (work.get("spec") or {}).get("agentID") == self.plan.klusterlet.metadata.uid
-            if mine and APPLIED_WORK_FINALIZER in finalizers:
-                kept = [one for one in finalizers if one != APPLIED_WORK_FINALIZER]
-                patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept}}
+            patch = removal_patch(work, APPLIED_WORK_FINALIZER) if mine else None
+            if patch is not None:
                 try:
-                    await ground.client.patch(APPLIED_WORKS, metadata["name"], patch)
+                    await ground.client.patch(APPLIED_WORKS, work["metadata"]["name"], patch)
                 except NotFound:
                     continue
 

@@ -31,7 +31,9 @@ from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import KubeError
-from muster.runtime.controller.writes import patch_read, with_said
+from muster.runtime.client.patches import patch_object
+from muster.runtime.controller.conditions import with_condition
+from muster.runtime.controller.finalizers import with_finalizer, without_finalizer
 
 log = get_logger("muster.registration.hub.cluster_writer")
 
@@ -130,13 +132,13 @@ class ClusterWriter:
         if not status:
             after = self._put_right(after)
         try:
-            answer = await patch_read(self._client, before, after, status=status)
+            answer = await patch_object(self._client, before, after, status=status)
         except KubeError as error:
             for wish in wishes:
                 wish.refuse(error)
             return
         if answer is not None:
-            self._latest.wrote(answer)
+            self._latest.record_write(answer)
         for wish in wishes:
             wish.grant(answer is not None and wish in altering)
 
@@ -151,13 +153,13 @@ class ClusterWriter:
 
 
 def with_cluster_said(condition: Condition, now: datetime) -> Change:
-    return lambda cluster: with_said(cluster, condition, now)
+    return lambda cluster: with_condition(cluster, condition, now)
 
 
 def redated(cluster: ManagedCluster, condition: Condition, now: datetime) -> ManagedCluster:
     """With this condition, of which another reason counts as a transition too: its time tells since when the reason holds."""
     old = condition_of(cluster.status.conditions, condition.type)
-    changed = with_said(cluster, condition, now)
+    changed = with_condition(cluster, condition, now)
     if old is None or old.reason == condition.reason:
         return changed
     dated = msgspec.structs.replace(condition, last_transition_time=format_time(now))
@@ -167,9 +169,5 @@ def redated(cluster: ManagedCluster, condition: Condition, now: datetime) -> Man
 
 def with_finalizers(cluster: ManagedCluster, *, add: str = "", remove: str = "") -> ManagedCluster:
     """A cluster that is being deleted takes no new ones."""
-    if cluster.metadata.deletion_timestamp:
-        add = ""
-    finalizers = [name for name in cluster.metadata.finalizers if name != remove]
-    if add and add not in finalizers:
-        finalizers.append(add)
-    return msgspec.structs.replace(cluster, metadata=msgspec.structs.replace(cluster.metadata, finalizers=tuple(finalizers)))
+    left = without_finalizer(cluster, remove)
+    return left if not add or cluster.metadata.deletion_timestamp else with_finalizer(left, add)

@@ -1,7 +1,8 @@
-"""A cache together with what this process has written since: a writer sees its own writes before the watch brings them.
+"""A cache together with what this process has written since, as client-go's MutationCache: a writer sees its own writes before the
+watch brings them.
 
 A reconcile that writes is woken by its own write, often before every cache shows it; looking at the cache alone it would write
-the same again. `wrote` takes the server's answer, and `get` gives whichever is newer, the cache's version or that answer.
+the same again. `record_write` takes the server's answer, and `get` gives whichever is newer, the cache's version or that answer.
 Versions are compared as numbers. What the watch never confirms (the object came and went while the watch was being taken up
 again) is forgotten after `PATIENCE`, so an error here lasts seconds and costs one needless request.
 """
@@ -50,14 +51,14 @@ class MutationCache(Generic[T]):
         found = [self.snapshot(key) for key in keys if not namespace or key.namespace == namespace]
         return [snapshot for snapshot in found if snapshot is not None]
 
-    def vanished(self, key: ObjectKey, uid: str) -> None:
+    def confirm_delete(self, key: ObjectKey, uid: str) -> None:
         """The watch has told that this very object is gone: answers about it no longer count. For those who cannot wait for
         `PATIENCE` to be over."""
         own = self._own.get(key)
         if own is not None and own[1] == uid:
             del self._own[key]
 
-    def wrote(self, answer: Object) -> T | None:
+    def record_write(self, answer: Object) -> T | None:
         """The server's answer to a write of an object; gives what readers see from now on."""
         snapshot = self._informer.cache.read(orjson.dumps(answer))
         metadata = answer["metadata"]
@@ -66,10 +67,10 @@ class MutationCache(Generic[T]):
         self._note(snapshot.key, None if gone else snapshot, snapshot.uid)
         return self.get(snapshot.key)
 
-    def deleted(self, key: ObjectKey, uid: str, answer: Object) -> None:
+    def record_delete(self, key: ObjectKey, uid: str, answer: Object) -> None:
         """The server's answer to the deletion of the object with this uid: the object, when something still holds it."""
         if answer.get("kind") != "Status" and _held(answer.get("metadata") or {}) and key_of(answer) == key:
-            self.wrote(answer)
+            self.record_write(answer)
         else:
             self._note(key, None, uid)
 

@@ -1,9 +1,9 @@
 """Writes that say only what changes: minimal patches from two versions of an object, status patches, and retries on conflict.
 
-`patch_changes`, `patch_status` and `json_patch` turn (old, new) into the smallest patch of their kind; lists are replaced as a
-whole, as a merge patch must. Typed objects (msgspec structs) are taken too: only fields that differ are written, so fields that
-a type does not know survive. A writer that decided from what it read passes `optimistic`: then the patch carries the version it
-read and fails with `Conflict` if somebody wrote in between.
+`patch_changes`, `patch_status` and `json_patch` turn two documents (old, new) into the smallest patch of their kind; lists are
+replaced as a whole, as a merge patch must. A writer that decided from what it read passes `optimistic`: then the patch carries
+the version it read and fails with `Conflict` if somebody wrote in between. `patch_object` does that, always so, for two versions
+of a typed object: only fields that differ are written, so fields that a type does not know survive.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from muster.api import Resource, merge_patch
 from muster.kube.patching.mergepatch import merge_patch_between
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.objects import GVR, Object
 from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Conflict
+from muster.runtime.client.errors import Conflict, NotFound
+from muster.runtime.client.typed import served
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Resource)
 CONFLICT_ATTEMPTS = 5
 
 
@@ -95,24 +98,30 @@ def _without(obj: Object, field: str) -> Object:
     return {key: value for key, value in obj.items() if key != field}
 
 
-async def apply_if_changed(
-    client: KubeClient, resource: GVR, wanted: Object, current: Object | None, *, manager: str, force: bool = True
-) -> Object | None:
-    """Server-side apply, spared when everything wanted is there already and owned by `manager`; None when it was."""
-    if current is not None and _contains(current, wanted) and _owned(current, manager):
+async def patch_object(client: KubeClient, before: R, after: R, *, status: bool = False) -> Object | None:
+    """Write what differs between two versions of a typed object, in the status or in all else, valid for the version read.
+
+    Gives the answer; None when nothing differs or the object is gone. Raises Conflict when somebody wrote in between.
+    """
+    was, is_now = _status(before), _status(after)
+    patch = merge_patch(before, _with_status(before, is_now) if status else _with_status(after, was))
+    if not patch:
         return None
-    return await client.apply(resource, wanted, manager=manager, force=force)
+    metadata = before.metadata
+    patch["metadata"] = {**patch.get("metadata", {}), "uid": metadata.uid, "resourceVersion": metadata.resource_version}
+    subresource = "status" if status else ""
+    try:
+        return await client.patch(served(type(before)), metadata.name, patch, metadata.namespace, subresource=subresource)
+    except NotFound:
+        return None
 
 
-def _contains(current: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Mapping) and isinstance(current, Mapping):
-        return all(key in current and _contains(current[key], value) for key, value in wanted.items())
-    return bool(current == wanted and type(current) is type(wanted))
+def _status(obj: Resource) -> Any:
+    return obj.status  # type: ignore[attr-defined]  # all kinds that are written so have one, each of its own type
 
 
-def _owned(current: Object, manager: str) -> bool:
-    entries = current["metadata"].get("managedFields") or ()
-    return any(entry.get("manager") == manager and entry.get("operation") == "Apply" for entry in entries)
+def _with_status(obj: R, status: Any) -> R:
+    return msgspec.structs.replace(obj, status=status)
 
 
 async def retry_on_conflict(

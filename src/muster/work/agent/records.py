@@ -27,7 +27,8 @@ from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import AlreadyExists, NotFound, Unreachable
-from muster.runtime.controller.writes import patch_read
+from muster.runtime.client.patches import patch_object
+from muster.runtime.controller.finalizers import with_finalizer, without_finalizer
 from muster.work.agent.echoes import Echoes
 from muster.work.agent.planning import Identity
 from muster.work.agent.seam import Owner
@@ -161,10 +162,7 @@ class Records:
             return await self._create(spec, work.metadata.labels, refs)
         metadata = msgspec.structs.replace(record.metadata, labels=work.metadata.labels)
         wanted = msgspec.structs.replace(record, spec=spec, metadata=metadata)
-        if APPLIED_FINALIZER not in record.metadata.finalizers:
-            finalizers = (*record.metadata.finalizers, APPLIED_FINALIZER)
-            wanted = msgspec.structs.replace(wanted, metadata=msgspec.structs.replace(wanted.metadata, finalizers=finalizers))
-        return await self._write(record, wanted)
+        return await self._write(record, with_finalizer(wanted, APPLIED_FINALIZER))
 
     async def _create(
         self, spec: AppliedManifestWorkSpec, labels: Mapping[str, str], refs: Iterable[ObjectRef]
@@ -186,7 +184,7 @@ class Records:
                 self._doubtful.add(name)
                 raise
             wrote(answer["metadata"]["resourceVersion"])
-            self._latest.wrote(answer)
+            self._latest.record_write(answer)
         return AppliedManifestWork.decode(answer)
 
     async def track(self, record: AppliedManifestWork, entries: Iterable[AppliedResource]) -> AppliedManifestWork:
@@ -205,28 +203,26 @@ class Records:
                 answer = await self._client.delete(APPLIED_WORKS, metadata.name, uid=metadata.uid, propagation="Background")
             except NotFound:
                 answer = {"kind": "Status"}
-            self._latest.deleted(ObjectKey("", metadata.name), metadata.uid, answer)
+            self._latest.record_delete(ObjectKey("", metadata.name), metadata.uid, answer)
 
     async def release(self, record: AppliedManifestWork) -> None:
         """Take our finalizer away: nothing of what it records is left."""
-        finalizers = tuple(one for one in record.metadata.finalizers if one != APPLIED_FINALIZER)
-        wanted = msgspec.structs.replace(record, metadata=msgspec.structs.replace(record.metadata, finalizers=finalizers))
-        await self._write(record, wanted)
+        await self._write(record, without_finalizer(record, APPLIED_FINALIZER))
 
     async def _write(
         self, record: AppliedManifestWork, wanted: AppliedManifestWork, *, status: bool = False
     ) -> AppliedManifestWork:
         with self._echoes.writing(record.metadata.name) as wrote:
-            answer = await patch_read(self._client, record, wanted, status=status)
+            answer = await patch_object(self._client, record, wanted, status=status)
             if answer is None:
                 return record
             wrote(answer["metadata"]["resourceVersion"])
-            self._latest.wrote(answer)
+            self._latest.record_write(answer)
         return AppliedManifestWork.decode(answer)
 
     def _seen(self, old: AppliedManifestWork | None, new: AppliedManifestWork | None) -> None:
         if new is not None:
             self._echoes.came(new.metadata.name, new.metadata.resource_version)
         elif old is not None:
-            self._latest.vanished(ObjectKey("", old.metadata.name), old.metadata.uid)
+            self._latest.confirm_delete(ObjectKey("", old.metadata.name), old.metadata.uid)
             self._echoes.went(old.metadata.name)

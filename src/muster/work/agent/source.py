@@ -19,7 +19,8 @@ from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import NotFound
-from muster.runtime.controller.writes import patch_read
+from muster.runtime.client.patches import patch_object
+from muster.runtime.controller.finalizers import with_finalizer, without_finalizer
 from muster.work.agent.echoes import Echoes
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import WORK_FINALIZER
@@ -69,14 +70,13 @@ class KubeWorkSource:
             handler(name)
 
     async def hold(self, work: ManifestWork) -> ManifestWork:
-        held = await self._write(work, _with_finalizers(work, (*work.metadata.finalizers, WORK_FINALIZER)))
+        held = await self._write(work, with_finalizer(work, WORK_FINALIZER))
         if held is None:
             raise NotFound(404, "NotFound", f"the work {work.metadata.name} is gone")
         return held
 
     async def release(self, work: ManifestWork) -> None:
-        finalizers = tuple(one for one in work.metadata.finalizers if one != WORK_FINALIZER)
-        await self._write(work, _with_finalizers(work, finalizers))
+        await self._write(work, without_finalizer(work, WORK_FINALIZER))
 
     async def report(self, work: ManifestWork, status: ManifestWorkStatus) -> ManifestWork:
         return await self._write(work, msgspec.structs.replace(work, status=status), status=True) or work
@@ -87,20 +87,16 @@ class KubeWorkSource:
     async def _write(self, work: ManifestWork, wanted: ManifestWork, *, status: bool = False) -> ManifestWork | None:
         """The work as it is then; None if nothing was to be written, or the work is gone."""
         with self._echoes.writing(work.metadata.name) as wrote:
-            answer = await patch_read(self._client, work, wanted, status=status)
+            answer = await patch_object(self._client, work, wanted, status=status)
             if answer is None:
                 return None
             wrote(answer["metadata"]["resourceVersion"])
-            self._latest.wrote(answer)
+            self._latest.record_write(answer)
         return ManifestWork.decode(answer)
 
     def _seen(self, old: ManifestWork | None, new: ManifestWork | None) -> None:
         if new is not None:
             self._echoes.came(new.metadata.name, new.metadata.resource_version)
         elif old is not None:
-            self._latest.vanished(ObjectKey(self._cluster, old.metadata.name), old.metadata.uid)
+            self._latest.confirm_delete(ObjectKey(self._cluster, old.metadata.name), old.metadata.uid)
             self._echoes.went(old.metadata.name)
-
-
-def _with_finalizers(work: ManifestWork, finalizers: tuple[str, ...]) -> ManifestWork:
-    return msgspec.structs.replace(work, metadata=msgspec.structs.replace(work.metadata, finalizers=finalizers))

@@ -179,7 +179,7 @@ class Approver:
             answer = await self._context.client.update(SIGNING_REQUESTS, approved, subresource="approval")
         except NotFound:
             return
-        self._latest.wrote(answer)
+        self._latest.record_write(answer)
         self._context.events.event(csr.data, "Normal", event, note)
         log.info("request approved", request=csr.name, cluster=csr.labels[CLUSTER_LABEL])
 

@@ -25,6 +25,7 @@ from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS
 from muster.runtime.client.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
+from muster.runtime.controller.finalizers import removal_patch
 
 log = get_logger("muster.registration.permissions")
 
@@ -78,7 +79,7 @@ class Permissions:
             return
         else:
             answer = await self._put_right(wanted)
-        self._latest[wanted.resource].wrote(answer)
+        self._latest[wanted.resource].record_write(answer)
 
     async def remove(self, resource: GVR, key: ObjectKey, cluster: str, *, unseen: bool = False) -> None:
         """Delete an object that the caches show; `unseen` also one that they might not show for want of its label."""
@@ -95,7 +96,7 @@ class Permissions:
                 answer = await self._client.patch(resource, key.name, label, key.namespace, manager=MANAGER)
         except NotFound:
             answer = {"kind": "Status"}
-        self._latest[resource].deleted(key, current.uid if current is not None else "", answer)
+        self._latest[resource].record_delete(key, current.uid if current is not None else "", answer)
 
     async def release(self, cluster: str) -> None:
         """Let the work agent's binding go, if it is marked: no work is left."""
@@ -115,17 +116,16 @@ class Permissions:
 
     async def _without_finalizer(self, current: Snapshot) -> list[str]:
         """Gives the finalizers that are not ours and stay."""
-        metadata = current.data["metadata"]
-        finalizers: list[str] = metadata.get("finalizers") or []
+        finalizers: list[str] = current.data["metadata"].get("finalizers") or []
         left = [name for name in finalizers if name != names.WORK_CLEANUP]
-        if left == finalizers:
+        patch = removal_patch(current.data, names.WORK_CLEANUP)
+        if patch is None:
             return left
-        patch = {"metadata": {"uid": current.uid, "resourceVersion": current.resource_version, "finalizers": left}}
         try:
             answer = await self._client.patch(current.resource, current.name, patch, current.namespace, manager=MANAGER)
         except NotFound:
             return []
-        self._latest[current.resource].wrote(answer)
+        self._latest[current.resource].record_write(answer)
         return left
 
     async def _put_right(self, wanted: Wanted) -> Object:

@@ -17,7 +17,7 @@ from muster.machinery.logs import get_logger
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import ADDONS
 from muster.runtime.cache.store import Snapshot
-from muster.runtime.controller.writes import say
+from muster.runtime.controller.conditions import set_condition
 
 log = get_logger("muster.registration.hub.health.addon_health")
 
@@ -54,5 +54,5 @@ class AddonHealth:
 
     async def _say(self, snapshot: Snapshot, unknown: Condition) -> None:
         addon = ManagedClusterAddOn.decode(snapshot.raw)
-        if await say(self._world.client, addon, unknown, self._world.clock.now()):
+        if await set_condition(self._world.client, addon, unknown, self._world.clock.now()):
             log.info("addon is out of sight with its cluster", cluster=snapshot.namespace, addon=snapshot.name)

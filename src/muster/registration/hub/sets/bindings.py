@@ -7,8 +7,8 @@ from muster.api.cluster.v1beta2 import BOUND, ManagedClusterSet, ManagedClusterS
 from muster.machinery.objects import ObjectKey
 from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_SET_BINDINGS, CLUSTER_SETS
+from muster.runtime.controller.conditions import set_condition
 from muster.runtime.controller.controller import Controller
-from muster.runtime.controller.writes import say
 
 BY_SET = "set"
 
@@ -47,7 +47,7 @@ class SetBindings:
         if binding is None or binding.metadata.deletion_timestamp:
             return
         condition = boundness(ObjectKey("", binding.spec.cluster_set) in self._sets.cache)
-        await say(self._world.client, binding, condition, self._world.clock.now())
+        await set_condition(self._world.client, binding, condition, self._world.clock.now())
 
 
 def _key(binding: ManagedClusterSetBinding) -> ObjectKey:

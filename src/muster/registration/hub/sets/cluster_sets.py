@@ -25,8 +25,9 @@ from muster.registration.kinds import CLUSTER_SETS
 from muster.registration.names import AUTO_UPDATE
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.client.errors import AlreadyExists
+from muster.runtime.client.patches import patch_object
+from muster.runtime.controller.conditions import with_condition
 from muster.runtime.controller.controller import Controller
-from muster.runtime.controller.writes import patch_read, with_said
 
 log = get_logger("muster.registration.hub.sets.cluster_sets")
 
@@ -98,13 +99,13 @@ class ClusterSets:
             # The change comes back as an event, and then the clusters are counted.
             return
         count = len(self._clusters.cache.select_keys(selector_of(cluster_set)))
-        said = with_said(cluster_set, emptiness(count), self._world.clock.now())
+        said = with_condition(cluster_set, emptiness(count), self._world.clock.now())
         await self._write(cluster_set, said, status=True)
 
     async def _write(self, before: ManagedClusterSet, after: ManagedClusterSet, *, status: bool = False) -> bool:
-        answer = await patch_read(self._world.client, before, after, status=status)
+        answer = await patch_object(self._world.client, before, after, status=status)
         if answer is not None:
-            self._latest.wrote(answer)
+            self._latest.record_write(answer)
         return answer is not None
 
     async def _create(self, name: str) -> None:

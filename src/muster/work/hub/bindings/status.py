@@ -6,7 +6,8 @@ from muster.api import Condition
 from muster.api.authentication.v1alpha1 import ACCEPTED, REF_FOUND, ManagedServiceAccountBinding
 from muster.api.authentication.v1beta1 import ManagedServiceAccount
 from muster.machinery.objects import ObjectKey
-from muster.runtime.controller.writes import patch_read, with_said
+from muster.runtime.client.patches import patch_object
+from muster.runtime.controller.conditions import with_condition
 from muster.work.hub.bindings.accounts import BoundAccounts, account_key
 from muster.work.hub.world import WorkHubWorld
 
@@ -47,5 +48,5 @@ class BindingStatus:
             return
         wanted = binding
         for condition in conditions(binding, self._bound.exists(account_key(binding))):
-            wanted = with_said(wanted, condition, self._world.clock.now())
-        await patch_read(self._world.client, binding, wanted, status=True)
+            wanted = with_condition(wanted, condition, self._world.clock.now())
+        await patch_object(self._world.client, binding, wanted, status=True)

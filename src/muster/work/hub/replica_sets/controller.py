@@ -31,8 +31,10 @@ from muster.api.work.v1alpha1 import MANIFEST_WORK_APPLIED, ManifestWorkReplicaS
 from muster.kube.names import label_value
 from muster.machinery.objects import Object, ObjectKey
 from muster.runtime.client.errors import AlreadyExists, KubeError, NotFound
+from muster.runtime.client.patches import patch_object
 from muster.runtime.client.typed import served
-from muster.runtime.controller.writes import patch_read, with_said
+from muster.runtime.controller.conditions import with_condition
+from muster.runtime.controller.finalizers import add_finalizer, remove_finalizer
 from muster.work.hub.replica_sets import reporting
 from muster.work.hub.replica_sets.decisions import groups_of
 from muster.work.hub.replica_sets.replicas import Replica, digest, is_ruled
@@ -135,7 +137,7 @@ class ReplicaSets:
     # Holding and letting go
 
     async def _hold(self, found: ManifestWorkReplicaSet) -> None:
-        await self._set_finalizers(found, (*found.metadata.finalizers, REPLICA_SET_FINALIZER))
+        await add_finalizer(self._world.client, found, REPLICA_SET_FINALIZER)
 
     async def _let_go(self, found: ManifestWorkReplicaSet) -> float | None:
         if REPLICA_SET_FINALIZER not in found.metadata.finalizers:
@@ -150,7 +152,7 @@ class ReplicaSets:
         await self._delete_all(there)
         if there and patient:
             return LOOK_AGAIN
-        await self._set_finalizers(found, tuple(one for one in found.metadata.finalizers if one != REPLICA_SET_FINALIZER))
+        await remove_finalizer(self._world.client, found, REPLICA_SET_FINALIZER)
         return None
 
     async def _there(self, owner: str) -> list[Replica]:
@@ -168,14 +170,10 @@ class ReplicaSets:
         if failed:
             raise WorksNotWritten(reporting.listed([f"{cluster}: {why}" for cluster, why in sorted(failed.items())]))
 
-    async def _set_finalizers(self, found: ManifestWorkReplicaSet, finalizers: tuple[str, ...]) -> None:
-        metadata = msgspec.structs.replace(found.metadata, finalizers=finalizers)
-        await patch_read(self._world.client, found, msgspec.structs.replace(found, metadata=metadata))
-
     async def _say_unnameable(self, found: ManifestWorkReplicaSet, problem: str) -> None:
         message = f"{owner_label(_key(found))} must be a label's value: {problem}"
         condition = Condition(type=MANIFEST_WORK_APPLIED, status="False", reason="InvalidManifestWorkName", message=message)
-        await patch_read(self._world.client, found, with_said(found, condition, self._world.clock.now()), status=True)
+        await patch_object(self._world.client, found, with_condition(found, condition, self._world.clock.now()), status=True)
 
     # Rolling out
 
@@ -300,8 +298,8 @@ class ReplicaSets:
         said = (reporting.verified(shares), reporting.rolled_out(shares), reporting.applied(shares, failed, total))
         for condition in said:
             dated = msgspec.structs.replace(condition, observed_generation=found.metadata.generation)
-            wanted = with_said(wanted, dated, self._world.clock.now())
-        await patch_read(self._world.client, found, wanted, status=True)
+            wanted = with_condition(wanted, dated, self._world.clock.now())
+        await patch_object(self._world.client, found, wanted, status=True)
 
 
 def _key(one: ManifestWorkReplicaSet | Placement) -> ObjectKey:
