@@ -27,7 +27,7 @@ from muster.apiserver.verbs.patchtext import JSON_PATCH, MERGE_PATCH, STRATEGIC_
 from muster.apiserver.verbs.writes import check_name, create_object, respond_written, update_object
 from muster.http import Response
 from muster.kube.ownership.apply import ApplyConflict, ApplyFailed, InvalidApply, apply
-from muster.kube.patching.jsonpatch import PatchError, apply_json_patch
+from muster.kube.patching.jsonpatch import PatchError, TooManyOperations, apply_json_patch, check_operations
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.kube.patching.strategic import StrategicPatchError, apply_strategic_merge
 from muster.machinery.golang.json import make_numbers_whole
@@ -37,7 +37,6 @@ APPLY_YAML = "application/apply-patch+yaml"
 
 BUILTIN_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_YAML)
 CUSTOM_PATCHES = (JSON_PATCH, MERGE_PATCH, APPLY_YAML)
-_MAX_OPERATIONS = 10_000
 _REJECTED = "the server rejected our request due to an error in our request"
 
 
@@ -82,8 +81,10 @@ def _check_operations(body: list[Any]) -> None:
         if not isinstance(operation, dict):
             problem = f"json: cannot unmarshal {json_kind(operation)} into Go value of type handlers.jsonPatchOp"
             raise errors.bad_request(f"error decoding patch: {problem}")
-    if len(body) > _MAX_OPERATIONS:
-        raise errors.too_large(f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(body)}")
+    try:
+        check_operations(body)
+    except TooManyOperations as error:
+        raise errors.too_large(str(error)) from None
 
 
 def patched(media: str, old: Object, body: Any, resource: Resource) -> Object:

@@ -29,9 +29,13 @@ class TooManyOperations(PatchError):
     """More operations than the server accepts in one patch; the server answers 413."""
 
 
-def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
+def check_operations(operations: Sequence[object]) -> None:
     if len(operations) > MAX_OPERATIONS:
         raise TooManyOperations(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
+
+
+def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
+    check_operations(operations)
     patch = _Patch(document)
     for operation in operations:
         name = operation.get("op")

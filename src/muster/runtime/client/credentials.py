@@ -1,7 +1,7 @@
 """Credentials that change under a running client: files are re-read when they change, plugins are run again when they expire.
 
-`Credentials.current()` gives the headers and the TLS material that are valid now; its `generation` grows whenever the TLS
-material differs, so that the client knows when its connections belong to yesterday. A file's change is seen by its identity,
+`Credentials.headers()` and `Credentials.tls()` give what is valid now; `generation` grows whenever the TLS material differs, so
+that it can be told when connections belong to yesterday. A file's change is seen by its identity,
 size and times, which costs one `stat` per request. While a writer is half way (certificate and key of different pairs, an empty
 token), the last good material stays in use. A plugin runs at most once at a time; its answer is kept until
 `expirationTimestamp`, or until the server says 401.
