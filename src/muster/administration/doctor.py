@@ -23,7 +23,7 @@ from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.golang.durations import human_duration
 from muster.machinery.golang.timestamps import parse_time
 from muster.operator.klusterlet.plan import agent_namespace_of
-from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
+from muster.operator.names import CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from muster.registration.drivers.csr.requests import issued_certificate, validity_of, verdict_of
 from muster.registration.hub import install as registration
 from muster.registration.kinds import MANAGED_CLUSTERS
@@ -106,7 +106,7 @@ async def _controllers(patient: Patient) -> Findings:
     subject = "hub"
     try:
         operator = await patient.hub.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)
-        manager = ClusterManager.decode(await patient.hub.get(CLUSTER_MANAGERS, CLUSTER_MANAGER))
+        manager = await patient.hub.get(ClusterManager, CLUSTER_MANAGER)
     except NotFound:
         yield Finding(NOTE, subject, "it has no operator and ClusterManager; are its controllers run in another way?", "run init")
         return
@@ -177,7 +177,7 @@ async def _try_work(patient: Patient) -> None:
 async def _existence(patient: Patient) -> Findings:
     subject = "ManagedCluster"
     try:
-        patient.cluster = ManagedCluster.decode(await patient.hub.get(MANAGED_CLUSTERS, patient.name))
+        patient.cluster = await patient.hub.get(ManagedCluster, patient.name)
     except NotFound:
         yield Finding(
             PROBLEM,

@@ -10,7 +10,7 @@ from muster.administration.members.klusterlets import agent_key, hub_connection_
 from muster.administration.waiting import hub_problem
 from muster.api.operator.v1 import ClusterManager, Klusterlet, RelatedResource
 from muster.machinery.objects import Object
-from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
+from muster.operator.names import CLUSTER_MANAGER, KLUSTERLET, OPERATOR_NAMESPACE
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS
 from muster.runtime.client.errors import NotFound
@@ -47,7 +47,7 @@ class HubInfo:
 async def hub_info(client: KubeClient, name: str = CLUSTER_MANAGER) -> HubInfo:
     operator = await _running(client, CLUSTER_MANAGER, OPERATOR_NAMESPACE)
     try:
-        manager = ClusterManager.decode(await client.get(CLUSTER_MANAGERS, name))
+        manager = await client.get(ClusterManager, name)
     except NotFound:
         return HubInfo(operator, problem="there is no ClusterManager")
     return await _info(client, operator, name, manager.status.related_resources, hub_problem(manager))
@@ -56,7 +56,7 @@ async def hub_info(client: KubeClient, name: str = CLUSTER_MANAGER) -> HubInfo:
 async def klusterlet_info(client: KubeClient, name: str = KLUSTERLET) -> HubInfo:
     operator = await _running(client, KLUSTERLET, OPERATOR_NAMESPACE)
     try:
-        klusterlet = Klusterlet.decode(await client.get(KLUSTERLETS, name))
+        klusterlet = await client.get(Klusterlet, name)
     except NotFound:
         return HubInfo(operator, problem="there is no Klusterlet")
     problem = klusterlet_problem(klusterlet) or hub_connection_of(klusterlet)

@@ -19,7 +19,6 @@ from muster.operator.cluster_manager.components import REGISTRATION_DEGRADED
 from muster.operator.cluster_manager.status import PROGRESSING
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLETS, OPERATOR_NAMESPACE, chosen_image
 from muster.operator.reporting import APPLIED
-from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import DEPLOYMENTS
 from muster.runtime.client.errors import NotFound
@@ -134,7 +133,7 @@ async def await_hub(
         try:
             if problem := deployment_problem(await client.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)):
                 return problem
-            manager = ClusterManager.decode(await client.get(CLUSTER_MANAGERS, name))
+            manager = await client.get(ClusterManager, name)
         except NotFound as error:
             return str(error)
         return hub_problem(manager) or ("" if await is_hub(client) else "ManagedClusters are not served yet")
@@ -151,7 +150,7 @@ async def await_available(
         problems = []
         for name in names:
             try:
-                problem = cluster_problem(ManagedCluster.decode(await client.get(MANAGED_CLUSTERS, name)))
+                problem = cluster_problem(await client.get(ManagedCluster, name))
             except NotFound:
                 problem = "there is no ManagedCluster of this name: its agent has not introduced it yet"
             if problem:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from muster.api.authentication.v1beta1 import ManagedServiceAccount
 from muster.machinery.objects import GVR, Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, whole
 from muster.operator.cluster_manager.components import HOOKS
@@ -19,14 +20,17 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, RESOURCE_CLEANUP
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DEPLOYMENTS, NAMESPACES
 from muster.runtime.client.errors import BadRequest, Forbidden
+from muster.runtime.client.typed import served
 from muster.runtime.install.objects import binding
-from muster.work.hub.bindings.accounts import ACCOUNTS, BINDINGS
+from muster.work.hub.bindings.accounts import BINDINGS
 from muster.work.hub.install import BINDING_HOOK
 from muster.work.hub.options import ADDON_NAMESPACE
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 from tests.support.operating import Observed
 from tests.support.sites import embedded_only, open_site
 from tests.support.stage import PODS, condition
+
+ACCOUNTS = served(ManagedServiceAccount)
 
 CM = "cluster-manager"
 SECONDS = 60.0

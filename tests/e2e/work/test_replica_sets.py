@@ -9,15 +9,18 @@ from typing import Any
 
 import pytest
 
+from muster.api.cluster.v1beta1 import Placement, PlacementDecision
 from muster.machinery.objects import Object
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
-from muster.work.hub.replica_sets.controller import DECISIONS, PLACEMENTS
+from muster.runtime.client.typed import served
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 from tests.support.executing import Keeper, rule
 from tests.support.planes import ControlPlane
 from tests.support.processes import complaints
 from tests.support.work_hub import WorkHub
 from tests.support.working import Workplace, condition, config_map
+
+PLACEMENTS, DECISIONS = served(Placement), served(PlacementDecision)
 
 GATES = "--feature-gates=ManifestWorkReplicaSet=true,CleanUpCompletedManifestWork=true"
 APP = "replicated"

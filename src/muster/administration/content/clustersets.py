@@ -125,7 +125,7 @@ async def _add_namespaces(client: KubeClient, name: str, namespaces: Sequence[st
 
 async def _found(client: KubeClient, name: str) -> ManagedClusterSet:
     try:
-        return ManagedClusterSet.decode(await client.get(CLUSTER_SETS, name))
+        return await client.get(ManagedClusterSet, name)
     except NotFound:
         raise AdministrationError(f"there is no clusterset {name}", f"make it with clusterset create {name}") from None
     except MalformedObject as error:

@@ -235,7 +235,7 @@ async def await_works(
         return
 
     async def look() -> str:
-        works = [(cluster, ManifestWork.decode(await client.get(MANIFEST_WORKS, name, cluster))) for cluster in clusters]
+        works = [(cluster, await client.get(ManifestWork, name, cluster)) for cluster in clusters]
         problems = [(cluster, problem_of(work)) for cluster, work in works]
         return "; ".join(f"{cluster}: {problem}" for cluster, problem in problems if problem)
 
@@ -258,7 +258,7 @@ async def await_works_gone(
 async def _remains(client: KubeClient, name: str, cluster: str) -> str | None:
     """What the cluster's agent says about a work that is going; None when it is gone."""
     try:
-        work = ManifestWork.decode(await client.get(MANIFEST_WORKS, name, cluster))
+        work = await client.get(ManifestWork, name, cluster)
     except NotFound:
         return None
     going = condition_of(work.status.conditions, DELETING)

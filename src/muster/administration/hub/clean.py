@@ -129,7 +129,7 @@ async def _remove_manager(client: KubeClient, options: CleanOptions, progress: P
 
     async def look() -> str:
         try:
-            manager = ClusterManager.decode(await client.get(CLUSTER_MANAGERS, options.name))
+            manager = await client.get(ClusterManager, options.name)
         except NotFound:
             return ""
         return await _holding_up(client, manager)

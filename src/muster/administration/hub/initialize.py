@@ -212,7 +212,7 @@ async def access(client: KubeClient, address: HubAddress, *, use_bootstrap_token
     """What a cluster needs to join a hub that is there. What the ClusterManager says of drivers is told where it may be read."""
     token = await tokens.issue(client, use_bootstrap_token=use_bootstrap_token)
     try:
-        manager = ClusterManager.decode(await client.get(CLUSTER_MANAGERS, CLUSTER_MANAGER))
+        manager = await client.get(ClusterManager, CLUSTER_MANAGER)
     except (NotFound, Forbidden, MalformedObject):
         return Initialized(address, token)
     configured = manager.spec.registration_configuration

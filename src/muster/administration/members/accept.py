@@ -99,7 +99,7 @@ _ACCEPTS: Final = {"spec": {"hubAcceptsClient": True}}
 
 async def _cluster(client: KubeClient, name: str) -> ManagedCluster:
     try:
-        return ManagedCluster.decode(await client.get(MANAGED_CLUSTERS, name))
+        return await client.get(ManagedCluster, name)
     except NotFound:
         raise AdministrationError(
             f"fail to get managedcluster {name}: there is none of this name",
@@ -121,7 +121,7 @@ async def _judged(client: KubeClient, cluster: ManagedCluster, options: AcceptOp
 async def _not_ready(client: KubeClient, name: str, options: AcceptOptions) -> str:
     """Why there is nothing to accept yet."""
     try:
-        cluster = ManagedCluster.decode(await client.get(MANAGED_CLUSTERS, name))
+        cluster = await client.get(ManagedCluster, name)
     except NotFound:
         return "there is no ManagedCluster of this name: its agent has not introduced it yet"
     if not by_certificate(cluster) or is_true(cluster.status.conditions, JOINED):

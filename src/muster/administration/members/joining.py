@@ -363,7 +363,7 @@ async def _await_introduced(
         try:
             await hub.get(MANAGED_CLUSTERS, options.cluster_name)
         except NotFound:
-            known = hub_connection_of(Klusterlet.decode(await client.get(KLUSTERLETS, name)))
+            known = hub_connection_of(await client.get(Klusterlet, name))
             return f"its agent has not introduced it to the hub yet{f' ({known})' if known else ''}"
         return ""
 
@@ -379,7 +379,7 @@ async def _await_key(client: KubeClient, name: str, options: JoinOptions, progre
 
     async def look() -> str:
         nonlocal kept
-        kept = await hub_secret(client, Klusterlet.decode(await client.get(KLUSTERLETS, name)))
+        kept = await hub_secret(client, await client.get(Klusterlet, name))
         return "" if kept.keys() & {PENDING_KEY, KEY} else "its agent has not made its key yet"
 
     with suppress(TookTooLong):

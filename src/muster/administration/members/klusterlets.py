@@ -100,7 +100,7 @@ async def await_agents(client: KubeClient, name: str, *, within: float, progress
         if problem := await operator_problem(client):
             return problem
         try:
-            return klusterlet_problem(Klusterlet.decode(await client.get(KLUSTERLETS, name)))
+            return klusterlet_problem(await client.get(Klusterlet, name))
         except NotFound as error:
             return str(error)
 

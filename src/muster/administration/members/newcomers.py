@@ -25,7 +25,7 @@ from muster.registration.agent.failover import denied, needed_to_register
 from muster.registration.agent.memory.hub_kubeconfig import address_of
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME, KUBECONFIG
 from muster.registration.drivers.csr.approval import is_in_use
-from muster.registration.kinds import CLUSTER_CLAIMS, MANAGED_CLUSTERS
+from muster.registration.kinds import CLUSTER_CLAIMS
 from muster.registration.names import EKS_ARN_ANNOTATION
 from muster.runtime.auth.self_access import missing_rights
 from muster.runtime.client.base import KubeClient
@@ -91,7 +91,7 @@ async def _name(here: KubeClient, managed: KubeClient, hub: KubeClient, who: Int
     if await _is_ours(here, who):
         return Check(title)
     try:
-        found = ManagedCluster.decode(await hub.get(MANAGED_CLUSTERS, who.cluster))
+        found = await hub.get(ManagedCluster, who.cluster)
     except NotFound:
         return Check(title)
     except MalformedObject as error:

@@ -285,7 +285,7 @@ async def _remove_klusterlet(run: _Leave, klusterlet: Klusterlet, others: Sequen
 async def _remains(client: KubeClient, name: str, uid: str) -> str:
     """Why a Klusterlet is still there; empty when it is not."""
     try:
-        found = Klusterlet.decode(await client.get(KLUSTERLETS, name))
+        found = await client.get(Klusterlet, name)
     except NotFound:
         return ""
     if found.metadata.uid != uid:

@@ -105,7 +105,7 @@ async def accept(hub: Site, name: str, progress: Progress) -> None:
 async def has_joined(hub: Site, cluster: Site) -> bool:
     """Whether both sides say so."""
     try:
-        found = ManagedCluster.decode(await hub.client.get(MANAGED_CLUSTERS, cluster.name))
+        found = await hub.client.get(ManagedCluster, cluster.name)
     except NotFound:
         return False
     joined = is_true(found.status.conditions, JOINED) and bool(await find_klusterlets(cluster.client, cluster.name))

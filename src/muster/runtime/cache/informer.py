@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
+from muster.api.resource import Resource
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, ObjectKey
@@ -29,10 +30,12 @@ from muster.runtime.cache.reflector import Reflector
 from muster.runtime.cache.store import Cache, IndexFunction, Snapshot
 from muster.runtime.cache.subscription import AsyncHandler, Subscription
 from muster.runtime.client.base import KubeClient
+from muster.runtime.client.typed import served
 
 log = get_logger("muster.runtime.cache.informer")
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Resource)
 Handler = Callable[[T | None, T | None], None]
 
 
@@ -167,6 +170,9 @@ class Informers:
     ) -> Informer[Snapshot]: ...
 
     @overload
+    def of(self, resource: type[R], namespace: str = "", *, label_selector: str = "", field_selector: str = "") -> Informer[R]: ...
+
+    @overload
     def of(
         self,
         resource: GVR,
@@ -179,14 +185,17 @@ class Informers:
 
     def of(
         self,
-        resource: GVR,
+        resource: GVR | type[Resource],
         namespace: str = "",
         *,
         label_selector: str = "",
         field_selector: str = "",
         decode: Callable[[bytes], Any] | None = None,
     ) -> Informer[Any]:
-        """The informer of a selection; those who decode it differently have one each."""
+        """The informer of a selection; those who decode it differently have one each. Of a GVR without a decoder its values are
+        snapshots, of a typed kind they are of that type."""
+        if not isinstance(resource, GVR):
+            resource, decode = served(resource), resource.decode
         wanted = (resource, namespace, label_selector, field_selector, decode)
         informer = self._shared.get(wanted)
         if informer is None:

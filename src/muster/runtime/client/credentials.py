@@ -1,10 +1,10 @@
 """Credentials that change under a running client: files are re-read when they change, plugins are run again when they expire.
 
-`Credentials.headers()` and `Credentials.tls()` give what is valid now; `generation` grows whenever the TLS material differs, so
-that it can be told when connections belong to yesterday. A file's change is seen by its identity,
-size and times, which costs one `stat` per request. While a writer is half way (certificate and key of different pairs, an empty
-token), the last good material stays in use. A plugin runs at most once at a time; its answer is kept until
-`expirationTimestamp`, or until the server says 401.
+`Credentials.headers()` and `Credentials.tls()` give what is valid now; the TLS context is another one whenever its material
+differs, so that it can be told when connections belong to yesterday. A file's change is seen by its identity, size and times,
+which costs one `stat` per request. While a writer is half way (certificate and key of different pairs, an empty token), the last
+good material stays in use. A plugin runs at most once at a time; its answer is kept until `expirationTimestamp`, or until the
+server says 401.
 """
 
 from __future__ import annotations
@@ -105,7 +105,6 @@ class Credentials:
         self._plugin_lock = asyncio.Lock()
         self._material: tuple[bytes | None, bytes | None, bytes | None] | None = None
         self._tls: ssl.SSLContext | None = None
-        self.generation = 0
 
     @property
     def renewable(self) -> bool:
@@ -128,7 +127,7 @@ class Credentials:
         return headers
 
     async def tls(self) -> ssl.SSLContext | None:
-        """The TLS context of now; `generation` tells whether it is another one than before. None for plain http."""
+        """The TLS context of now: the same one as long as its material is the same. None for plain http."""
         if not self._secure:
             return None
         issued = await self._plugin(self._config.identity.exec_plugin) if self._config.identity.exec_plugin else Issued()
@@ -143,8 +142,6 @@ class Credentials:
                 if self._tls is None:
                     raise CredentialError(f"unusable certificate, key or CA for {self._config.server}: {error}") from error
                 log.warning("new TLS material is unusable so far; keeping the old", server=self._config.server, error=str(error))
-            else:
-                self.generation += 1
             self._material = material
         return self._tls
 

@@ -144,7 +144,7 @@ class Records:
         record = self.get(name)
         if record is None and name in self._doubtful:
             try:
-                record = AppliedManifestWork.decode(await self._client.get(APPLIED_WORKS, name))
+                record = await self._client.get(AppliedManifestWork, name)
             except NotFound:
                 record = None
         self._doubtful.discard(name)

@@ -27,7 +27,7 @@ _OTHERS: Final = f"!{REPLICA_SET_LABEL}"
 class FinishedWorks:
     def __init__(self, world: WorkHubWorld) -> None:
         self._world = world
-        self._works = world.informers.of(MANIFEST_WORKS, label_selector=_OTHERS, decode=ManifestWork.decode)
+        self._works = world.informers.of(ManifestWork, label_selector=_OTHERS)
         self._controller = world.controller("finished-works", self.reconcile)
         self._controller.watch(self._works, lambda work: [ObjectKey(work.metadata.namespace, work.metadata.name)])
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from muster.api.authentication.v1beta1 import ManagedServiceAccount
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
@@ -14,8 +15,9 @@ from muster.registration.kinds import ADDONS
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.cache.informer import Informers
 from muster.runtime.client.errors import BadRequest, Forbidden
+from muster.runtime.client.typed import served
 from muster.runtime.webhook.server import Denied
-from muster.work.hub.bindings.accounts import ACCOUNTS, BINDINGS, BoundAccounts
+from muster.work.hub.bindings.accounts import BINDINGS, BoundAccounts
 from muster.work.hub.bindings.policy import ByBinding
 from muster.work.hub.install import ACCOUNT
 from muster.work.hub.manager import WorkHub
@@ -23,6 +25,8 @@ from muster.work.hub.options import ADDON_NAMESPACE, ExecutorAuthorization, Work
 from muster.work.hub.webhooks.executors import Executor
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 from tests.unit.work.hub.conftest import Hub, replica_set, serving, spec, user_subject, work
+
+ACCOUNTS = served(ManagedServiceAccount)
 
 DEPLOYER = (ADDON_NAMESPACE, "deployer")
 OPTIONS = WorkHubOptions(authorization=ExecutorAuthorization.BINDINGS)

@@ -14,13 +14,11 @@ from muster.api.authentication.v1alpha1 import BindingSubject, ManagedServiceAcc
 from muster.api.authentication.v1beta1 import ManagedServiceAccount
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import ObjectKey
-from muster.registration.kinds import ADDONS
 from muster.runtime.cache.informer import Informers
 from muster.runtime.client.typed import served
 from muster.work.hub.webhooks.executors import Executor, user_name
 
 BINDINGS: Final = served(ManagedServiceAccountBinding)
-ACCOUNTS: Final = served(ManagedServiceAccount)
 ADDON: Final = "managed-serviceaccount"
 BY_ACCOUNT: Final = "account"
 
@@ -48,9 +46,9 @@ class BoundAccounts:
     """`informers` run elsewhere."""
 
     def __init__(self, informers: Informers, default_namespace: str) -> None:
-        self.bindings = informers.of(BINDINGS, decode=ManagedServiceAccountBinding.decode)
-        self.accounts = informers.of(ACCOUNTS, decode=ManagedServiceAccount.decode)
-        self._addons = informers.of(ADDONS, field_selector=f"metadata.name={ADDON}", decode=ManagedClusterAddOn.decode)
+        self.bindings = informers.of(ManagedServiceAccountBinding)
+        self.accounts = informers.of(ManagedServiceAccount)
+        self._addons = informers.of(ManagedClusterAddOn, field_selector=f"metadata.name={ADDON}")
         self._default_namespace = default_namespace
         self.bindings.cache.add_index(BY_ACCOUNT, lambda binding: [str(account_key(binding))])
 

@@ -32,7 +32,6 @@ from muster.kube.names import label_value
 from muster.machinery.objects import Object, ObjectKey
 from muster.runtime.client.errors import AlreadyExists, KubeError, NotFound
 from muster.runtime.client.patches import patch_object
-from muster.runtime.client.typed import served
 from muster.runtime.controller.conditions import with_condition
 from muster.runtime.controller.finalizers import add_finalizer, remove_finalizer
 from muster.work.hub.replica_sets import reporting
@@ -41,11 +40,9 @@ from muster.work.hub.replica_sets.replicas import Replica, digest, is_ruled
 from muster.work.hub.replica_sets.reporting import Share
 from muster.work.hub.replica_sets.rollout import BadStrategy, plan
 from muster.work.hub.world import WorkHubWorld
-from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
+from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import PLACEMENT_NAME_LABEL, REPLICA_SET_FINALIZER, REPLICA_SET_LABEL
 
-PLACEMENTS: Final = served(Placement)
-DECISIONS: Final = served(PlacementDecision)
 AT_ONCE: Final = 16
 """Writes under way for one set."""
 LOOK_AGAIN: Final = 1.0
@@ -99,10 +96,10 @@ class ReplicaSets:
     def __init__(self, world: WorkHubWorld) -> None:
         self._world = world
         informers = world.informers
-        self._sets = informers.of(REPLICA_SETS, decode=ManifestWorkReplicaSet.decode)
+        self._sets = informers.of(ManifestWorkReplicaSet)
         self._works = informers.of(MANIFEST_WORKS, label_selector=REPLICA_SET_LABEL, decode=Replica.decode)
-        self._placements = informers.of(PLACEMENTS, decode=Placement.decode)
-        self._decisions = informers.of(DECISIONS, decode=PlacementDecision.decode)
+        self._placements = informers.of(Placement)
+        self._decisions = informers.of(PlacementDecision)
         self._works.cache.add_index(_BY_OWNER, lambda work: [work.owner])
         self._decisions.cache.add_index(_BY_PLACEMENT, lambda decision: [str(_placement_of(decision))])
         self._sets.cache.add_index(_BY_PLACEMENT, lambda one: [str(key) for key in _placements(one)])

@@ -9,18 +9,21 @@ from typing import Any
 
 import pytest
 
+from muster.api.cluster.v1beta1 import Placement, PlacementDecision
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.machinery.objects import Object
 from muster.runtime.client.builtin import NAMESPACES
 from muster.runtime.client.errors import NotFound
+from muster.runtime.client.typed import served
 from muster.work.hub.install import install
 from muster.work.hub.manager import WorkHub
 from muster.work.hub.options import WorkHubOptions
-from muster.work.hub.replica_sets.controller import DECISIONS, PLACEMENTS
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 from muster.work.names import PLACEMENT_NAME_LABEL, REPLICA_SET_FINALIZER, REPLICA_SET_LABEL, WORK_FINALIZER
 from tests.support.fake_clock import FakeClock
 from tests.unit.work.hub.conftest import EXEC1, Hub, config_map, replica_set, spec, work
+
+PLACEMENTS, DECISIONS = served(Placement), served(PlacementDecision)
 
 OPTIONS = WorkHubOptions(replica_sets=True, clean_up_completed=True)
 CLUSTERS = ("c1", "c2", "c3")
