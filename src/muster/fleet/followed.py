@@ -9,7 +9,6 @@ from __future__ import annotations
 import random as chance
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
 
 from muster.fleet.attached import Attached, Change, Controller
 from muster.machinery.clock import SYSTEM, Clock, Random
@@ -17,14 +16,11 @@ from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.runtime.cache.informer import Informers
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.base import KubeClient, PatchKind
-from muster.runtime.client.delegating import DelegatingClient
-from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.delegating import DelegatingClient, Send, Write
 from muster.runtime.controller.controller import Controller as Queued
 
 LONGEST_DELAY = 60.0
-
-T = TypeVar("T")
 
 
 class Followed:
@@ -95,90 +91,17 @@ class _Noting(DelegatingClient):
     def as_user(self, name: str) -> _Noting:
         return _Noting(self._inner.as_user(name), self._latest)
 
-    async def create(
-        self,
-        resource: WritableKind[T],
-        obj: T,
-        namespace: str = "",
-        *,
-        name: str = "",
-        subresource: str = "",
-        manager: str = "",
-        dry_run: bool = False,
-    ) -> T:
-        options = {"name": name, "subresource": subresource, "manager": manager}
-        document = document_of(resource, obj)
-        answer = await self._inner.create(gvr_of(resource), document, namespace, **options, dry_run=dry_run)
-        return self._recorded(resource, answer)
-
-    async def update(self, resource: Kind[T], obj: Object, *, subresource: str = "", manager: str = "", dry_run: bool = False) -> T:
-        options = {"subresource": subresource, "manager": manager}
-        return self._recorded(resource, await self._inner.update(gvr_of(resource), obj, **options, dry_run=dry_run))
-
-    async def patch(
-        self,
-        resource: Kind[T],
-        name: str,
-        patch: object,
-        namespace: str = "",
-        *,
-        kind: PatchKind = "merge",
-        subresource: str = "",
-        manager: str = "",
-        dry_run: bool = False,
-    ) -> T:
-        options = {"subresource": subresource, "manager": manager}
-        answer = await self._inner.patch(gvr_of(resource), name, patch, namespace, kind=kind, **options, dry_run=dry_run)
-        return self._recorded(resource, answer)
-
-    async def apply(
-        self,
-        resource: WritableKind[T],
-        obj: T | Object,
-        *,
-        manager: str,
-        force: bool = True,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> T:
-        options = {"manager": manager, "subresource": subresource}
-        document = document_of(resource, obj)
-        answer = await self._inner.apply(gvr_of(resource), document, force=force, **options, dry_run=dry_run)
-        return self._recorded(resource, answer)
-
-    def _recorded(self, kind: Kind[T], answer: Object) -> T:
-        resource = gvr_of(kind)
-        latest = self._latest.get(resource)
-        # A subresource may answer with something else, such as a token.
-        if latest is not None and (answer.get("apiVersion"), answer.get("kind")) == (resource.api_version, resource.kind):
+    async def write(self, write: Write, send: Send, dry_run: bool) -> Object:
+        answer = await send(dry_run)
+        target = write.target
+        latest = self._latest.get(target.resource)
+        if latest is None:
+            return answer
+        if write.verb == "delete":
+            gone = (answer.get("metadata") or {}).get("uid") or (answer.get("details") or {}).get("uid")
+            if gone and target.name:
+                latest.record_delete(ObjectKey(target.namespace, target.name), gone, answer)
+        elif (answer.get("apiVersion"), answer.get("kind")) == (target.resource.api_version, target.resource.kind):
+            # A subresource may answer with something else, such as a token.
             latest.record_write(answer)
-        return kind.decode(answer)
-
-    async def delete(
-        self,
-        resource: Kind[Any],
-        name: str,
-        namespace: str = "",
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        propagation: str = "",
-        grace: int | None = None,
-        dry_run: bool = False,
-    ) -> Object:
-        answer = await super().delete(
-            resource,
-            name,
-            namespace,
-            uid=uid,
-            resource_version=resource_version,
-            propagation=propagation,
-            grace=grace,
-            dry_run=dry_run,
-        )
-        gvr = gvr_of(resource)
-        latest = self._latest.get(gvr)
-        gone = (answer.get("metadata") or {}).get("uid") or (answer.get("details") or {}).get("uid")
-        if latest is not None and gone:
-            latest.record_delete(ObjectKey(namespace if gvr.namespaced else "", name), gone, answer)
         return answer

@@ -1,19 +1,64 @@
 """A client that passes every verb on to another one: what wrappers stand on, which change a few verbs and keep the rest.
 
-All writes of objects go through four verbs with one answer each, so a wrapper that is about writes overrides these (and `delete`).
+All that changes something goes through `write`, which is told what is written and how to send it: a wrapper that is about writes
+overrides that one method, whatever the verb.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from muster.machinery.objects import GVR, Object
 from muster.runtime.client.base import PAGE, KubeClient, ObjectList, Page, PatchKind, WatchEvent
-from muster.runtime.client.typed import Kind, WritableKind
+from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of, namespace_of
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a write is about; without a name a collection."""
+
+    resource: GVR
+    namespace: str
+    name: str = ""
+    subresource: str = ""
+
+    @classmethod
+    def of(cls, kind: Kind[Any], namespace: str, name: str = "", subresource: str = "") -> Target:
+        resource = gvr_of(kind)
+        return cls(resource, namespace if resource.namespaced else "", name, subresource)
+
+
+@dataclass(frozen=True)
+class Write:
+    verb: str
+    """apply, create, update, patch or delete."""
+    target: Target
+    body: Object | None = None
+    """Whole, or the merge patch; None for other patches and for deletions."""
+
+    @property
+    def name(self) -> str:
+        metadata: Mapping[str, Any] = (self.body or {}).get("metadata") or {}
+        return self.target.name or str(metadata.get("name") or metadata.get("generateName") or "")
+
+    @property
+    def place(self) -> Target:
+        """The object that is written, also where the target is the collection that gets it."""
+        return replace(self.target, name=self.name)
+
+    def __str__(self) -> str:
+        target = self.target
+        kind = f"{target.resource}{'/' + target.subresource if target.subresource else ''}"
+        return f"{self.verb} {kind} {target.namespace + '/' if target.namespace else ''}{self.name}".rstrip()
+
+
+Send = Callable[[bool], Awaitable[Object]]
+"""Sends a write, as a dry run or not, and gives the answer."""
 
 
 class DelegatingClient(KubeClient):
@@ -82,6 +127,10 @@ class DelegatingClient(KubeClient):
             opened=opened,
         )
 
+    async def write(self, write: Write, send: Send, dry_run: bool) -> Object:
+        """Every write of an object. `dry_run` is what the caller wants."""
+        return await send(dry_run)
+
     async def create(
         self,
         resource: WritableKind[T],
@@ -93,12 +142,22 @@ class DelegatingClient(KubeClient):
         manager: str = "",
         dry_run: bool = False,
     ) -> T:
-        return await self._inner.create(
-            resource, obj, namespace, name=name, subresource=subresource, manager=manager, dry_run=dry_run
-        )
+        gvr, body = gvr_of(resource), document_of(resource, obj)
+        target = Target.of(gvr, namespace or namespace_of(body), name, subresource)
+
+        async def send(dry: bool) -> Object:
+            return await self._inner.create(gvr, body, namespace, name=name, subresource=subresource, manager=manager, dry_run=dry)
+
+        return resource.decode(await self.write(Write("create", target, body), send, dry_run))
 
     async def update(self, resource: Kind[T], obj: Object, *, subresource: str = "", manager: str = "", dry_run: bool = False) -> T:
-        return await self._inner.update(resource, obj, subresource=subresource, manager=manager, dry_run=dry_run)
+        gvr = gvr_of(resource)
+        target = Target.of(gvr, namespace_of(obj), obj["metadata"]["name"], subresource)
+
+        async def send(dry: bool) -> Object:
+            return await self._inner.update(gvr, obj, subresource=subresource, manager=manager, dry_run=dry)
+
+        return resource.decode(await self.write(Write("update", target, obj), send, dry_run))
 
     async def patch(
         self,
@@ -112,9 +171,16 @@ class DelegatingClient(KubeClient):
         manager: str = "",
         dry_run: bool = False,
     ) -> T:
-        return await self._inner.patch(
-            resource, name, patch, namespace, kind=kind, subresource=subresource, manager=manager, dry_run=dry_run
-        )
+        gvr = gvr_of(resource)
+        body = patch if isinstance(patch, dict) else None
+
+        async def send(dry: bool) -> Object:
+            return await self._inner.patch(
+                gvr, name, patch, namespace, kind=kind, subresource=subresource, manager=manager, dry_run=dry
+            )
+
+        write = Write("patch", Target.of(gvr, namespace, name, subresource), body)
+        return resource.decode(await self.write(write, send, dry_run))
 
     async def apply(
         self,
@@ -126,7 +192,14 @@ class DelegatingClient(KubeClient):
         subresource: str = "",
         dry_run: bool = False,
     ) -> T:
-        return await self._inner.apply(resource, obj, manager=manager, force=force, subresource=subresource, dry_run=dry_run)
+        gvr = gvr_of(resource)
+        body = {"apiVersion": gvr.api_version, "kind": gvr.kind, **document_of(resource, obj)}
+        target = Target.of(gvr, namespace_of(body), body["metadata"]["name"], subresource)
+
+        async def send(dry: bool) -> Object:
+            return await self._inner.apply(gvr, body, manager=manager, force=force, subresource=subresource, dry_run=dry)
+
+        return resource.decode(await self.write(Write("apply", target, body), send, dry_run))
 
     async def delete(
         self,
@@ -140,16 +213,19 @@ class DelegatingClient(KubeClient):
         grace: int | None = None,
         dry_run: bool = False,
     ) -> Object:
-        return await self._inner.delete(
-            resource,
-            name,
-            namespace,
-            uid=uid,
-            resource_version=resource_version,
-            propagation=propagation,
-            grace=grace,
-            dry_run=dry_run,
-        )
+        async def send(dry: bool) -> Object:
+            return await self._inner.delete(
+                resource,
+                name,
+                namespace,
+                uid=uid,
+                resource_version=resource_version,
+                propagation=propagation,
+                grace=grace,
+                dry_run=dry,
+            )
+
+        return await self.write(Write("delete", Target.of(resource, namespace, name)), send, dry_run)
 
     async def delete_collection(
         self,
@@ -161,14 +237,17 @@ class DelegatingClient(KubeClient):
         propagation: str = "",
         dry_run: bool = False,
     ) -> Object:
-        return await self._inner.delete_collection(
-            resource,
-            namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            propagation=propagation,
-            dry_run=dry_run,
-        )
+        async def send(dry: bool) -> Object:
+            return await self._inner.delete_collection(
+                resource,
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                propagation=propagation,
+                dry_run=dry,
+            )
+
+        return await self.write(Write("delete", Target.of(resource, namespace)), send, dry_run)
 
     async def api_resources(self, api_version: str) -> builtins.list[GVR]:
         return await self._inner.api_resources(api_version)

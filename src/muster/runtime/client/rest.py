@@ -18,7 +18,7 @@ import orjson
 from muster.machinery.objects import GVR, Object
 from muster.runtime.client.base import PAGE, EventType, KubeClient, ObjectList, Page, PatchKind, WatchEvent
 from muster.runtime.client.errors import Forbidden, NotFound, StatusError, status_error
-from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of
+from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of, namespace_of
 
 T = TypeVar("T")
 
@@ -159,12 +159,12 @@ class RestClient(KubeClient, abc.ABC):
         dry_run: bool = False,
     ) -> T:
         document = document_of(resource, obj)
-        path = gvr_of(resource).path(namespace or _namespace(document), name, subresource)
+        path = gvr_of(resource).path(namespace or namespace_of(document), name, subresource)
         body = orjson.dumps(document)
         return _read(resource, await self.exchange("POST", path, _write(manager, dry_run), body, idempotent=False))
 
     async def update(self, resource: Kind[T], obj: Object, *, subresource: str = "", manager: str = "", dry_run: bool = False) -> T:
-        path = gvr_of(resource).path(_namespace(obj), obj["metadata"]["name"], subresource)
+        path = gvr_of(resource).path(namespace_of(obj), obj["metadata"]["name"], subresource)
         body = orjson.dumps(obj)
         return _read(resource, await self.exchange("PUT", path, _write(manager, dry_run), body, idempotent=True))
 
@@ -198,7 +198,7 @@ class RestClient(KubeClient, abc.ABC):
     ) -> T:
         gvr, document = gvr_of(resource), document_of(resource, obj)
         body = {"apiVersion": gvr.api_version, "kind": gvr.kind, **document}
-        path = gvr.path(_namespace(document), document["metadata"]["name"], subresource)
+        path = gvr.path(namespace_of(document), document["metadata"]["name"], subresource)
         query = {**_write(manager, dry_run), "force": "true" if force else "false"}
         return _read(resource, await self.exchange("PATCH", path, query, orjson.dumps(body), APPLY, idempotent=True))
 
@@ -318,10 +318,6 @@ def _object(raw: bytes) -> Object:
 
 def _no_json(raw: bytes) -> StatusError:
     return StatusError(502, "", f"the answer is not JSON: {raw[:100].decode(errors='replace')!r}")
-
-
-def _namespace(obj: Mapping[str, Any]) -> str:
-    return str((obj.get("metadata") or {}).get("namespace") or "")
 
 
 def _selection(label_selector: str, field_selector: str) -> Query:

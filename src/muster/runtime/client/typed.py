@@ -51,3 +51,7 @@ def gvr_of(kind: Kind[Any]) -> GVR:
 def document_of(kind: WritableKind[T], obj: T | Object) -> Object:
     """An object as a document; what is one already is not copied."""
     return obj if isinstance(obj, dict) else cast(Object, orjson.loads(kind.encode(obj)))
+
+
+def namespace_of(document: Mapping[str, Any]) -> str:
+    return str((document.get("metadata") or {}).get("namespace") or "")
