@@ -26,7 +26,14 @@ from muster.http.message import (
 )
 from muster.http.pool import UpstreamKey, UpstreamPool
 from muster.http.stream import BodyStream, RawConnection, StreamWriter
-from muster.http.upstream import AnswerHead, UpstreamConnection, UpstreamTimeout, UpstreamUnavailable, place
+from muster.http.upstream import (
+    FORBIDDEN_HEADER_CHARS,
+    AnswerHead,
+    UpstreamConnection,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+    place,
+)
 
 HOP_BY_HOP = frozenset(
     {
@@ -112,7 +119,7 @@ def _request_head(request: Request, path: str, headers: HeaderFields, host: str,
         fields.append(f"Content-Length: {len(request.body) if body is None else body.length}")
     if protocol is not None:
         fields += ["Connection: Upgrade", f"Upgrade: {protocol}"]
-    if any("\r" in field or "\n" in field or "\0" in field for field in fields):
+    if any(FORBIDDEN_HEADER_CHARS(field) for field in fields):
         raise ValueError("a header field to be relayed contains a line break or NUL")
     if not path.startswith("/") or any(ord(character) <= 32 or ord(character) > 126 for character in path):
         raise ValueError("the path to be relayed is not a raw request target")

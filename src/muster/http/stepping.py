@@ -1,22 +1,65 @@
-"""Running a coroutine without a task for as long as it does not wait.
+"""Running a coroutine's first step at once, without a turn of the loop.
 
-Most requests are answered from memory: their handler never suspends, and a Task, its loop turns and its callbacks would
-cost more than the work. `begin` sends the first step directly; only if the coroutine suspends is the rest handed to a
-Task. During the first step `asyncio.current_task()` must not be None, because `asyncio.timeout`, `TaskGroup` and HTTP
-clients ask for it: a stand-in is current then, and passes on to the real task whatever it was told. The step runs in
-its own copy of the context, which the task goes on with, so context variables set by one request never reach another.
+Most requests are answered from memory: their handler never suspends, and the loop turns and callbacks of a scheduled Task would
+cost more than the work. `begin` runs the first step directly; only if the coroutine suspends does a Task go on with it. During
+that step `asyncio.current_task()` is not None, because `asyncio.timeout`, `TaskGroup` and HTTP clients ask for it. The step runs
+in its own copy of the context, which the task goes on with, so context variables set by one request never reach another.
+
+Python 3.12 has this built in: eager tasks. Before that a stand-in is made the current task for the first step, and passes on to
+the real task whatever it was told. That takes the two functions which asyncio's documentation ("Extending") gives to other
+implementations of tasks, `asyncio._enter_task` and `asyncio._leave_task`. `_step` is the only place that uses them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from asyncio.tasks import _enter_task, _leave_task
+import sys
 from collections.abc import Awaitable, Coroutine, Generator
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from types import CoroutineType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+def begin(loop: asyncio.AbstractEventLoop, awaitable: Awaitable[T]) -> tuple[asyncio.Task[T] | None, T | None]:
+    """Step once: (None, result) if that finished it, else (task that runs the rest, None). Raises what the step raised."""
+    if not isinstance(awaitable, CoroutineType):
+        return loop.create_task(_awaited(awaitable)), None
+    return _begin(loop, awaitable)
+
+
+def _begin_eagerly(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> tuple[asyncio.Task[T] | None, T | None]:
+    eager: dict[str, Any] = {"eager_start": True}  # the types are checked for Python 3.11
+    task = asyncio.Task(coroutine, loop=loop, **eager)
+    try:
+        return (None, task.result()) if task.done() else (task, None)
+    finally:
+        # The traceback of what it raised has this frame: they would hold each other until a collection.
+        del task
+
+
+def _begin_by_hand(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> tuple[asyncio.Task[T] | None, T | None]:
+    context = copy_context()
+    stand_in = _StandIn()
+    try:
+        waits_for = _step(loop, stand_in, coroutine, context)
+    except StopIteration as stop:
+        return None, stop.value
+    task: asyncio.Task[T] = loop.create_task(_Rest(coroutine, waits_for), context=context)
+    stand_in.become(task)
+    return task, None
+
+
+def _step(loop: asyncio.AbstractEventLoop, current: Any, coroutine: Coroutine[Any, Any, Any], context: Context) -> Any:
+    asyncio._enter_task(loop, current)
+    try:
+        return context.run(coroutine.send, None)
+    finally:
+        asyncio._leave_task(loop, current)
+
+
+_begin = _begin_eagerly if sys.version_info >= (3, 12) else _begin_by_hand
 
 
 class _StandIn:
@@ -56,24 +99,6 @@ class _StandIn:
 
     def get_name(self) -> str:
         return "request" if self._task is None else self._task.get_name()
-
-
-def begin(loop: asyncio.AbstractEventLoop, awaitable: Awaitable[T]) -> tuple[asyncio.Task[T] | None, T | None]:
-    """Step once: (None, result) if that finished it, else (task that runs the rest, None). Raises what the step raised."""
-    if not isinstance(awaitable, CoroutineType):
-        return loop.create_task(_awaited(awaitable)), None
-    context = copy_context()
-    stand_in: Any = _StandIn()
-    _enter_task(loop, stand_in)
-    try:
-        waits_for = context.run(awaitable.send, None)
-    except StopIteration as stop:
-        return None, stop.value
-    finally:
-        _leave_task(loop, stand_in)
-    task: asyncio.Task[T] = loop.create_task(_Rest(awaitable, waits_for), context=context)
-    stand_in.become(task)
-    return task, None
 
 
 async def _awaited(awaitable: Awaitable[T]) -> T:

@@ -10,10 +10,11 @@ only if it has not may a request be tried again, and only if the connection had 
 from __future__ import annotations
 
 import asyncio
+import re
 import select
 import ssl
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import httptools
 
@@ -23,6 +24,8 @@ from muster.http.stream import Inbox
 
 MAX_HEAD = 256 * 1024
 """Of a head, and of all else that may come before, between and after the pieces of a body."""
+FORBIDDEN_HEADER_CHARS: Final = re.compile(r"[\r\n\0]").search
+"""What would end a header field, and begin another one or another request."""
 
 
 class UpstreamError(Exception):
@@ -71,7 +74,14 @@ def place(host: str, port: int) -> str:
 
 
 def message(method: str, target: str, fields: Iterable[tuple[str, str]], body: bytes | None = None) -> bytes:
-    """A request in bytes; the length of its body is told."""
+    """A request in bytes; the length of its body is told. Raises ValueError for what would be more than one request or field."""
+    fields = tuple(fields)
+    if FORBIDDEN_HEADER_CHARS(method + target):
+        raise ValueError("the request line contains a line break or NUL: give the path percent-encoded")
+    for name, value in fields:
+        if FORBIDDEN_HEADER_CHARS(name + value):
+            # The value may be a credential, and is not repeated.
+            raise ValueError(f"the header field {name!r} contains a line break or NUL")
     lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
     length = f"Content-Length: {len(body)}\r\n" if body is not None else ""
     return f"{method} {target} HTTP/1.1\r\n{lines}{length}\r\n".encode("latin-1") + (body or b"")

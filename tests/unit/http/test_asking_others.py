@@ -415,3 +415,23 @@ def test_what_an_answer_means_does_not_hang_on_where_it_is_cut(answer: bytes, cu
 def test_an_error_without_words_gets_some(error: OSError, words: str) -> None:
     with pytest.raises(UpstreamUnavailable, match=words), explained("there:1"):
         raise error
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("X-A", "b\r\nX-B: c"), ("X-A", "b\nc"), ("X-A", "b\rc"), ("X-A", "b\0"), ("X\r\nY", "secret")]
+)
+def test_a_field_that_would_be_several_is_refused_without_telling_its_value(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=r"the header field .* contains a line break or NUL") as refusal:
+        message("GET", "/", [("Host", "test"), (name, value)])
+    assert value not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("method", "target"), [("GET", "/ HTTP/1.1\r\nX-A: b"), ("GET", "/\n"), ("GET\r\n", "/"), ("GET", "/\0")])
+def test_a_target_that_would_be_more_than_a_target_is_refused(method: str, target: str) -> None:
+    with pytest.raises(ValueError, match="the request line contains a line break or NUL"):
+        message(method, target, [("Host", "test")])
+
+
+def test_what_is_asked_for_is_one_request() -> None:
+    asked = message("POST", "/x?y=z", iter([("Host", "test"), ("X-A", "b c")]), b"body")
+    assert asked == b"POST /x?y=z HTTP/1.1\r\nHost: test\r\nX-A: b c\r\nContent-Length: 4\r\n\r\nbody"

@@ -11,7 +11,6 @@ time: a startup check fails when its period times its threshold has passed.
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -20,12 +19,12 @@ from urllib.parse import quote
 
 from muster.fleet.node.podspec import HttpCheck, Port, Probe
 from muster.http.dialing import dial
+from muster.http.upstream import FORBIDDEN_HEADER_CHARS
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import Clock, sleep
 
 FIRST_PAUSE = 0.1
 _IN_PATH = "/?&=%:@!$'()*+,;~-._"
-_UNSPEAKABLE = re.compile(r"[\r\n\0]").search
 
 
 @cache
@@ -73,7 +72,7 @@ def _question(target: HttpCheck, ip: str, port: int) -> bytes:
     fields = {"host": f"Host: {target.host or ip}:{port}", "user-agent": "User-Agent: kube-probe/muster"} | given
     path = target.path if target.path.startswith("/") else f"/{target.path}"
     lines = [f"GET {quote(path, safe=_IN_PATH)} HTTP/1.1", *fields.values(), "Accept: */*", "Connection: close"]
-    if any(_UNSPEAKABLE(line) for line in lines):
+    if any(FORBIDDEN_HEADER_CHARS(line) for line in lines):
         raise ValueError("a header of the probe has a character that no header can have")
     return "\r\n".join([*lines, "", ""]).encode()
 

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.pool import UpstreamKey
 from muster.http.tunnel import ProxiedPool
-from muster.http.upstream import AnswerHead, UpstreamConnection
+from muster.http.upstream import FORBIDDEN_HEADER_CHARS, AnswerHead, UpstreamConnection
 from muster.machinery import confinement
 from muster.machinery.clock import Clock
 from muster.runtime.client.credentials import CredentialError, Credentials
@@ -35,7 +35,6 @@ IDLE_SECONDS: Final = 15.0
 _PLAIN: Final = re.compile(r"[!-\"$->@-~]*").fullmatch
 """A path as it may stand in a request: visible ASCII, no query and no fragment."""
 _SAFE: Final = "/%:@!$&'()*+,;=~"
-_UNSPEAKABLE: Final = re.compile(r"[\r\n\0]").search
 Fields = Iterable[tuple[str, str]]
 
 
@@ -203,7 +202,7 @@ class Transport:
 
 
 def _line(name: str, value: str) -> str:
-    if _UNSPEAKABLE(value):
+    if FORBIDDEN_HEADER_CHARS(value):
         raise CredentialError(f"the value for {name} has a character that no header can have")
     return f"{name}: {value}\r\n"
 
