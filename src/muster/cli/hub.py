@@ -128,15 +128,15 @@ def run_hub(settings: Settings) -> None:
 
 
 def _explain(error: Exception) -> click.ClickException | None:
+    from muster.machinery.tasks import RunnableEnded
     from muster.registration.drivers import BrokenDriver, UnknownDriver
     from muster.registration.drivers.seam import DriverError
     from muster.runtime.install.objects import InstallError
-    from muster.runtime.process.parts import PartFailed
 
     match error:
         case UnknownDriver() | BrokenDriver():
             return click.BadParameter(str(error), param_hint="--enabled-registration-drivers")
-        case DriverError() | InstallError() | PartFailed():
+        case DriverError() | InstallError() | RunnableEnded():
             return click.ClickException(str(error))
     return cluster_problem(error, "the hub cluster", "--webhook-port or --health-port")
 

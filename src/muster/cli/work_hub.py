@@ -88,10 +88,10 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
 
 
 def _explain(error: Exception) -> click.ClickException | None:
+    from muster.machinery.tasks import RunnableEnded
     from muster.runtime.install.objects import InstallError
-    from muster.runtime.process.parts import PartFailed
 
-    if isinstance(error, InstallError | PartFailed):
+    if isinstance(error, InstallError | RunnableEnded):
         return click.ClickException(str(error))
     return cluster_problem(error, "the hub cluster", "--webhook-port or --health-port")
 

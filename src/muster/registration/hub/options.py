@@ -13,6 +13,8 @@ CLEANED_RESOURCES = (
     "work.open-cluster-management.io/v1/manifestworks",
 )
 """What goes before a deleted cluster does, in this order."""
+AUTO_ACCEPTANCE = "auto-acceptance"
+REMOVAL = "removal"
 
 
 @dataclass(frozen=True)
@@ -33,3 +35,9 @@ class HubOptions:
     remove_denied_after: float | None = None
     """Seconds after which a ManagedCluster that was accepted and then denied is deleted; None keeps it for ever."""
     workers: int = 16
+
+    @property
+    def disabled_controllers(self) -> frozenset[str]:
+        """By name; they are not made."""
+        off = {AUTO_ACCEPTANCE: not self.auto_approval, REMOVAL: self.remove_denied_after is None}
+        return frozenset(name for name, is_off in off.items() if is_off)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import random as chance
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
@@ -30,6 +30,11 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 Reconcile = Callable[[K], Awaitable[float | None]]
 
+WORKERS: Final = 8
+RECONCILE_TIMEOUT: Final = 120.0
+MAX_DELAY: Final = 300.0
+"""Seconds before a key that keeps failing is tried again, at the most."""
+
 
 class Stop(Exception):
     """Trying again will not help until the object changes: log it, do not retry."""
@@ -41,12 +46,12 @@ class Controller(Generic[K]):
         name: str,
         reconcile: Reconcile[K],
         *,
-        workers: int = 8,
+        workers: int = WORKERS,
         group: Callable[[K], Hashable] | None = None,
         max_per_group: int | None = None,
-        timeout: float | None = 120.0,
+        timeout: float | None = RECONCILE_TIMEOUT,
         grace: float = 10.0,
-        max_delay: float = 300.0,
+        max_delay: float = MAX_DELAY,
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM,
         random: Random = chance.random,

@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
-from collections.abc import Awaitable, Callable
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import orjson
 
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep, timestamp, within
+from muster.machinery.confinement import host_name
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.runtime.client.base import KubeClient
@@ -29,6 +32,9 @@ from muster.runtime.client.errors import KubeError, NotFound
 
 log = get_logger("muster.runtime.controller.leader_election")
 
+LEASE_SECONDS: Final = 60
+RENEW_SECONDS: Final = 40
+RETRY_SECONDS: Final = 10
 JITTER = 1.2
 """A candidate waits between one and 2.2 retry periods."""
 
@@ -39,6 +45,35 @@ def _holder(lease: bytes) -> str:
 
 class LeadershipLost(Exception):
     """The lease could not be renewed in time; the work has been cancelled."""
+
+
+def leader_identity(environ: Mapping[str, str]) -> str:
+    """In a pod a leader is known by the pod's name, not by chance: a process that comes back under it after a crash is the only
+    one that can, and goes on at once instead of waiting for its own lease to run out."""
+    return environ.get("POD_NAME") or f"{host_name()}_{uuid.uuid4()}"
+
+
+@dataclass(frozen=True)
+class LeaderElection:
+    """Which lease the replicas of a process stand for, and as whom this one does."""
+
+    client: KubeClient
+    lease: str
+    namespace: str
+    identity: str
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """As LeaderElector's."""
+        elector = LeaderElector(
+            self.client,
+            self.lease,
+            self.namespace,
+            self.identity,
+            lease_duration=LEASE_SECONDS,
+            renew_deadline=RENEW_SECONDS,
+            retry_period=RETRY_SECONDS,
+        )
+        await elector.run(lead)
 
 
 class LeaderElector:

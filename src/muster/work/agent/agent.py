@@ -12,14 +12,12 @@ import random as chance
 
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.machinery.clock import SYSTEM, Clock, Random
-from muster.machinery.confinement import host_name
 from muster.machinery.metrics import Metrics
 from muster.runtime.cache.dynamic import DynamicCache
 from muster.runtime.cache.observed import Metadata
 from muster.runtime.cache.restmapper import DynamicRESTMapper
 from muster.runtime.client.base import KubeClient
-from muster.runtime.controller.controller import Controller
-from muster.runtime.controller.events import EventRecorder
+from muster.runtime.controller.context import ControllerContext
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorGate
 from muster.work.agent.leaving import FOLLOWER, Finalizing, Remover
@@ -53,12 +51,12 @@ class WorkAgent:
         random: Random = chance.random,
         metrics: Metrics | None = None,
     ) -> None:
-        metrics = metrics or Metrics()
+        context = ControllerContext.of(spoke, AGENT, workers=options.workers, metrics=metrics, clock=clock, random=random)
         if source is None:
             source = KubeWorkSource(hub, options.cluster_name, url=options.hub_url, clock=clock, random=random)
         self._source = source
         self._records = Records(spoke, source.hub_hash, options.agent_id, clock=clock, random=random)
-        self._events = EventRecorder(spoke, AGENT, host_name(), metrics=metrics, clock=clock, random=random)
+        self._events = context.events
         self._mapper = DynamicRESTMapper(spoke, clock=clock)
         self._observer = DynamicCache(spoke, prefetch=is_applied, clock=clock, poll_seconds=options.poll_seconds)
         self._gate = ExecutorGate(spoke, options.executor, clock=clock, random=random)
@@ -89,26 +87,8 @@ class WorkAgent:
             clock=clock,
             random=random,
         )
-        self._works: Controller[str] = Controller(
-            "manifestworks",
-            self._reconciler.reconcile,
-            workers=options.workers,
-            timeout=TIMEOUT,
-            max_delay=LONGEST_DELAY,
-            metrics=metrics,
-            clock=clock,
-            random=random,
-        )
-        self._ends: Controller[str] = Controller(
-            "appliedmanifestworks",
-            finalizing.reconcile,
-            workers=options.workers,
-            timeout=TIMEOUT,
-            max_delay=LONGEST_DELAY,
-            metrics=metrics,
-            clock=clock,
-            random=random,
-        )
+        self._works = context.controller("manifestworks", self._reconciler.reconcile, timeout=TIMEOUT, max_delay=LONGEST_DELAY)
+        self._ends = context.controller("appliedmanifestworks", finalizing.reconcile, timeout=TIMEOUT, max_delay=LONGEST_DELAY)
 
     @property
     def hub_hash(self) -> str:

@@ -15,7 +15,8 @@ from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
 from muster.runtime.client.errors import Conflict, NotFound
-from muster.work.hub.world import WorkHubWorld
+from muster.runtime.controller.context import ControllerContext
+from muster.work.hub.options import FINISHED_WORK_CONTROLLER
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import COMPLETE, REPLICA_SET_LABEL
 
@@ -25,10 +26,10 @@ _OTHERS: Final = f"!{REPLICA_SET_LABEL}"
 
 
 class FinishedWorks:
-    def __init__(self, world: WorkHubWorld) -> None:
-        self._world = world
-        self._works = world.informers.of(ManifestWork, label_selector=_OTHERS)
-        self._controller = world.controller("finished-works", self.reconcile)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._works = context.informers.of(ManifestWork, label_selector=_OTHERS)
+        self._controller = context.controller(FINISHED_WORK_CONTROLLER, self.reconcile)
         self._controller.watch(self._works, lambda work: [ObjectKey(work.metadata.namespace, work.metadata.name)])
 
     async def run(self) -> None:
@@ -38,7 +39,7 @@ class FinishedWorks:
         work = self._works.cache.get(key)
         if work is None or work.metadata.deletion_timestamp or (stays := staying(work)) is None:
             return None
-        now = self._world.clock.now()
+        now = self._context.clock.now()
         try:
             # An agent writes this time; it cannot be in the future.
             since = min(parse_time(stays[0]), now)
@@ -49,7 +50,7 @@ class FinishedWorks:
             return left
         metadata = work.metadata
         try:
-            await self._world.client.delete(
+            await self._context.client.delete(
                 MANIFEST_WORKS, key.name, key.namespace, uid=metadata.uid, resource_version=metadata.resource_version
             )
         except (NotFound, Conflict):

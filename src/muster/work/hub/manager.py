@@ -1,52 +1,31 @@
-"""The controllers of the hub's side of works, wired together and run side by side.
+"""The controllers of the hub's side of works, put together. Which of them run is said by the options.
 
-`WorkHub` takes a client and options and nothing else from the process around it. Which controllers run is a table: each with what
-switches it on. Everything runs in one task group: either all of it runs, or none. Who may run at all (leader election) and
-webhooks are the caller's business.
+`WorkHub` takes a client and options and nothing else from the process around it. Who may run at all (leader election) and webhooks
+are the caller's business.
 """
 
 from __future__ import annotations
 
 import random as chance
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, NoReturn, Protocol
+from functools import partial
+from typing import Final
 
 from muster.machinery.clock import SYSTEM, Clock, Random
-from muster.machinery.confinement import host_name
 from muster.machinery.metrics import Metrics
-from muster.runtime.cache.informer import Informers
 from muster.runtime.client.base import KubeClient
-from muster.runtime.controller.events import EventRecorder
-from muster.runtime.process.parts import Part, run_parts
+from muster.runtime.controller.context import ControllerContext
+from muster.runtime.controller.manager import Manager, Runnable, make_controllers
 from muster.work.hub.bindings.status import BindingStatus
 from muster.work.hub.finished import FinishedWorks
-from muster.work.hub.options import WorkHubOptions
+from muster.work.hub.options import BINDING_CONTROLLER, FINISHED_WORK_CONTROLLER, REPLICA_SET_CONTROLLER, WorkHubOptions
 from muster.work.hub.replica_sets.controller import ReplicaSets
-from muster.work.hub.world import WorkHubWorld
 
 REPORTER: Final = "work-controller"
 """Who the events are from."""
 
 
-class WorkHubController(Protocol):
-    async def run(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Row:
-    make: Callable[[WorkHubWorld], WorkHubController]
-    wanted: Callable[[WorkHubOptions], bool]
-
-
-CONTROLLERS: Final[tuple[Row, ...]] = (
-    Row(ReplicaSets, lambda options: options.replica_sets),
-    Row(FinishedWorks, lambda options: options.clean_up_completed),
-    Row(BindingStatus, lambda options: options.authorization.by_bindings),
-)
-
-
-class WorkHub:
+class WorkHub(Manager):
     def __init__(
         self,
         client: KubeClient,
@@ -56,22 +35,13 @@ class WorkHub:
         random: Random = chance.random,
         metrics: Metrics | None = None,
     ) -> None:
-        metrics = metrics or Metrics()
-        self._events = EventRecorder(client, REPORTER, host_name(), metrics=metrics, clock=clock, random=random)
-        self._informers = Informers(client, clock=clock, random=random)
-        self.world = WorkHubWorld(client, self._informers, self._events, metrics, clock, random, options)
-        self._controllers = [row.make(self.world) for row in CONTROLLERS if row.wanted(options)]
-
-    @property
-    def ready(self) -> bool:
-        """Whether every cache has held its whole state once."""
-        return self._informers.has_synced
-
-    async def synced(self) -> None:
-        await self._informers.synced()
-
-    async def run(self) -> NoReturn:
-        """Until cancelled. Raises PartFailed."""
-        parts: list[Part] = [("the caches", self._informers.run), ("the event recorder", self._events.run)]
-        parts += [(f"controller {type(controller).__name__}", controller.run) for controller in self._controllers]
-        await run_parts(parts)
+        super().__init__()
+        workers = options.workers
+        context = ControllerContext.of(client, REPORTER, workers=workers, metrics=metrics, clock=clock, random=random)
+        controllers: dict[str, Callable[[ControllerContext], Runnable]] = {
+            REPLICA_SET_CONTROLLER: ReplicaSets,
+            FINISHED_WORK_CONTROLLER: FinishedWorks,
+            BINDING_CONTROLLER: partial(BindingStatus, addon_namespace=options.addon_namespace),
+        }
+        self.add_context(context)
+        self.add_controllers(make_controllers(controllers, context, options.disabled_controllers))

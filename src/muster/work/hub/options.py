@@ -19,6 +19,11 @@ GATES: Final = (NIL_EXECUTOR_VALIDATING, MANIFEST_WORK_REPLICA_SET, CLEAN_UP_COM
 UNSUPPORTED_GATES: Final = ("CloudEventsDrivers",)
 """Feature gates of upstream's hub that can only be off here."""
 
+REPLICA_SET_CONTROLLER: Final = "manifest-work-replica-sets"
+FINISHED_WORK_CONTROLLER: Final = "finished-works"
+BINDING_CONTROLLER: Final = "service-account-bindings"
+"""The controllers, by name."""
+
 MANIFEST_LIMIT: Final = 512_000
 """Bytes of all manifests of a work."""
 ADDON_NAMESPACE: Final = "open-cluster-management-agent-addon"
@@ -58,3 +63,13 @@ class WorkHubOptions:
     manifest_limit: int = MANIFEST_LIMIT
     addon_namespace: str = ADDON_NAMESPACE
     workers: int = 16
+
+    @property
+    def disabled_controllers(self) -> frozenset[str]:
+        """By name; they are not made."""
+        on = {
+            REPLICA_SET_CONTROLLER: self.replica_sets,
+            FINISHED_WORK_CONTROLLER: self.clean_up_completed,
+            BINDING_CONTROLLER: self.authorization.by_bindings,
+        }
+        return frozenset(name for name, is_on in on.items() if not is_on)

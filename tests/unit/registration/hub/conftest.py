@@ -15,15 +15,17 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR, Object
 from muster.registration.drivers.seam import HubDriver, Outcome, Vote
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.hub.install import ACCOUNT, install
+from muster.registration.hub.manager import CONTROLLERS
 from muster.registration.hub.options import HubOptions
-from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.cache.informer import Informers
 from muster.runtime.client.builtin import NAMESPACES
 from muster.runtime.client.errors import NotFound
 from muster.runtime.client.rest import JSON, Query
+from muster.runtime.controller.context import ControllerContext
 from muster.runtime.controller.events import EventRecorder
 from tests.support.fake_clock import FakeClock
 
@@ -132,19 +134,24 @@ class Play:
         prefix = "" if external else "system:"
         return self.client(f"{prefix}open-cluster-management:{cluster}:a", f"{prefix}open-cluster-management:{cluster}")
 
-    def world(self, *, drivers: dict[str, HubDriver] | None = None, **options: Any) -> HubWorld:
+    def world(self, *, drivers: dict[str, HubDriver] | None = None, **options: Any) -> HubControllerContext:
         informers = Informers(self.hub_client, clock=self.clock)
         recorder = EventRecorder(self.hub_client, "registration-controller", "test", metrics=self.metrics, clock=self.clock)
         found = {"scripted": self.driver} if drivers is None else drivers
         chosen = replace(self.options, **options)
-        return HubWorld(self.hub_client, informers, recorder, self.metrics, self.clock, lambda: 0.0, chosen, found)
+        return HubControllerContext(
+            ControllerContext(self.hub_client, informers, recorder, self.metrics, self.clock, lambda: 0.0, chosen.workers),
+            chosen,
+            found,
+        )
 
     @asynccontextmanager
-    async def running(self, *makers: Callable[[HubWorld], Any], **options: Any) -> AsyncIterator[HubWorld]:
-        """The controllers that `makers` make of one world, for as long as the block lasts."""
+    async def running(self, *makers: Callable[[HubControllerContext], Any], **options: Any) -> AsyncIterator[HubControllerContext]:
+        """The controllers that `makers` make of one world, but for those switched off, for as long as the block lasts."""
         world = self.world(**options)
-        controllers = [make(world) for make in makers]
-        runners = [world.informers, world.events, *controllers]
+        disabled = [CONTROLLERS[name] for name in world.options.disabled_controllers]
+        controllers = [make(world) for make in makers if make not in disabled]
+        runners = [world.context.informers, world.context.events, *controllers]
         tasks = [asyncio.create_task(runner.run()) for runner in runners]
         try:
             yield world

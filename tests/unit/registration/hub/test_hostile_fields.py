@@ -79,7 +79,7 @@ async def deniable(play: Play, name: str) -> bool:
 async def test_nothing_in_a_managed_cluster_keeps_the_hub_from_putting_it_out(play: Play, part: str) -> None:
     names = {f"{part}{index}": field for index, field in enumerate(paths(ManagedCluster, part))}
     taken = 0
-    async with play.running(Acceptance, *CONTROLLERS):
+    async with play.running(Acceptance, *CONTROLLERS.values()):
         for name in names:
             await play.create_cluster(name, accepts=True)
         for name in names:
@@ -112,7 +112,7 @@ async def test_nothing_in_a_managed_cluster_keeps_the_hub_from_putting_it_out(pl
 @pytest.mark.parametrize("kind", [ManifestWork, ManagedClusterAddOn], ids=["works", "addons"])
 async def test_nothing_in_the_status_of_works_and_addons_keeps_their_cluster(play: Play, kind: type[Kind]) -> None:
     resource = served(kind)
-    async with play.running(Acceptance, *CONTROLLERS):
+    async with play.running(Acceptance, *CONTROLLERS.values()):
         await play.create_cluster("c1", accepts=True)
         await play.until_condition("c1", "True", "HubClusterAdminAccepted")
         body: dict[str, Any] = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": {}}
@@ -129,7 +129,7 @@ async def test_nothing_in_the_status_of_works_and_addons_keeps_their_cluster(pla
 
 async def test_a_lease_that_says_nonsense_disturbs_nobody(play: Play) -> None:
     lease = "/apis/coordination.k8s.io/v1/namespaces/c1/leases/managed-cluster-lease"
-    async with play.running(Acceptance, *CONTROLLERS):
+    async with play.running(Acceptance, *CONTROLLERS.values()):
         for name in ("c1", "c2"):
             await play.create_cluster(name, accepts=True)
             await play.until_condition(name, "True", "HubClusterAdminAccepted")

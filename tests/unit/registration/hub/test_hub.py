@@ -10,20 +10,20 @@ import pytest
 
 from muster.api.cluster.v1 import AVAILABLE
 from muster.machinery.authentication import UserInfo
+from muster.machinery.tasks import RunnableEnded
 from muster.registration import drivers
 from muster.registration.drivers import UnknownDriver
 from muster.registration.drivers.seam import HubContext
 from muster.registration.hub import manager
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.hub.install import ACCOUNT, install
 from muster.registration.hub.manager import Hub
 from muster.registration.hub.options import HubOptions
-from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_SETS, MANAGED_CLUSTERS
 from muster.registration.names import HUB_NAMESPACE, LEASE
 from muster.runtime.client.builtin import LEASES, NAMESPACES
 from muster.runtime.client.errors import Forbidden
 from muster.runtime.client.rest import JSON, Query
-from muster.runtime.process.parts import PartFailed
 from tests.unit.registration.hub.conftest import CountingClient, Play, ScriptedDriver
 from tests.unit.registration.hub.watched import Watched
 
@@ -118,7 +118,7 @@ async def test_the_hub_is_ready_when_its_caches_are_complete(play: Play) -> None
 
 async def test_a_part_that_ends_by_itself_ends_the_hub_with_its_name(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
-        def __init__(self, world: HubWorld) -> None: ...
+        def __init__(self, world: HubControllerContext) -> None: ...
 
         async def run(self) -> None:
             raise RuntimeError("no more")
@@ -126,12 +126,13 @@ async def test_a_part_that_ends_by_itself_ends_the_hub_with_its_name(play: Play,
     class Finished(Broken):
         async def run(self) -> None: ...
 
-    for part, text in (
-        (Broken, "controller Broken ended: RuntimeError: no more"),
-        (Finished, "controller Finished ended by itself"),
+    others = manager.CONTROLLERS
+    for name, part, text in (
+        ("broken", Broken, "controller broken ended: RuntimeError: no more"),
+        ("finished", Finished, "controller finished ended by itself"),
     ):
-        monkeypatch.setattr(manager, "CONTROLLERS", (part,))
-        with pytest.raises(PartFailed, match=text):
+        monkeypatch.setattr(manager, "CONTROLLERS", {**others, name: part})
+        with pytest.raises(RunnableEnded, match=text):
             await Hub(play.hub_client, HubOptions(drivers=()), clock=play.clock).run()
 
 

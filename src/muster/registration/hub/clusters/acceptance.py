@@ -37,7 +37,7 @@ from muster.registration.hub.clusters.agents import ClusterAgents
 from muster.registration.hub.clusters.permissions import Permissions
 from muster.registration.hub.clusters.rbac import Wanted
 from muster.registration.hub.clusters.remains import Remains
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.kinds import MANIFEST_WORKS
 from muster.runtime.client.builtin import CLUSTER_ROLES
 from muster.runtime.client.errors import Conflict, KubeError, TooManyRequests, Unreachable
@@ -70,23 +70,24 @@ class _Driven(NamedTuple):
 
 
 class Acceptance:
-    def __init__(self, world: HubWorld) -> None:
-        self._world = world
-        self._labels = world.options.labels
-        self._controller = world.controller("acceptance", self.reconcile)
-        self._permissions = Permissions(world)
-        self._agents = ClusterAgents(world, self._permissions)
-        self._remains = Remains(world, self._controller.enqueue)
-        self._clusters = world.writer
+    def __init__(self, hub: HubControllerContext) -> None:
+        self._hub = hub
+        self._context = hub.context
+        self._labels = hub.options.labels
+        self._controller = hub.context.controller("acceptance", self.reconcile)
+        self._permissions = Permissions(hub)
+        self._agents = ClusterAgents(hub, self._permissions)
+        self._remains = Remains(hub, self._controller.enqueue)
+        self._clusters = hub.writer
         self._clusters.always(self._held)
         self._driven: dict[str, _Driven] = {}
         self._departed: dict[str, ManagedCluster] = {}
         """The last version of clusters that went while their drivers had granted something."""
         self._sharing = asyncio.Lock()
-        self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name])
+        self._controller.watch(hub.clusters, lambda cluster: [cluster.metadata.name])
         for cache in self._permissions.caches.values():
             self._controller.watch(cache, lambda kept: [kept.labels[names.CLUSTER_LABEL]])
-        world.clusters.on_change(self._came_or_went)
+        hub.clusters.on_change(self._came_or_went)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -155,7 +156,7 @@ class Acceptance:
 
     def _name_problem(self, cluster: ManagedCluster) -> str:
         let_in = names.RESOURCE_CLEANUP in cluster.metadata.finalizers
-        return rbac.name_problem(cluster.metadata.name, self._world.options.namespace, is_new=not let_in)
+        return rbac.name_problem(cluster.metadata.name, self._hub.options.namespace, is_new=not let_in)
 
     async def _hold(self, cluster: ManagedCluster) -> ManagedCluster | None:
         """The cluster with our finalizer on it; None when it is not to be accepted any more."""
@@ -227,8 +228,8 @@ class Acceptance:
 
     async def _forget(self, name: str) -> None:
         """There is no such cluster: whatever permissions are left of it go."""
-        if ObjectKey("", name) in self._world.clusters.malformed or rbac.name_problem(
-            name, self._world.options.namespace, is_new=False
+        if ObjectKey("", name) in self._hub.clusters.malformed or rbac.name_problem(
+            name, self._hub.options.namespace, is_new=False
         ):
             return
         problems: tuple[str, ...] = ()
@@ -262,7 +263,7 @@ class Acceptance:
             log.warning("cluster cannot be accepted", cluster=cluster.metadata.name, problem=problem)
 
     async def _share_roles(self) -> None:
-        clusters = self._world.clusters
+        clusters = self._hub.clusters
         # Many clusters come at once; the first makes the roles, the others find them.
         async with self._sharing:
             for wanted in rbac.common_roles(self._labels):
@@ -289,7 +290,7 @@ class Acceptance:
         # Until it has gone well, something may have been granted.
         self._driven[name] = _Driven(True, 0)
         problems: tuple[str, ...] = ()
-        for driver_name, driver in self._world.drivers.items():
+        for driver_name, driver in self._hub.drivers.items():
             outcome = await _drive_one(driver_name, driver, cluster, granted)
             problems += tuple(f"{driver_name}: {problem}" for problem in outcome.problems)
         if not problems:
@@ -298,12 +299,12 @@ class Acceptance:
 
     async def _say(self, cluster: ManagedCluster, condition: Condition) -> bool:
         """Whether that was news."""
-        now = self._world.clock.now()
+        now = self._context.clock.now()
         change = unless_changed(cluster, lambda newest: redated(newest, condition, now))
         return await self._clusters.change(cluster.metadata.name, change, status=True)
 
     def _tell(self, cluster: ManagedCluster, reason: str, note: str) -> None:
-        self._world.events.event(cluster.document(), "Normal", reason, note)
+        self._context.events.event(cluster.document(), "Normal", reason, note)
 
 
 def _state(cluster: ManagedCluster) -> int:

@@ -18,14 +18,14 @@ from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.machinery.objects import Object, ObjectKey
 from muster.registration.hub.clusters.permissions import Permissions
 from muster.registration.hub.clusters.rbac import Agents
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.names import CLUSTER_UID, cluster_group, cluster_role, parse_common_name
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS
 
 
 class ClusterAgents:
-    def __init__(self, world: HubWorld, permissions: Permissions) -> None:
-        self._drivers = world.drivers
+    def __init__(self, hub: HubControllerContext, permissions: Permissions) -> None:
+        self._drivers = hub.drivers
         self._permissions = permissions
         self._known: dict[str, Agents] = {}
         """By cluster: what was known last. There may be no binding: not yet, or somebody has deleted it."""

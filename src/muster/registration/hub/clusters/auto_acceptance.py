@@ -14,7 +14,6 @@ version that was voted on.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 
 import msgspec
@@ -26,47 +25,43 @@ from muster.machinery.logs import get_logger
 from muster.registration.drivers.seam import Vote
 from muster.registration.hub.clusters.namespaces import foreign_namespace_problem, namespace_named
 from muster.registration.hub.clusters.rbac import name_problem
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
+from muster.registration.hub.options import AUTO_ACCEPTANCE
 from muster.registration.names import AUTO_ACCEPTED, RESOURCE_CLEANUP
 
 log = get_logger("muster.registration.auto_acceptance")
 
 
 class AutoAcceptance:
-    def __init__(self, world: HubWorld) -> None:
-        self._world = world
-        self._on = world.options.auto_approval
-        self._controller = world.controller("auto-acceptance", self.reconcile)
-        if self._on:
-            self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name] if undecided(cluster) else [])
+    def __init__(self, hub: HubControllerContext) -> None:
+        self._hub = hub
+        self._context = hub.context
+        self._controller = hub.context.controller(AUTO_ACCEPTANCE, self.reconcile)
+        self._controller.watch(hub.clusters, lambda cluster: [cluster.metadata.name] if undecided(cluster) else [])
 
     async def run(self) -> None:
-        if self._on:
-            await self._controller.run()
-        else:
-            await asyncio.Event().wait()
+        await self._controller.run()
 
     def reconsider(self, cluster: str) -> None:
         """A driver may vote differently now."""
-        if self._on:
-            self._controller.enqueue(cluster)
+        self._controller.enqueue(cluster)
 
     async def reconcile(self, name: str) -> None:
-        cluster = self._world.writer.get(name)
-        if cluster is None or not self._electable(cluster) or name_problem(name, self._world.options.namespace, is_new=True):
+        cluster = self._hub.writer.get(name)
+        if cluster is None or not self._electable(cluster) or name_problem(name, self._hub.options.namespace, is_new=True):
             return
-        if foreign_namespace_problem(name, await namespace_named(self._world.client, name)):
+        if foreign_namespace_problem(name, await namespace_named(self._context.client, name)):
             log.warning("cluster is not accepted automatically: its namespace exists and is not a cluster's", cluster=name)
             return
-        if not await self._world.writer.change(name, self._accepted):
+        if not await self._hub.writer.change(name, self._accepted):
             return
         vouching = ", ".join(sorted(driver for driver, vote in self._votes(cluster).items() if vote is Vote.ALLOW))
         log.info("cluster accepted automatically", cluster=name, driver=vouching)
         note = f"managed cluster {name} is accepted automatically: vouched for by driver {vouching}"
-        self._world.events.event(cluster.document(), "Normal", "ManagedClusterAutoApproved", note)
+        self._context.events.event(cluster.document(), "Normal", "ManagedClusterAutoApproved", note)
 
     def _votes(self, cluster: ManagedCluster) -> dict[str, Vote]:
-        return {name: driver.vote(cluster) for name, driver in self._world.drivers.items()}
+        return {name: driver.vote(cluster) for name, driver in self._hub.drivers.items()}
 
     def _electable(self, cluster: ManagedCluster) -> bool:
         return undecided(cluster) and elected(self._votes(cluster).values())
@@ -74,7 +69,7 @@ class AutoAcceptance:
     def _accepted(self, cluster: ManagedCluster) -> ManagedCluster:
         if not self._electable(cluster):
             return cluster
-        annotations = {**cluster.metadata.annotations, AUTO_ACCEPTED: format_time(self._world.clock.now())}
+        annotations = {**cluster.metadata.annotations, AUTO_ACCEPTED: format_time(self._context.clock.now())}
         return msgspec.structs.replace(
             cluster,
             metadata=msgspec.structs.replace(cluster.metadata, annotations=annotations),

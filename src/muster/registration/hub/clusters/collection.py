@@ -23,7 +23,7 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.registration.hub.cluster_writer import with_cluster_said, with_finalizers
 from muster.registration.hub.clusters.remains import Remains
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.names import CLEANUP_PRIORITY, COLLECTION_CLEANUP
 from muster.runtime.client.errors import Conflict, KubeError, NotFound, TooManyRequests, Unreachable
 
@@ -44,19 +44,20 @@ class NotCollected(Exception):
 
 
 class Collection:
-    def __init__(self, world: HubWorld) -> None:
-        self._world = world
-        self._on = world.options.resource_cleanup
-        self._resources = tuple(parse_resource(text) for text in world.options.cleaned_resources)
-        self._controller = world.controller("collection", self.reconcile)
-        self._remains = Remains(world, self._controller.enqueue)
-        self._clusters = world.writer
+    def __init__(self, hub: HubControllerContext) -> None:
+        self._hub = hub
+        self._context = hub.context
+        self._on = hub.options.resource_cleanup
+        self._resources = tuple(parse_resource(text) for text in hub.options.cleaned_resources)
+        self._controller = hub.context.controller("collection", self.reconcile)
+        self._remains = Remains(hub, self._controller.enqueue)
+        self._clusters = hub.writer
         self._clusters.always(self._held)
         self._told: dict[str, tuple[str, float]] = {}
         """By cluster: about which kind something was said last, and when."""
         self._done: dict[str, tuple[str, float]] = {}
         """Clusters that are collected and not gone yet: uid, and when that was."""
-        self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name])
+        self._controller.watch(hub.clusters, lambda cluster: [cluster.metadata.name])
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -69,7 +70,7 @@ class Collection:
     async def reconcile(self, name: str) -> float | None:
         cluster = self._clusters.get(name)
         if cluster is None:
-            unreadable = ObjectKey("", name) in self._world.clusters.malformed
+            unreadable = ObjectKey("", name) in self._hub.clusters.malformed
             if self._on and not unreadable and not self._done.pop(name, None):
                 await self._collect(name, None)
             return None
@@ -80,7 +81,7 @@ class Collection:
             await self._let_go(cluster)
             return None
         uid, since = self._done.get(name, ("", 0.0))
-        left = since + AGAIN_AFTER - self._world.clock.monotonic()
+        left = since + AGAIN_AFTER - self._context.clock.monotonic()
         return left if uid == cluster.metadata.uid and left > 0 else await self._collect(name, cluster)
 
     def _held(self, cluster: ManagedCluster) -> ManagedCluster:
@@ -113,7 +114,7 @@ class Collection:
         if ours:
             await self._let_go(cluster)
             log.info("addons and works collected", cluster=name)
-        self._done[name] = (cluster.metadata.uid, self._world.clock.monotonic())
+        self._done[name] = (cluster.metadata.uid, self._context.clock.monotonic())
         return AGAIN_AFTER
 
     async def _shrink(self, name: str, cluster: ManagedCluster | None, resource: GVR, found: list[Object]) -> float | None:
@@ -126,7 +127,7 @@ class Collection:
         if cluster is None:
             return None
         kind, since = self._told.get(name, ("", 0.0))
-        now = self._world.clock.monotonic()
+        now = self._context.clock.monotonic()
         condition = condition_of(cluster.status.conditions, DELETING)
         if kind == resource.plural and now - since < TOLD_EVERY and condition is not None and condition.reason != "DeletingError":
             return TOLD_EVERY - (now - since)
@@ -142,7 +143,7 @@ class Collection:
             metadata = obj["metadata"]
             async with slots:
                 try:
-                    await self._world.client.delete(resource, metadata["name"], namespace, uid=metadata["uid"])
+                    await self._context.client.delete(resource, metadata["name"], namespace, uid=metadata["uid"])
                 except (NotFound, Conflict):
                     # It is gone, or another one by now, which the watch will tell.
                     return ""
@@ -159,7 +160,7 @@ class Collection:
         return [str(result) for result in results if result]
 
     async def _say(self, cluster: ManagedCluster, condition: Condition) -> None:
-        await self._clusters.change(cluster.metadata.name, with_cluster_said(condition, self._world.clock.now()), status=True)
+        await self._clusters.change(cluster.metadata.name, with_cluster_said(condition, self._context.clock.now()), status=True)
 
 
 def parse_resource(text: str) -> GVR:

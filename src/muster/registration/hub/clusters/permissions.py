@@ -19,7 +19,7 @@ from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.registration import names
 from muster.registration.hub.clusters import rbac
 from muster.registration.hub.clusters.rbac import Wanted
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
 from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.cache.store import Snapshot
@@ -44,10 +44,10 @@ class BeingDeleted(KubeError):
 
 
 class Permissions:
-    def __init__(self, world: HubWorld) -> None:
-        self._client = world.client
-        self.caches: dict[GVR, Informer[Snapshot]] = {kind: world.kept(kind) for kind in KINDS}
-        self._latest = {kind: MutationCache(cache, clock=world.clock) for kind, cache in self.caches.items()}
+    def __init__(self, hub: HubControllerContext) -> None:
+        self._client = hub.context.client
+        self.caches: dict[GVR, Informer[Snapshot]] = {kind: hub.kept(kind) for kind in KINDS}
+        self._latest = {kind: MutationCache(cache, clock=hub.context.clock) for kind, cache in self.caches.items()}
 
     def get(self, resource: GVR, key: ObjectKey) -> Snapshot | None:
         return self._latest[resource].snapshot(key)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from muster.machinery.objects import GVR, Object
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
 from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.errors import NotFound
@@ -29,10 +29,10 @@ class _Watch:
 class Remains:
     """A cluster's namespace has its name, so `wake` is told the namespace."""
 
-    def __init__(self, world: HubWorld, wake: Callable[[str], None]) -> None:
-        self._client = world.client
-        self._clock = world.clock
-        self._random = world.random
+    def __init__(self, hub: HubControllerContext, wake: Callable[[str], None]) -> None:
+        self._client = hub.context.client
+        self._clock = hub.context.clock
+        self._random = hub.context.random
         self._wake = wake
         self._watches: dict[tuple[GVR, str], _Watch] = {}
         self._tasks: asyncio.TaskGroup | None = None

@@ -11,7 +11,6 @@ Nothing is polled: each denied cluster is looked at again at its time.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -21,10 +20,10 @@ from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
 from muster.registration.hub.clusters.acceptance import DENIED
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
+from muster.registration.hub.options import REMOVAL
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.errors import NotFound
-from muster.runtime.controller.controller import Controller
 
 log = get_logger("muster.registration.removal")
 
@@ -33,28 +32,24 @@ LONGEST_NAP: Final = 86_400.0
 
 
 class Removal:
-    def __init__(self, world: HubWorld) -> None:
-        self._world = world
-        after = world.options.remove_denied_after
-        self._after = None if after is None else timedelta(seconds=after)
-        self._controller: Controller[str] = Controller(
-            "removal", self.reconcile, workers=2, metrics=world.metrics, clock=world.clock, random=world.random
-        )
-        if self._after is not None:
-            self._controller.watch(world.clusters, lambda cluster: [cluster.metadata.name] if denied_at(cluster) else [])
+    def __init__(self, hub: HubControllerContext) -> None:
+        self._hub = hub
+        self._context = hub.context
+        after = hub.options.remove_denied_after
+        assert after is not None, "switched on"
+        self._after = timedelta(seconds=after)
+        self._controller = hub.context.controller(REMOVAL, self.reconcile, workers=2)
+        self._controller.watch(hub.clusters, lambda cluster: [cluster.metadata.name] if denied_at(cluster) else [])
 
     async def run(self) -> None:
-        if self._after is None:
-            await asyncio.Event().wait()
-        else:
-            await self._controller.run()
+        await self._controller.run()
 
     async def reconcile(self, name: str) -> float | None:
-        cluster = self._world.clusters.cache.get(ObjectKey("", name))
+        cluster = self._hub.clusters.cache.get(ObjectKey("", name))
         since = None if cluster is None else denied_at(cluster)
-        if cluster is None or since is None or self._after is None:
+        if cluster is None or since is None:
             return None
-        left = (since + self._after - self._world.clock.now()).total_seconds()
+        left = (since + self._after - self._context.clock.now()).total_seconds()
         if left > 0:
             return min(left, LONGEST_NAP)
         await self._remove(cluster, since)
@@ -63,9 +58,9 @@ class Removal:
     async def _remove(self, cluster: ManagedCluster, since: datetime) -> None:
         metadata = cluster.metadata
         note = f"managed cluster {metadata.name} is deleted: denied since {since:%Y-%m-%dT%H:%M:%SZ}, longer than {self._after}"
-        self._world.events.event(cluster.document(), "Normal", "ManagedClusterRemoved", note)
+        self._context.events.event(cluster.document(), "Normal", "ManagedClusterRemoved", note)
         try:
-            await self._world.client.delete(
+            await self._context.client.delete(
                 MANAGED_CLUSTERS, metadata.name, uid=metadata.uid, resource_version=metadata.resource_version
             )
         except NotFound:

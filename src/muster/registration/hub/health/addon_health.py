@@ -14,7 +14,7 @@ from muster.api import Condition, condition_of
 from muster.api.addon.v1beta1 import ManagedClusterAddOn
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.machinery.logs import get_logger
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.kinds import ADDONS
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.controller.conditions import set_condition
@@ -33,11 +33,11 @@ def unknown_of(cluster: ManagedCluster) -> Condition | None:
 
 
 class AddonHealth:
-    def __init__(self, world: HubWorld) -> None:
-        self._world = world
-        self._clusters = world.clusters
-        self._addons = world.informers.of(ADDONS)
-        self._controller = world.controller("addon-health", self.reconcile)
+    def __init__(self, hub: HubControllerContext) -> None:
+        self._context = hub.context
+        self._clusters = hub.clusters
+        self._addons = hub.context.informers.of(ADDONS)
+        self._controller = hub.context.controller("addon-health", self.reconcile)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
         self._controller.watch(self._addons, lambda addon: [addon.namespace])
 
@@ -54,5 +54,5 @@ class AddonHealth:
 
     async def _say(self, snapshot: Snapshot, unknown: Condition) -> None:
         addon = ManagedClusterAddOn.decode(snapshot.raw)
-        if await set_condition(self._world.client, addon, unknown, self._world.clock.now()):
+        if await set_condition(self._context.client, addon, unknown, self._context.clock.now()):
             log.info("addon is out of sight with its cluster", cluster=snapshot.namespace, addon=snapshot.name)

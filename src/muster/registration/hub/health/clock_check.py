@@ -14,8 +14,8 @@ from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import CLOCK_SYNCED, ManagedCluster
 from muster.machinery.logs import get_logger
 from muster.registration.hub.cluster_writer import with_cluster_said
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.hub.health.leases import grace, is_cluster_lease, renewal
-from muster.registration.hub.world import HubWorld
 from muster.registration.names import SKIP_CLOCK_CHECK
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.builtin import LEASES
@@ -47,15 +47,16 @@ def verdict(cluster: ManagedCluster, apart: timedelta) -> Condition:
 
 
 class ClockCheck:
-    def __init__(self, world: HubWorld) -> None:
-        self._world = world
-        self._clusters = world.clusters
+    def __init__(self, hub: HubControllerContext) -> None:
+        self._hub = hub
+        self._context = hub.context
+        self._clusters = hub.clusters
         self._apart: dict[str, timedelta] = {}
         """Hub's time minus agent's at a cluster's last renewal."""
         self._settled: dict[str, tuple[bool, timedelta]] = {}
         """What a cluster's condition says, and from where on it would say the other: renewals that agree are no work."""
-        self._controller = world.controller("clock-check", self.reconcile)
-        leases = world.kept(LEASES)
+        self._controller = hub.context.controller("clock-check", self.reconcile)
+        leases = hub.kept(LEASES)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
         self._controller.depend(leases)
         leases.on_change(self._renewed)
@@ -70,7 +71,7 @@ class ClockCheck:
         if moment is None or moment == renewal(old):
             return
         name = new.namespace
-        apart = self._apart[name] = self._world.clock.now() - moment
+        apart = self._apart[name] = self._context.clock.now() - moment
         settled = self._settled.get(name)
         if settled is None or (abs(apart) < settled[1]) != settled[0]:
             self._controller.enqueue(name)
@@ -86,7 +87,7 @@ class ClockCheck:
         found = verdict(cluster, apart)
         said = condition_of(cluster.status.conditions, CLOCK_SYNCED)
         news = said is None or said.reason != found.reason
-        if news and await self._world.writer.change(name, with_cluster_said(found, self._world.clock.now()), status=True):
+        if news and await self._hub.writer.change(name, with_cluster_said(found, self._context.clock.now()), status=True):
             # That a new cluster's clock is right is nothing to talk about.
             write = log.debug if said is None and found is IN_STEP else log.info
             write("clock compared", cluster=name, in_step=found is IN_STEP, seconds_apart=round(apart.total_seconds(), 3))

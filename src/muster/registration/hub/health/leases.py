@@ -25,7 +25,7 @@ from muster.machinery.golang.timestamps import format_micro_time, parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.registration.hub.cluster_writer import with_cluster_said
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.names import CLUSTER_LABEL, DEFAULT_LEASE_SECONDS, LEASE, LEASE_PERIODS
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.builtin import LEASES
@@ -93,15 +93,16 @@ def alive_until(renewed: datetime | None, seen: datetime | None, good_for: timed
 
 
 class Leases:
-    def __init__(self, world: HubWorld) -> None:
-        self._world = world
-        self._clusters = world.clusters
-        self._leases = world.kept(LEASES)
+    def __init__(self, hub: HubControllerContext) -> None:
+        self._hub = hub
+        self._context = hub.context
+        self._clusters = hub.clusters
+        self._leases = hub.kept(LEASES)
         self._seen: dict[str, datetime] = {}
         """When the hub saw a cluster's lease being renewed, by its own clock."""
         self._lapsed: set[str] = set()
         """Clusters whose next renewal is news."""
-        self._controller = world.controller("leases", self.reconcile)
+        self._controller = hub.context.controller("leases", self.reconcile)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
         self._controller.depend(self._leases)
         self._leases.on_change(self._changed)
@@ -118,7 +119,7 @@ class Leases:
             self._seen.pop(cluster, None)
             self._controller.enqueue(cluster)
         elif renewal(old) != renewal(new):
-            self._seen[cluster] = self._world.clock.now()
+            self._seen[cluster] = self._context.clock.now()
             if cluster in self._lapsed:
                 self._lapsed.discard(cluster)
                 self._controller.enqueue(cluster)
@@ -135,7 +136,7 @@ class Leases:
         if lease is None:
             await self._without_lease(cluster)
             return None
-        now = self._world.clock.now()
+        now = self._context.clock.now()
         renewed = renewal(lease)
         if name not in self._seen and (renewed is None or renewed > now):
             # There before us, and from the future or from never: its time starts now.
@@ -154,7 +155,7 @@ class Leases:
     async def _is_behind(self, lease: Snapshot) -> bool:
         """Whether there is a newer lease than the cache has; it will be told of that in a moment."""
         try:
-            found = await self._world.client.get(LEASES, lease.name, lease.namespace)
+            found = await self._context.client.get(LEASES, lease.name, lease.namespace)
         except NotFound:
             return True
         return bool(found["metadata"]["resourceVersion"] != lease.resource_version)
@@ -164,24 +165,24 @@ class Leases:
             await self._say_unknown(cluster)
             return
         try:
-            await self._world.client.create(LEASES, self._fresh(cluster.metadata.name))
+            await self._context.client.create(LEASES, self._fresh(cluster.metadata.name))
         except AlreadyExists:
             log.debug("lease is there, the cache will learn of it", cluster=cluster.metadata.name)
 
     def _fresh(self, cluster: str) -> Object:
-        labels = {**self._world.options.labels, CLUSTER_LABEL: cluster}
+        labels = {**self._hub.options.labels, CLUSTER_LABEL: cluster}
         return {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
             "metadata": {"name": LEASE, "namespace": cluster, "labels": labels},
-            "spec": {"holderIdentity": LEASE, "renewTime": format_micro_time(self._world.clock.now())},
+            "spec": {"holderIdentity": LEASE, "renewTime": format_micro_time(self._context.clock.now())},
         }
 
     async def _say_unknown(self, cluster: ManagedCluster) -> None:
         if is_unknown(cluster):
             return
         name = cluster.metadata.name
-        if not await self._world.writer.change(name, with_cluster_said(UNKNOWN, self._world.clock.now()), status=True):
+        if not await self._hub.writer.change(name, with_cluster_said(UNKNOWN, self._context.clock.now()), status=True):
             return
         log.info("cluster is unreachable: its lease was not renewed", cluster=name)
         # Told in the cluster's own namespace, where those who may see the cluster look.
@@ -191,4 +192,4 @@ class Leases:
             "metadata": {"name": name, "namespace": name, "uid": cluster.metadata.uid},
         }
         note = f"{name} is registered, but its agent has not renewed its lease on the hub in time"
-        self._world.events.event(regarding, "Warning", "AvailableUnknown", note)
+        self._context.events.event(regarding, "Warning", "AvailableUnknown", note)

@@ -11,7 +11,7 @@ import msgspec
 from muster.api import condition_of
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster, Taint
 from muster.machinery.logs import get_logger
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.names import UNAVAILABLE_TAINT, UNREACHABLE_TAINT
 
 log = get_logger("muster.registration.hub.health.taints")
@@ -48,11 +48,11 @@ def _ours(taint: Taint) -> bool:
 
 
 class Taints:
-    def __init__(self, world: HubWorld) -> None:
-        self._world = world
-        self._clusters = world.clusters
-        self._controller = world.controller("taints", self.reconcile)
-        world.writer.always(with_right_taints)
+    def __init__(self, hub: HubControllerContext) -> None:
+        self._hub = hub
+        self._clusters = hub.clusters
+        self._controller = hub.context.controller("taints", self.reconcile)
+        hub.writer.always(with_right_taints)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
 
     async def run(self) -> None:
@@ -62,5 +62,5 @@ class Taints:
         cluster = self._clusters.cache.named(name)
         if cluster is None or with_right_taints(cluster) == cluster:
             return
-        if await self._world.writer.change(name, with_right_taints):
+        if await self._hub.writer.change(name, with_right_taints):
             log.debug("tainted", cluster=name, taint=wanted_taint(cluster) or "none")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from muster.api import Condition
 from muster.api.cluster.v1beta2 import BOUND, ManagedClusterSet, ManagedClusterSetBinding
 from muster.machinery.objects import ObjectKey
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.kinds import CLUSTER_SET_BINDINGS, CLUSTER_SETS
 from muster.runtime.controller.conditions import set_condition
-from muster.runtime.controller.controller import Controller
 
 BY_SET = "set"
 
@@ -20,14 +19,12 @@ def boundness(there: bool) -> Condition:
 
 
 class SetBindings:
-    def __init__(self, world: HubWorld) -> None:
-        self._world = world
-        self._sets = world.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
-        self._bindings = world.informers.of(CLUSTER_SET_BINDINGS, decode=ManagedClusterSetBinding.decode)
+    def __init__(self, hub: HubControllerContext) -> None:
+        self._context = hub.context
+        self._sets = hub.context.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
+        self._bindings = hub.context.informers.of(CLUSTER_SET_BINDINGS, decode=ManagedClusterSetBinding.decode)
         self._bindings.cache.add_index(BY_SET, lambda binding: [binding.spec.cluster_set])
-        self._controller: Controller[ObjectKey] = Controller(
-            "set-bindings", self.reconcile, workers=2, metrics=world.metrics, clock=world.clock, random=world.random
-        )
+        self._controller = hub.context.controller("set-bindings", self.reconcile, workers=2)
         self._controller.watch(self._bindings, lambda binding: [_key(binding)])
         self._controller.depend(self._sets)
         self._sets.on_change(self._set_changed)
@@ -47,7 +44,7 @@ class SetBindings:
         if binding is None or binding.metadata.deletion_timestamp:
             return
         condition = boundness(ObjectKey("", binding.spec.cluster_set) in self._sets.cache)
-        await set_condition(self._world.client, binding, condition, self._world.clock.now())
+        await set_condition(self._context.client, binding, condition, self._context.clock.now())
 
 
 def _key(binding: ManagedClusterSetBinding) -> ObjectKey:

@@ -19,15 +19,14 @@ from muster.api.cluster.v1beta2 import BY_LABELS, EMPTY, EXCLUSIVE, ClusterSetSe
 from muster.api.meta import LabelSelector
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.hub.sets.members import selector_of, sets_of
-from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_SETS
 from muster.registration.names import AUTO_UPDATE
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.client.errors import AlreadyExists
 from muster.runtime.client.patches import patch_object
 from muster.runtime.controller.conditions import with_condition
-from muster.runtime.controller.controller import Controller
 
 log = get_logger("muster.registration.hub.sets.cluster_sets")
 
@@ -55,16 +54,14 @@ def rolled_back(cluster_set: ManagedClusterSet) -> ManagedClusterSet:
 
 
 class ClusterSets:
-    def __init__(self, world: HubWorld) -> None:
-        self._world = world
-        self._clusters = world.clusters
-        self._sets = world.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
+    def __init__(self, hub: HubControllerContext) -> None:
+        self._context = hub.context
+        self._clusters = hub.clusters
+        self._sets = hub.context.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
         # While a fleet joins, the next count is often due before the watch has shown the last.
-        self._latest = MutationCache(self._sets, clock=world.clock)
-        self._kept = WELL_KNOWN if world.options.default_cluster_set else {}
-        self._controller: Controller[str] = Controller(
-            "cluster-sets", self.reconcile, workers=2, metrics=world.metrics, clock=world.clock, random=world.random
-        )
+        self._latest = MutationCache(self._sets, clock=hub.context.clock)
+        self._kept = WELL_KNOWN if hub.options.default_cluster_set else {}
+        self._controller = hub.context.controller("cluster-sets", self.reconcile, workers=2)
         self._controller.watch(self._sets, lambda cluster_set: [cluster_set.metadata.name])
         self._controller.depend(self._clusters)
         self._clusters.on_change(self._cluster_changed)
@@ -99,11 +96,11 @@ class ClusterSets:
             # The change comes back as an event, and then the clusters are counted.
             return
         count = len(self._clusters.cache.select_keys(selector_of(cluster_set)))
-        said = with_condition(cluster_set, emptiness(count), self._world.clock.now())
+        said = with_condition(cluster_set, emptiness(count), self._context.clock.now())
         await self._write(cluster_set, said, status=True)
 
     async def _write(self, before: ManagedClusterSet, after: ManagedClusterSet, *, status: bool = False) -> bool:
-        answer = await patch_object(self._world.client, before, after, status=status)
+        answer = await patch_object(self._context.client, before, after, status=status)
         if answer is not None:
             self._latest.record_write(answer)
         return answer is not None
@@ -112,7 +109,7 @@ class ClusterSets:
         spec = ManagedClusterSetSpec(cluster_selector=self._kept[name])
         document = ManagedClusterSet(metadata=ObjectMeta(name=name), spec=spec).document()
         try:
-            await self._world.client.create(CLUSTER_SETS, document)
+            await self._context.client.create(CLUSTER_SETS, document)
             log.info("made a well-known cluster set", set=name)
         except AlreadyExists:
             return

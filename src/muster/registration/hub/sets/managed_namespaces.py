@@ -12,8 +12,8 @@ import msgspec
 
 from muster.api.cluster.v1 import ClusterSetManagedNamespace, ManagedCluster
 from muster.api.cluster.v1beta2 import ManagedClusterSet
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.hub.sets.members import selector_of, sets_of
-from muster.registration.hub.world import HubWorld
 from muster.registration.kinds import CLUSTER_SETS
 
 BY_SET = "set of managed namespaces"
@@ -32,14 +32,14 @@ def wanted_namespaces(cluster: ManagedCluster, cluster_sets: Iterable[ManagedClu
 
 
 class ManagedNamespaces:
-    def __init__(self, world: HubWorld) -> None:
-        self._world = world
-        self._clusters = world.clusters
-        self._sets = world.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
+    def __init__(self, hub: HubControllerContext) -> None:
+        self._hub = hub
+        self._clusters = hub.clusters
+        self._sets = hub.context.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
         self._clusters.cache.add_index(
             BY_SET, lambda cluster: {namespace.cluster_set for namespace in cluster.status.managed_namespaces}
         )
-        self._controller = world.controller("managed-namespaces", self.reconcile)
+        self._controller = hub.context.controller("managed-namespaces", self.reconcile)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
         self._controller.depend(self._sets)
         self._sets.on_change(self._set_changed)
@@ -61,7 +61,7 @@ class ManagedNamespaces:
     async def reconcile(self, name: str) -> None:
         cluster = self._clusters.cache.named(name)
         if cluster is not None and self._right(cluster) != cluster:
-            await self._world.writer.change(name, self._right, status=True)
+            await self._hub.writer.change(name, self._right, status=True)
 
     def _right(self, cluster: ManagedCluster) -> ManagedCluster:
         if cluster.metadata.deletion_timestamp:

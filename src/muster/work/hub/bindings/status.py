@@ -8,8 +8,9 @@ from muster.api.authentication.v1beta1 import ManagedServiceAccount
 from muster.machinery.objects import ObjectKey
 from muster.runtime.client.patches import patch_object
 from muster.runtime.controller.conditions import with_condition
+from muster.runtime.controller.context import ControllerContext
 from muster.work.hub.bindings.accounts import BoundAccounts, account_key
-from muster.work.hub.world import WorkHubWorld
+from muster.work.hub.options import BINDING_CONTROLLER
 
 
 def conditions(binding: ManagedServiceAccountBinding, there: bool) -> tuple[Condition, Condition]:
@@ -28,10 +29,10 @@ def conditions(binding: ManagedServiceAccountBinding, there: bool) -> tuple[Cond
 
 
 class BindingStatus:
-    def __init__(self, world: WorkHubWorld) -> None:
-        self._world = world
-        self._bound = BoundAccounts(world.informers, world.options.addon_namespace)
-        self._controller = world.controller("service-account-bindings", self.reconcile)
+    def __init__(self, context: ControllerContext, addon_namespace: str) -> None:
+        self._context = context
+        self._bound = BoundAccounts(context.informers, addon_namespace)
+        self._controller = context.controller(BINDING_CONTROLLER, self.reconcile)
         self._controller.watch(self._bound.bindings, lambda binding: [ObjectKey("", binding.metadata.name)])
         self._controller.watch(self._bound.accounts, self._bindings_of)
 
@@ -48,5 +49,5 @@ class BindingStatus:
             return
         wanted = binding
         for condition in conditions(binding, self._bound.exists(account_key(binding))):
-            wanted = with_condition(wanted, condition, self._world.clock.now())
-        await patch_object(self._world.client, binding, wanted, status=True)
+            wanted = with_condition(wanted, condition, self._context.clock.now())
+        await patch_object(self._context.client, binding, wanted, status=True)

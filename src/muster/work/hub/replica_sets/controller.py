@@ -33,13 +33,14 @@ from muster.machinery.objects import Object, ObjectKey
 from muster.runtime.client.errors import AlreadyExists, KubeError, NotFound
 from muster.runtime.client.patches import patch_object
 from muster.runtime.controller.conditions import with_condition
+from muster.runtime.controller.context import ControllerContext
 from muster.runtime.controller.finalizers import add_finalizer, remove_finalizer
+from muster.work.hub.options import REPLICA_SET_CONTROLLER
 from muster.work.hub.replica_sets import reporting
 from muster.work.hub.replica_sets.decisions import groups_of
 from muster.work.hub.replica_sets.replicas import Replica, digest, is_ruled
 from muster.work.hub.replica_sets.reporting import Share
 from muster.work.hub.replica_sets.rollout import BadStrategy, plan
-from muster.work.hub.world import WorkHubWorld
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import PLACEMENT_NAME_LABEL, REPLICA_SET_FINALIZER, REPLICA_SET_LABEL
 
@@ -93,9 +94,9 @@ class Wanted:
 
 
 class ReplicaSets:
-    def __init__(self, world: WorkHubWorld) -> None:
-        self._world = world
-        informers = world.informers
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        informers = context.informers
         self._sets = informers.of(ManifestWorkReplicaSet)
         self._works = informers.of(MANIFEST_WORKS, label_selector=REPLICA_SET_LABEL, decode=Replica.decode)
         self._placements = informers.of(Placement)
@@ -103,7 +104,7 @@ class ReplicaSets:
         self._works.cache.add_index(_BY_OWNER, lambda work: [work.owner])
         self._decisions.cache.add_index(_BY_PLACEMENT, lambda decision: [str(_placement_of(decision))])
         self._sets.cache.add_index(_BY_PLACEMENT, lambda one: [str(key) for key in _placements(one)])
-        self._controller = world.controller("manifest-work-replica-sets", self.reconcile)
+        self._controller = context.controller(REPLICA_SET_CONTROLLER, self.reconcile)
         self._controller.watch(self._sets, lambda one: [_key(one)])
         self._controller.watch(self._works, _owners)
         self._controller.watch(self._placements, lambda placement: self._sets_with(_key(placement)))
@@ -134,7 +135,7 @@ class ReplicaSets:
     # Holding and letting go
 
     async def _hold(self, found: ManifestWorkReplicaSet) -> None:
-        await add_finalizer(self._world.client, found, REPLICA_SET_FINALIZER)
+        await add_finalizer(self._context.client, found, REPLICA_SET_FINALIZER)
 
     async def _let_go(self, found: ManifestWorkReplicaSet) -> float | None:
         if REPLICA_SET_FINALIZER not in found.metadata.finalizers:
@@ -149,13 +150,13 @@ class ReplicaSets:
         await self._delete_all(there)
         if there and patient:
             return LOOK_AGAIN
-        await remove_finalizer(self._world.client, found, REPLICA_SET_FINALIZER)
+        await remove_finalizer(self._context.client, found, REPLICA_SET_FINALIZER)
         return None
 
     async def _there(self, owner: str) -> list[Replica]:
         if label_value(owner):
             return []
-        pages = self._world.client.pages(MANIFEST_WORKS, label_selector=f"{REPLICA_SET_LABEL}={owner}")
+        pages = self._context.client.pages(MANIFEST_WORKS, label_selector=f"{REPLICA_SET_LABEL}={owner}")
         try:
             return [Replica.decode(raw) async for page in pages for raw in page.items]
         except NotFound:
@@ -170,7 +171,7 @@ class ReplicaSets:
     async def _say_unnameable(self, found: ManifestWorkReplicaSet, problem: str) -> None:
         message = f"{owner_label(_key(found))} must be a label's value: {problem}"
         condition = Condition(type=MANIFEST_WORK_APPLIED, status="False", reason="InvalidManifestWorkName", message=message)
-        await patch_object(self._world.client, found, with_condition(found, condition, self._world.clock.now()), status=True)
+        await patch_object(self._context.client, found, with_condition(found, condition, self._context.clock.now()), status=True)
 
     # Rolling out
 
@@ -186,7 +187,7 @@ class ReplicaSets:
         if failed:
             raise WorksNotWritten(reporting.listed([f"{cluster}: {why}" for cluster, why in sorted(failed.items())]))
         times = [share.rollout.again for share in shares if share.rollout.again is not None]
-        return max(0.0, (min(times) - self._world.clock.now()).total_seconds()) + 0.1 if times else None
+        return max(0.0, (min(times) - self._context.clock.now()).total_seconds()) + 0.1 if times else None
 
     def _shares(self, found: ManifestWorkReplicaSet, wanted: Wanted, works: dict[str, Replica]) -> list[Share]:
         """Of the placements, in the order of the set."""
@@ -210,7 +211,7 @@ class ReplicaSets:
             states = {cluster: progress.state for cluster, progress in known.items()}
             share = Share(ref.name, tuple(groups), updated, states, present=frozenset(here))
             try:
-                rollout = plan(groups, ref.rollout_strategy, known, self._world.clock.now())
+                rollout = plan(groups, ref.rollout_strategy, known, self._context.clock.now())
             except BadStrategy as error:
                 shares.append(dataclasses.replace(share, problem=str(error)))
             else:
@@ -238,9 +239,9 @@ class ReplicaSets:
     async def _create(self, wanted: Wanted, cluster: str, placement: str) -> None:
         for name in wanted.names:
             try:
-                await self._world.client.create(MANIFEST_WORKS, wanted.document(name, cluster, placement))
+                await self._context.client.create(MANIFEST_WORKS, wanted.document(name, cluster, placement))
             except AlreadyExists:
-                there = await self._world.client.get(MANIFEST_WORKS, name, cluster)
+                there = await self._context.client.get(MANIFEST_WORKS, name, cluster)
                 if (there["metadata"].get("labels") or {}).get(REPLICA_SET_LABEL) != wanted.owner:
                     continue
             # Just made, or made a moment ago and the cache does not know yet.
@@ -255,15 +256,15 @@ class ReplicaSets:
         current, fresh = seen.decode(), wanted.document(work.metadata.name, work.cluster, placement)
         labels = {**(current["metadata"].get("labels") or {}), **fresh["metadata"]["labels"]}
         changed = {**current, "metadata": {**current["metadata"], "labels": labels}, "spec": fresh["spec"]}
-        await self._world.client.update(MANIFEST_WORKS, changed)
+        await self._context.client.update(MANIFEST_WORKS, changed)
 
     async def _relabel(self, work: Replica, placement: str) -> None:
         change = {"metadata": {"uid": work.metadata.uid, "labels": {PLACEMENT_NAME_LABEL: placement}}}
-        await self._world.client.patch(MANIFEST_WORKS, work.metadata.name, change, work.cluster)
+        await self._context.client.patch(MANIFEST_WORKS, work.metadata.name, change, work.cluster)
 
     async def _delete(self, work: Replica) -> None:
         try:
-            await self._world.client.delete(MANIFEST_WORKS, work.metadata.name, work.cluster, uid=work.metadata.uid)
+            await self._context.client.delete(MANIFEST_WORKS, work.metadata.name, work.cluster, uid=work.metadata.uid)
         except NotFound:
             return
 
@@ -295,8 +296,8 @@ class ReplicaSets:
         said = (reporting.verified(shares), reporting.rolled_out(shares), reporting.applied(shares, failed, total))
         for condition in said:
             dated = msgspec.structs.replace(condition, observed_generation=found.metadata.generation)
-            wanted = with_condition(wanted, dated, self._world.clock.now())
-        await patch_object(self._world.client, found, wanted, status=True)
+            wanted = with_condition(wanted, dated, self._context.clock.now())
+        await patch_object(self._context.client, found, wanted, status=True)
 
 
 def _key(one: ManifestWorkReplicaSet | Placement) -> ObjectKey:

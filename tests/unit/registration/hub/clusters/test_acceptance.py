@@ -137,7 +137,7 @@ class SlowToTell(CountingClient):
 async def test_a_watch_that_lags_does_not_make_the_hub_write_twice(play: Play) -> None:
     play.hub_client = play.as_hub(SlowToTell)
     async with play.running(Acceptance) as world:
-        await world.informers.synced()
+        await world.context.informers.synced()
         await accepted(play)
         for number in range(5):
             changed = {"status": {"version": {"kubernetes": f"v{number}"}}}

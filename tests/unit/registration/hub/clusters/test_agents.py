@@ -3,7 +3,7 @@
 import pytest
 
 from muster.registration.hub.clusters.acceptance import Acceptance
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_UID
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, LEASES, ROLE_BINDINGS
@@ -65,7 +65,7 @@ async def test_an_agent_that_is_named_later_gets_its_rights_when_the_driver_says
     names(play)
     made: list[Acceptance] = []
 
-    def make(world: HubWorld) -> Acceptance:
+    def make(world: HubControllerContext) -> Acceptance:
         made.append(Acceptance(world))
         return made[0]
 

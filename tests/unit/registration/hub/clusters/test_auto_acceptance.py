@@ -9,7 +9,7 @@ from muster.machinery.golang.timestamps import format_time
 from muster.registration.drivers.seam import Vote
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.clusters.auto_acceptance import AutoAcceptance, elected
-from muster.registration.hub.world import HubWorld
+from muster.registration.hub.context import HubControllerContext
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AUTO_ACCEPTED
 from muster.runtime.client.builtin import NAMESPACES
@@ -51,7 +51,7 @@ async def test_leaving_the_proof_away_does_not_get_anybody_in(play: Play) -> Non
     play.driver.mine = lambda cluster: False
     async with play.running(AutoAcceptance, Acceptance, auto_approval=True) as world:
         await play.create_cluster("c1")
-        await world.informers.synced()
+        await world.context.informers.synced()
         await play.at_rest()
         assert not await accepts(play)
         assert AUTO_ACCEPTED not in (await play.admin.get(MANAGED_CLUSTERS, "c1"))["metadata"].get("annotations", {})
@@ -86,7 +86,7 @@ async def test_a_cluster_that_an_administrator_accepted_and_denied_is_not_accept
     play.driver.ballot = lambda cluster: allowed[0]
     made: list[AutoAcceptance] = []
 
-    def make(world: HubWorld) -> AutoAcceptance:
+    def make(world: HubControllerContext) -> AutoAcceptance:
         made.append(AutoAcceptance(world))
         return made[0]
 
@@ -111,7 +111,7 @@ async def test_it_does_not_matter_whether_proof_or_cluster_comes_first(play: Pla
     play.driver.ballot = ballot
     made: list[AutoAcceptance] = []
 
-    def make(world: HubWorld) -> AutoAcceptance:
+    def make(world: HubControllerContext) -> AutoAcceptance:
         made.append(AutoAcceptance(world))
         return made[0]
 
@@ -121,7 +121,7 @@ async def test_it_does_not_matter_whether_proof_or_cluster_comes_first(play: Pla
         await play.at_rest()
 
     async with play.running(make, auto_approval=True) as world:
-        await world.informers.synced()
+        await world.context.informers.synced()
         if proof_first:
             await prove()
         await play.create_cluster("c1")

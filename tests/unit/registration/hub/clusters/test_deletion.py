@@ -166,7 +166,7 @@ async def test_a_cluster_that_cannot_be_read_keeps_its_permissions(play: Play, m
     await play.admin.patch(MANAGED_CLUSTERS, "c1", {"metadata": {"labels": {"poison": "yes"}}})
     monkeypatch.setattr(ManagedCluster, "decode", refusing)
     async with play.running(Acceptance) as world:
-        await world.informers.synced()
+        await world.context.informers.synced()
         assert ObjectKey("", "c1") in world.clusters.malformed
         await play.at_rest()
         assert await play.get(CLUSTER_ROLES, WORK_ROLE)

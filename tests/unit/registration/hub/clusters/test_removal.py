@@ -28,7 +28,7 @@ async def test_a_cluster_denied_for_long_enough_is_removed_at_its_time_and_not_b
         assert await play.get(MANAGED_CLUSTERS, "c1")
         await play.clock.advance(60)
         await play.until_gone(MANAGED_CLUSTERS, "c1")
-        await world.events.flushed()
+        await world.context.events.flushed()
         events = (await play.admin.list(EVENTS, "default")).items
         (removed,) = [event for event in events if event["reason"] == "ManagedClusterRemoved"]
         assert "denied since 2026-01-01T" in removed["note"]
@@ -72,7 +72,7 @@ async def test_only_denied_clusters_are_removed(play: Play, accepts: bool, condi
         await play.admin.patch(MANAGED_CLUSTERS, "c1", {"status": {"conditions": [dated]}}, subresource="status")
     await play.clock.advance(2 * WEEK)
     async with play.running(Removal, remove_denied_after=WEEK) as world:
-        await world.informers.synced()
+        await world.context.informers.synced()
         await play.at_rest()
         assert await play.get(MANAGED_CLUSTERS, "c1")
 
