@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.leading import Leading
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
     PROCESS,
     FoundCluster,
-    Surroundings,
+    ProcessEnv,
     cluster_problem,
     explained,
     find_cluster,
@@ -128,7 +128,7 @@ class Settings:
     work: Beside | None = None
 
 
-def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
+def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     from muster.registration.agent.options import AgentOptions
     from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET
 
@@ -241,7 +241,7 @@ def _authority(config: ClientConfig) -> bytes:
         raise click.ClickException(f"certificate authority {config.ca!s}: {error.strerror}") from None
 
 
-def _annotations(annotations: dict[str, str], here: Surroundings) -> dict[str, str]:
+def _annotations(annotations: dict[str, str], here: ProcessEnv) -> dict[str, str]:
     from muster.registration.names import AGENT_ANNOTATIONS
 
     for key in annotations:
@@ -269,15 +269,17 @@ def _explain(error: Exception) -> click.ClickException | None:
     return cluster_problem(error, "the cluster", "--health-port")
 
 
-async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
+async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
     with explained(_explain):
         await _serve(settings, here)
 
 
-async def _serve(settings: Settings, here: Surroundings) -> None:
+async def _serve(settings: Settings, here: ProcessEnv) -> None:
     from muster.machinery.metrics import Metrics
     from muster.registration.agent.agent import Agent
-    from muster.runtime.process.health import HealthServer
+    from muster.runtime.controller.leader_election import LeaderElection, leader_identity
+    from muster.runtime.controller.manager import Manager, RunnableFunc
+    from muster.runtime.process.serve import serve as serve_manager
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
@@ -291,18 +293,20 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
             here.say(f"installed on {management.server}")
             return
         agent = Agent(spoke, settings.options, management=management, metrics=metrics)
-        health = HealthServer(metrics)
-        health.live("hub-kube-config", agent.unhealthy)
-        leading = Leading(management, agent, here, LEASE if settings.elect else "", settings.options.namespace)
-        health.ready("registration", lambda: agent.unready() if leading.begun else None)
-        await health.start(*settings.health)
-        stack.push_async_callback(health.stop)
-        here.say(f"started: agent on {management.server}; health on port {health.port}")
-        if settings.work is None:
-            await leading.run()
-        else:
+        manager = Manager()
+        manager.add("the agent", agent)
+        manager.add_live_check("hub-kube-config", agent.unhealthy)
+        manager.add_ready_check("registration", agent.unready, once_elected=True)
+        if settings.work is not None:
             from muster.cli.work_beside import run_beside
-            from muster.runtime.process.parts import first
 
-            # It waits for what the registration agent writes, which is who leads.
-            await first(leading.run(), run_beside(settings.work, here))
+            # It waits for what the registration agent writes, which is the elected one.
+            manager.add("the work agent", RunnableFunc(partial(run_beside, settings.work, here)), needs_leader_election=False)
+        election = LeaderElection(management, LEASE, settings.options.namespace, leader_identity(here.environ))
+        await serve_manager(
+            manager,
+            metrics,
+            settings.health,
+            lambda port: here.say(f"started: agent on {management.server}; health on port {port}"),
+            election=election if settings.elect else None,
+        )

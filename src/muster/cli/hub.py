@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.hubpart import Frame, HubPart, cluster_options, frame, process_options, serve_part
-from muster.cli.process import PROCESS, Surroundings, cluster_problem, explained, run_until_stopped
+from muster.cli.component import (
+    CommonFlags,
+    HubComponent,
+    cluster_options,
+    common_flags,
+    process_options,
+    serve_component,
+)
+from muster.cli.process import PROCESS, ProcessEnv, cluster_problem, explained, run_until_stopped
 from muster.cli.values import Duration, Gates, Names, Pairs
 from muster.registration.names import AGENT_RESTRICTION, HUB_GATES, HUB_LOCK, HUB_UNSUPPORTED_GATES
 
@@ -61,17 +68,17 @@ def command(**options: Any) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    frame: Frame
+    common: CommonFlags
     options: HubOptions
 
 
-def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
+def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     from muster.registration.hub.options import CLEANED_RESOURCES, HubOptions
 
-    around = frame(given, here)
+    common = common_flags(given, here)
     gates = dict(_flat(given["gates"]))
     options = HubOptions(
-        namespace=around.namespace,
+        namespace=common.namespace,
         drivers=_flat(given["drivers"]) or ("csr",),
         driver_options=_driver_options(given),
         auto_approval=gates.get("ManagedClusterAutoApproval", False),
@@ -82,7 +89,7 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
         labels=_labels(dict(_flat(given["labels"]))),
         remove_denied_after=given["remove_denied_after"],
     )
-    return Settings(around, options)
+    return Settings(common, options)
 
 
 def _flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
@@ -141,12 +148,12 @@ def _explain(error: Exception) -> click.ClickException | None:
     return cluster_problem(error, "the hub cluster", "--webhook-port or --health-port")
 
 
-async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
+async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
     with explained(_explain):
-        await serve_part(settings.frame, _part(settings.options), here)
+        await serve_component(settings.common, _component(settings.options), here)
 
 
-def _part(options: HubOptions) -> HubPart[Webhooks]:
+def _component(options: HubOptions) -> HubComponent[Webhooks]:
     from muster.registration.hub.install import install, install_namespaces
     from muster.registration.hub.manager import Hub
     from muster.registration.hub.serving import Webhooks
@@ -154,11 +161,11 @@ def _part(options: HubOptions) -> HubPart[Webhooks]:
     async def install_all(client: KubeClient, webhooks: Webhooks | None) -> None:
         await install(client, namespace=options.namespace, webhooks=webhooks.endpoint if webhooks else None)
 
-    return HubPart(
+    return HubComponent(
         "hub",
         "muster-hub",
         HUB_LOCK,
-        controllers=lambda client, metrics: Hub(client, options, metrics=metrics),
+        manager=lambda client, metrics: Hub(client, options, metrics=metrics),
         webhooks=lambda client, serving: Webhooks(client, options, serving),
         install_namespaces=lambda client: install_namespaces(client, options.namespace),
         install=install_all,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
-from muster.cli.process import Surroundings
+from muster.cli.process import ProcessEnv
 from muster.machinery.confinement import host_name
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Controllers(Protocol):
 class Leading:
     """Of `controllers`; without a lease's name they just run."""
 
-    def __init__(self, client: KubeClient, controllers: Controllers, here: Surroundings, lease: str, namespace: str) -> None:
+    def __init__(self, client: KubeClient, controllers: Controllers, here: ProcessEnv, lease: str, namespace: str) -> None:
         self._client = client
         self._controllers = controllers
         self._lease = lease

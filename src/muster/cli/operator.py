@@ -19,7 +19,7 @@ from muster.cli.process import (
     LOOPBACK,
     PROCESS,
     FoundCluster,
-    Surroundings,
+    ProcessEnv,
     cluster_problem,
     explained,
     find_cluster,
@@ -74,7 +74,7 @@ class Settings:
     elect: bool
 
 
-def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
+def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     in_cluster = in_pod(given["kubeconfig"], given["context"], here)
     host = given["health_host"] or (ANY_ADDRESS if in_cluster else LOOPBACK)
     return Settings(
@@ -92,12 +92,12 @@ def _explain(error: Exception) -> click.ClickException | None:
     return cluster_problem(error, "the cluster", "--health-port")
 
 
-async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
+async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
     with explained(_explain):
         await _serve(settings, here)
 
 
-async def _serve(settings: Settings, here: Surroundings) -> None:
+async def _serve(settings: Settings, here: ProcessEnv) -> None:
     import asyncio
 
     from muster.machinery.metrics import Metrics

@@ -1,8 +1,8 @@
 """What every long-running command does alike: find its cluster, run until told to stop, and end with one clear line.
 
-A part (`muster hub`, `muster agent`, …) is three things in a module of its own: the `command` that reads its arguments, `settings`
-that checks them, and `serve`, which runs until it is cancelled and touches neither signals nor anything global. So a part can be a
-process or, on an embedded cluster, one of many tasks in one; what differs is its `Surroundings`.
+A component (`muster hub`, `muster agent`, …) is three things in a module of its own: the `command` that reads its arguments,
+`settings` that checks them, and `serve`, which runs until it is cancelled and touches neither signals nor anything global. So a
+component can be a process or, on an embedded cluster, one of many tasks in one; what differs is its `ProcessEnv`.
 
 SIGINT and SIGTERM cancel the work and wait for it to tidy up; that is a clean end. Anything a user can mend ends the command with
 a message instead of a stack trace.
@@ -63,8 +63,8 @@ def _warn(text: str) -> None:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """Where a part runs. The default is a process of its own: the real environment, files and standard output."""
+class ProcessEnv:
+    """Where a component runs. The default is a process of its own: the real environment, files and standard output."""
 
     environ: Mapping[str, str] = field(default_factory=environ, repr=False)
     path: Callable[[str], Path] = Path
@@ -81,16 +81,16 @@ class Surroundings:
         return self.ip if self.ip and host in (ANY_ADDRESS, LOOPBACK, "::", "::1", "localhost", "") else host
 
 
-PROCESS = Surroundings()
+PROCESS = ProcessEnv()
 
 
-def in_pod(kubeconfig: str | None, context: str, here: Surroundings = PROCESS) -> bool:
+def in_pod(kubeconfig: str | None, context: str, here: ProcessEnv = PROCESS) -> bool:
     """Whether the cluster is the one this runs in, because nothing names another."""
     named = kubeconfig or context or here.environ.get("KUBECONFIG")
     return not named and (here.cluster is not None or bool(here.environ.get("KUBERNETES_SERVICE_HOST")))
 
 
-def find_cluster(kubeconfig: str | None, context: str, here: Surroundings = PROCESS) -> FoundCluster:
+def find_cluster(kubeconfig: str | None, context: str, here: ProcessEnv = PROCESS) -> FoundCluster:
     """Of the flags, else of $KUBECONFIG, else of the pod this runs in, else of the user's own kubeconfig."""
     from muster.runtime.client.kubeconfig import KubeconfigError, in_cluster_config, load_kubeconfig
 
@@ -112,13 +112,20 @@ def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
 
 @contextmanager
 def explained(explain: Callable[[Exception], click.ClickException | None]) -> Iterator[None]:
-    """What goes wrong inside comes out in words for a user, where there are any; of several at once, the first."""
+    """What goes wrong inside comes out in words for a user, where there are any; of several at once, the first. Of what ended a
+    manager, the end is explained, else its cause."""
+    from muster.machinery.tasks import RunnableEnded
+
     try:
         yield
     except Exception as error:
         one = _first(error) if isinstance(error, BaseExceptionGroup) else error
-        words = explain(one) if isinstance(one, Exception) else None
-        raise (words or one) from (None if words else error)
+        cause = one.error if isinstance(one, RunnableEnded) else None
+        for known in (one, cause):
+            words = known if isinstance(known, click.ClickException) else explain(known) if isinstance(known, Exception) else None
+            if words is not None:
+                raise words from None
+        raise one from error
 
 
 def file_problem(error: OSError) -> click.ClickException | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import click
 
-from muster.cli.process import FoundCluster, Surroundings
+from muster.cli.process import FoundCluster, ProcessEnv
 
 if TYPE_CHECKING:
     from muster.fleet.node import PodEnvironment, Program
@@ -33,8 +33,8 @@ PARTS: Final[Mapping[tuple[str, ...], str]] = {
 
 class Part(Protocol):
     command: click.Command
-    settings: Callable[[dict[str, Any], Surroundings], Any]
-    serve: Callable[[Any, Surroundings], Coroutine[Any, Any, None]]
+    settings: Callable[[dict[str, Any], ProcessEnv], Any]
+    serve: Callable[[Any, ProcessEnv], Coroutine[Any, Any, None]]
 
 
 def programs() -> dict[tuple[str, ...], Program]:
@@ -43,7 +43,7 @@ def programs() -> dict[tuple[str, ...], Program]:
 
 def _program(words: tuple[str, ...], module: str) -> Program:
     async def run(args: Sequence[str], pod: PodEnvironment) -> int:
-        here = surroundings(pod)
+        here = process_env(pod)
         part = cast(Part, import_module(module))
         try:
             with redirect_stdout(_Lines(pod, "stdout")), redirect_stderr(_Lines(pod, "stderr")):
@@ -72,8 +72,8 @@ class _Lines(io.TextIOBase):
         return len(text)
 
 
-def surroundings(pod: PodEnvironment) -> Surroundings:
-    return Surroundings(
+def process_env(pod: PodEnvironment) -> ProcessEnv:
+    return ProcessEnv(
         environ=pod.environ,
         path=pod.path,
         say=pod.print,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,12 @@ import click
 
 from muster.cli.executor_options import asking_options
 from muster.cli.hub_address import hub_address, until_elsewhere
-from muster.cli.leading import Leading
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
     PROCESS,
     FoundCluster,
-    Surroundings,
+    ProcessEnv,
     cluster_problem,
     explained,
     find_cluster,
@@ -135,7 +135,7 @@ class Settings:
     elect: bool
 
 
-def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
+def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     from muster.registration.names import AGENT_NAMESPACE
     from muster.work.agent.executor import ExecutorOptions
     from muster.work.agent.options import WorkAgentOptions
@@ -211,15 +211,16 @@ def _explain(error: Exception) -> click.ClickException | None:
     return cluster_problem(error, "the cluster", "--health-port")
 
 
-async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
+async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
     with explained(_explain):
         await _serve(settings, here)
 
 
-async def _serve(settings: Settings, here: Surroundings) -> None:
+async def _serve(settings: Settings, here: ProcessEnv) -> None:
     from muster.machinery.metrics import Metrics
-    from muster.runtime.process.health import HealthServer
-    from muster.runtime.process.parts import first
+    from muster.runtime.controller.leader_election import LeaderElection, leader_identity
+    from muster.runtime.controller.manager import Manager, RunnableFunc
+    from muster.runtime.process.serve import serve as serve_manager
     from muster.work.agent.agent import WorkAgent
     from muster.work.names import AGENT
 
@@ -236,16 +237,22 @@ async def _serve(settings: Settings, here: Surroundings) -> None:
             return
         hub = settings.hub.connect_in(stack, AGENT, metrics, AT_ONCE)
         agent = WorkAgent(hub, spoke, settings.options, metrics=metrics)
-        health = HealthServer(metrics)
-        leading = Leading(management, agent, here, LEASE if settings.elect else "", settings.namespace)
-        health.ready("works", lambda: agent.unready() if leading.begun else None)
-        await health.start(*settings.health)
-        stack.push_async_callback(health.stop)
-        here.say(f"started: work agent of {settings.options.cluster_name} on {spoke.server}; health on port {health.port}")
-        await first(leading.run(), _moved(settings))
+        manager = Manager()
+        manager.add("the work agent", agent)
+        manager.add("the hub's address", RunnableFunc(partial(_until_moved, settings)), needs_leader_election=False)
+        manager.add_ready_check("works", agent.unready, once_elected=True)
+        name = settings.options.cluster_name
+        election = LeaderElection(management, LEASE, settings.namespace, leader_identity(here.environ))
+        await serve_manager(
+            manager,
+            metrics,
+            settings.health,
+            lambda port: here.say(f"started: work agent of {name} on {spoke.server}; health on port {port}"),
+            election=election if settings.elect else None,
+        )
 
 
-async def _moved(settings: Settings) -> None:
+async def _until_moved(settings: Settings) -> None:
     """Ends the agent when its cluster has gone to another hub: the next one begins with that."""
     assert settings.hub_file is not None, "there is a hub"
     found = await until_elsewhere(settings.hub_file, settings.options.hub_url)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from muster.cli import work_agent
 from muster.cli.hub_address import hub_address, until_elsewhere
-from muster.cli.process import LOOPBACK, Surroundings
+from muster.cli.process import LOOPBACK, ProcessEnv
 
 LOOK_SECONDS = 1.0
 
@@ -34,7 +34,7 @@ def beside(directory: str, arguments: Sequence[str]) -> Beside:
     return Beside(kubeconfig, told)
 
 
-async def run_beside(beside: Beside, here: Surroundings) -> None:
+async def run_beside(beside: Beside, here: ProcessEnv) -> None:
     """Until cancelled, or until the work agent ends by itself: then so does this, in the same way."""
     file = here.path(beside.kubeconfig)
     while True:

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.hubpart import Frame, HubPart, cluster_options, frame, process_options, serve_part
-from muster.cli.process import PROCESS, Surroundings, cluster_problem, explained, run_until_stopped
+from muster.cli.component import (
+    CommonFlags,
+    HubComponent,
+    cluster_options,
+    common_flags,
+    process_options,
+    serve_component,
+)
+from muster.cli.process import PROCESS, ProcessEnv, cluster_problem, explained, run_until_stopped
 from muster.cli.values import Gates
 from muster.work.hub.options import (
     ADDON_NAMESPACE,
@@ -68,15 +75,15 @@ def command(**options: Any) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    frame: Frame
+    common: CommonFlags
     options: WorkHubOptions
 
 
-def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
-    around = frame(given, here)
+def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
+    common = common_flags(given, here)
     gates = dict(gate for gates in given["gates"] for gate in gates)
     options = WorkHubOptions(
-        namespace=around.namespace,
+        namespace=common.namespace,
         nil_executor_validating=gates.get(NIL_EXECUTOR_VALIDATING, False),
         replica_sets=gates.get(MANIFEST_WORK_REPLICA_SET, False),
         clean_up_completed=gates.get(CLEAN_UP_COMPLETED, False),
@@ -84,7 +91,7 @@ def settings(given: dict[str, Any], here: Surroundings = PROCESS) -> Settings:
         manifest_limit=given["manifest_limit"],
         addon_namespace=given["addon_namespace"],
     )
-    return Settings(around, options)
+    return Settings(common, options)
 
 
 def _explain(error: Exception) -> click.ClickException | None:
@@ -96,12 +103,12 @@ def _explain(error: Exception) -> click.ClickException | None:
     return cluster_problem(error, "the hub cluster", "--webhook-port or --health-port")
 
 
-async def serve(settings: Settings, here: Surroundings = PROCESS) -> None:
+async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
     with explained(_explain):
-        await serve_part(settings.frame, _part(settings.options), here)
+        await serve_component(settings.common, _component(settings.options), here)
 
 
-def _part(options: WorkHubOptions) -> HubPart[Webhooks]:
+def _component(options: WorkHubOptions) -> HubComponent[Webhooks]:
     from muster.runtime.install.objects import ensure_namespace
     from muster.work.hub.install import LOCK, install
     from muster.work.hub.manager import WorkHub
@@ -110,11 +117,11 @@ def _part(options: WorkHubOptions) -> HubPart[Webhooks]:
     async def install_all(client: KubeClient, webhooks: Webhooks | None) -> None:
         await install(client, options, webhooks.endpoint if webhooks else None)
 
-    return HubPart(
+    return HubComponent(
         "work hub",
         "muster-work-hub",
         LOCK,
-        controllers=lambda client, metrics: WorkHub(client, options, metrics=metrics),
+        manager=lambda client, metrics: WorkHub(client, options, metrics=metrics),
         webhooks=lambda client, serving: Webhooks(client, options, serving),
         install_namespaces=lambda client: ensure_namespace(client, options.namespace),
         install=install_all,

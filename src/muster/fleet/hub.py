@@ -45,11 +45,12 @@ async def serve(directory: Path, store: str) -> None:
         stack.push_async_callback(webhooks.stop)
         await install(client, webhooks=webhooks.endpoint)
         hub = Hub(client, options)
-        parts = {asyncio.create_task(hub.run(), name="hub"), asyncio.create_task(webhooks.run(), name="webhooks")}
+        hub.add("webhooks", webhooks)
+        running: asyncio.Task[None] = asyncio.create_task(hub.run(), name="hub")
         await hub.synced()
         await _write_kubeconfigs(server, client, directory)
         print(READY, flush=True)
-        await _until_told(parts)
+        await _until_told(running)
 
 
 async def _write_kubeconfigs(server: ApiServer, client: InProcessClient, directory: Path) -> None:
@@ -59,15 +60,15 @@ async def _write_kubeconfigs(server: ApiServer, client: InProcessClient, directo
     write_kubeconfig(directory / BOOTSTRAP, url, server.ca_pem, await bootstrap_identity(client))
 
 
-async def _until_told(parts: set[asyncio.Task[None]]) -> None:
-    """Until standard input ends or a part of the hub does; a part that failed is raised."""
+async def _until_told(hub: asyncio.Task[None]) -> None:
+    """Until standard input ends or the hub does; what ended it is raised."""
     told = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read), name="standard input")
-    ended, _ = await asyncio.wait({told, *parts}, return_when=asyncio.FIRST_COMPLETED)
-    for part in parts:
-        part.cancel()
-    await asyncio.wait(parts)
-    for part in ended - {told}:
-        part.result()
+    await asyncio.wait({told, hub}, return_when=asyncio.FIRST_COMPLETED)
+    ended = hub.done()
+    hub.cancel()
+    await asyncio.wait({hub})
+    if ended:
+        hub.result()
 
 
 if __name__ == "__main__":

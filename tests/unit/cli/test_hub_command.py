@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.cli import hub, hubpart
+from muster.cli import component, hub
 from muster.cli.muster import main
 from muster.cli.process import FoundCluster
 from muster.fleet.in_process import InProcessClient
@@ -47,11 +47,11 @@ def run(kubeconfig: Path, *arguments: str) -> Result:
 def test_an_empty_command_line_gives_the_defaults(settings: Any) -> None:
     found = settings()
     assert found.options == hub_options()
-    assert found.frame.install
-    assert found.frame.elect
-    assert not found.frame.install_only
-    assert (found.frame.webhooks.host, found.frame.webhooks.port, found.frame.webhooks.service) == ("127.0.0.1", 9443, False)
-    assert found.frame.health == ("127.0.0.1", 8081)
+    assert found.common.install
+    assert found.common.elect
+    assert not found.common.install_only
+    assert (found.common.webhooks.host, found.common.webhooks.port, found.common.webhooks.service) == ("127.0.0.1", 9443, False)
+    assert found.common.health == ("127.0.0.1", 8081)
 
 
 def hub_options(**changes: Any) -> Any:
@@ -87,7 +87,7 @@ def test_every_option_arrives(settings: Any) -> None:
         labels={"team": "blue", "tier": "1"},
         remove_denied_after=604800.0,
     )
-    assert (found.frame.elect, found.frame.install, found.frame.webhooks, found.frame.health) == (
+    assert (found.common.elect, found.common.install, found.common.webhooks, found.common.health) == (
         False,
         False,
         None,
@@ -98,8 +98,8 @@ def test_every_option_arrives(settings: Any) -> None:
 def test_upstreams_spellings_are_taken(settings: Any) -> None:
     found = settings("--cluster-auto-approval-users=a", "--disable-leader-election", "--listen=0.0.0.0:8443")
     assert found.options.driver_options == {"csr": {"auto-approved-csr-users": ("a",)}}
-    assert not found.frame.elect
-    assert found.frame.health == ("0.0.0.0", 8443)
+    assert not found.common.elect
+    assert found.common.health == ("0.0.0.0", 8443)
 
 
 def test_in_a_pod_it_listens_to_all_and_is_called_through_its_service(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
@@ -109,16 +109,16 @@ def test_in_a_pod_it_listens_to_all_and_is_called_through_its_service(monkeypatc
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     monkeypatch.delenv("KUBECONFIG", raising=False)
     found = settings()
-    assert not found.frame.webhooks.service, "a kubeconfig was named: the cluster is another one"
+    assert not found.common.webhooks.service, "a kubeconfig was named: the cluster is another one"
     seen: list[hub.Settings] = []
     monkeypatch.setattr(hub, "run_hub", seen.append)
     monkeypatch.setattr(
-        hubpart, "find_cluster", lambda path, context, here: FoundCluster(kubeconfig.ClientConfig("https://10.0.0.1:443"))
+        component, "find_cluster", lambda path, context, here: FoundCluster(kubeconfig.ClientConfig("https://10.0.0.1:443"))
     )
     assert CliRunner().invoke(main, ["hub"]).exit_code == 0
-    assert seen[0].frame.webhooks is not None
-    assert (seen[0].frame.webhooks.host, seen[0].frame.webhooks.service) == ("0.0.0.0", True)
-    assert seen[0].frame.health == ("0.0.0.0", 8081)
+    assert seen[0].common.webhooks is not None
+    assert (seen[0].common.webhooks.host, seen[0].common.webhooks.service) == ("0.0.0.0", True)
+    assert seen[0].common.health == ("0.0.0.0", 8081)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from muster.cli.operator import command, serve, settings
-from muster.cli.process import FoundCluster, Surroundings
+from muster.cli.process import FoundCluster, ProcessEnv
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, bundle
 from muster.runtime.client.kubeconfig import ClientConfig
 from tests.unit.operator.conftest import Place, here
@@ -19,9 +19,9 @@ __all__ = ["here"]
 POD = {"POD_NAME": "operator-1", "POD_NAMESPACE": "open-cluster-management"}
 
 
-def read(*arguments: str, surroundings: Surroundings | None = None) -> Any:
+def read(*arguments: str, surroundings: ProcessEnv | None = None) -> Any:
     context = command.make_context("operator", list(arguments))
-    return settings(context.params, surroundings or Surroundings(environ={"KUBECONFIG": ""}))
+    return settings(context.params, surroundings or ProcessEnv(environ={"KUBECONFIG": ""}))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_wrong_value_is_refused(arguments: list[str], problem: str) -> None:
 
 
 def test_in_a_pod_it_belongs_to_the_pods_namespace() -> None:
-    inside = Surroundings(environ=POD, ip="127.9.9.9", cluster=FoundCluster(ClientConfig("https://server"), in_pod=True))
+    inside = ProcessEnv(environ=POD, ip="127.9.9.9", cluster=FoundCluster(ClientConfig("https://server"), in_pod=True))
     found = read("klusterlet", surroundings=inside)
     assert (found.kind, found.namespace, found.health) == ("klusterlet", "open-cluster-management", ("127.9.9.9", 8081))
     assert found.elect
@@ -60,7 +60,7 @@ async def test_it_deploys_the_image_of_its_own_pod_and_ends_when_told(here: Plac
     client = here.account(POD["POD_NAMESPACE"], CLUSTER_MANAGER_OPERATOR.name)
     said: list[str] = []
     direct = FoundCluster(ClientConfig("https://server"), in_pod=True, direct=lambda: client)
-    inside = Surroundings(environ=POD, say=said.append, ip="127.0.0.1", cluster=direct)
+    inside = ProcessEnv(environ=POD, say=said.append, ip="127.0.0.1", cluster=direct)
     task = asyncio.create_task(serve(read("cluster-manager", "--health-port=0", surroundings=inside), inside))
     try:
 

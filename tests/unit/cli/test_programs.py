@@ -8,11 +8,10 @@ import click
 import pytest
 
 from muster.cli import agent, hub, programs
-from muster.cli.leading import Leading
-from muster.cli.process import FoundCluster, Surroundings, explained, find_cluster
+from muster.cli.process import FoundCluster, ProcessEnv, explained, find_cluster
 from muster.fleet.node import PodEnvironment
-from muster.runtime.client.base import KubeClient
 from muster.runtime.client.kubeconfig import ClientConfig
+from muster.runtime.controller.leader_election import leader_identity
 
 KUBECONFIG = """
 current-context: c
@@ -59,7 +58,7 @@ def pod(tmp_path: Path, log: Log) -> PodEnvironment:
 
 def parsed(part: Any, pod: PodEnvironment, *arguments: str) -> Any:
     context = part.command.make_context("part", list(arguments))
-    return part.settings(context.params, programs.surroundings(pod))
+    return part.settings(context.params, programs.process_env(pod))
 
 
 async def run(words: Sequence[str], pod: PodEnvironment) -> int:
@@ -71,7 +70,7 @@ def test_every_part_is_a_program() -> None:
 
 
 def test_in_a_pod_the_hub_is_the_pods_cluster_reached_without_a_socket(pod: PodEnvironment) -> None:
-    found = parsed(hub, pod).frame
+    found = parsed(hub, pod).common
     assert found.cluster.in_pod
     assert isinstance(found.cluster.connect("x"), NoClient)
     assert found.webhooks.service
@@ -81,9 +80,9 @@ def test_in_a_pod_the_hub_is_the_pods_cluster_reached_without_a_socket(pod: PodE
 def test_a_part_listens_on_its_pods_own_address(pod: PodEnvironment, host: str | None) -> None:
     arguments = [] if host is None else ["--health-host", host]
     assert parsed(agent, pod, *arguments).health == ("127.64.0.9", 8000)
-    assert parsed(hub, pod, *arguments).frame.health == ("127.64.0.9", 8081)
-    assert parsed(hub, pod).frame.webhooks.host == "127.64.0.9"
-    assert parsed(hub, pod, "--listen", "0.0.0.0:99").frame.health == ("127.64.0.9", 99)
+    assert parsed(hub, pod, *arguments).common.health == ("127.64.0.9", 8081)
+    assert parsed(hub, pod).common.webhooks.host == "127.64.0.9"
+    assert parsed(hub, pod, "--listen", "0.0.0.0:99").common.health == ("127.64.0.9", 99)
 
 
 def test_files_that_arguments_name_are_the_containers(pod: PodEnvironment, tmp_path: Path) -> None:
@@ -100,7 +99,7 @@ def test_files_that_arguments_name_are_the_containers(pod: PodEnvironment, tmp_p
     assert found.options.bootstrap_kubeconfigs == (tmp_path / "scratch/elsewhere/kubeconfig",)
     assert found.options.hub_kubeconfig_dir == tmp_path / "scratch/spoke"
     arguments = ("--kubeconfig=/hub-kubeconfig/kubeconfig", "--no-install", "--webhook-cert-dir=/hub-kubeconfig")
-    away = parsed(hub, pod, *arguments).frame
+    away = parsed(hub, pod, *arguments).common
     assert away.cluster == FoundCluster(ClientConfig("https://mounted.example", None, namespace=away.cluster.config.namespace))
     assert away.webhooks.certificates == tmp_path / "mounted"
 
@@ -139,35 +138,14 @@ def test_without_a_pod_around_it_a_part_uses_what_its_process_has(tmp_path: Path
     path = tmp_path / "kubeconfig"
     path.write_text(KUBECONFIG)
     assert find_cluster(str(path), "").config.server == "https://mounted.example"
-    here = Surroundings(environ={"KUBECONFIG": str(path)})
+    here = ProcessEnv(environ={"KUBECONFIG": str(path)})
     found = find_cluster(None, "", here)
     assert (found.config.server, found.in_pod) == ("https://mounted.example", False)
     assert here.bind("0.0.0.0") == "0.0.0.0"
 
 
-class Idle:
-    ready = False
-
-    async def run(self) -> None:
-        return None
-
-
-def test_a_leader_is_known_by_its_pod_and_by_chance_elsewhere(pod: PodEnvironment) -> None:
-    client = pod.connect()
-
-    def identity(here: Surroundings) -> str:
-        return Leading(client, Idle(), here, "lease", "there").identity
-
-    assert identity(programs.surroundings(pod)) == "hub-1-abc"
-    assert identity(Surroundings(environ={})) != identity(Surroundings(environ={}))
-
-
-async def test_one_that_stands_by_is_well_and_one_that_leads_must_know_what_there_is(pod: PodEnvironment) -> None:
-    client: KubeClient = pod.connect()
-    leading = Leading(client, Idle(), Surroundings(environ={}), "", "there")
-    assert leading.problem() is None
-    await leading.run()
-    assert leading.problem() == "the caches are not complete"
+def test_a_leader_is_known_by_its_pod(pod: PodEnvironment) -> None:
+    assert leader_identity(programs.process_env(pod).environ) == "hub-1-abc"
 
 
 async def test_what_a_command_prints_by_itself_goes_to_the_pods_log(

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from muster.cli import hub_address, work_agent, work_beside
-from muster.cli.process import Surroundings
+from muster.cli.process import ProcessEnv
 from muster.cli.work_beside import beside, run_beside
 
 
@@ -32,7 +32,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[str]:
     """The hubs that work agents were run for."""
     seen: asyncio.Queue[str] = asyncio.Queue()
 
-    async def serve(settings: work_agent.Settings, here: Surroundings) -> None:
+    async def serve(settings: work_agent.Settings, here: ProcessEnv) -> None:
         seen.put_nowait(settings.options.hub_url)
         try:
             await asyncio.Event().wait()
@@ -45,10 +45,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[str]:
     return seen
 
 
-def surroundings(tmp_path: Path) -> Surroundings:
+def surroundings(tmp_path: Path) -> ProcessEnv:
     own = tmp_path / "own"
     lead_to(own, "https://here:6443")
-    return Surroundings(environ={"KUBECONFIG": str(own / "kubeconfig")})
+    return ProcessEnv(environ={"KUBECONFIG": str(own / "kubeconfig")})
 
 
 async def test_it_runs_while_there_is_a_hub_and_anew_for_another_one(tmp_path: Path, runs: asyncio.Queue[str]) -> None:
@@ -80,7 +80,7 @@ async def test_a_kubeconfig_that_is_being_written_is_waited_for(tmp_path: Path, 
 
 
 async def test_the_end_of_the_work_agent_is_the_end_of_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def serve(settings: work_agent.Settings, here: Surroundings) -> None:
+    async def serve(settings: work_agent.Settings, here: ProcessEnv) -> None:
         raise click.ClickException("no")
 
     monkeypatch.setattr(work_agent, "serve", serve)

@@ -32,9 +32,9 @@ def settings(kubeconfig: Path, *arguments: str) -> work_hub.Settings:
 def test_an_empty_command_line_gives_the_defaults(kubeconfig: Path) -> None:
     found = settings(kubeconfig)
     assert found.options == WorkHubOptions()
-    assert found.frame.install
-    assert found.frame.webhooks is not None
-    assert found.frame.controllers
+    assert found.common.install
+    assert found.common.webhooks is not None
+    assert found.common.controllers
 
 
 def test_every_option_arrives(kubeconfig: Path) -> None:

@@ -16,10 +16,9 @@ ROOT = Path(muster.__file__).parent
 ROOMS = ("runtime", "registration", "work", "operator", "http")
 PARTS = (
     "agent",
+    "component",
     "hub",
     "hub_address",
-    "hubpart",
-    "leading",
     "operator",
     "process",
     "programs",

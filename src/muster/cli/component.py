@@ -1,8 +1,8 @@
-"""What the parts of a hub have in common as processes: webhooks that every replica serves, and controllers of which one leads.
+"""What the components of a hub have in common as processes: webhooks that every replica serves, and controllers of which one leads.
 
-A part says in a `HubPart` what it consists of; the flags around that are the same for all of them. Installing comes first, then the
-webhooks listen, then the API server is told of them, then the controllers begin; `--install-only` ends before the last step, and
-`--no-webhook` and `--no-controllers` leave one half out.
+A component says in a `HubComponent` what it consists of; the flags around that are the same for all of them. Installing comes
+first, then the webhooks listen, then the API server is told of them, then the controllers begin; `--install-only` ends before the
+last step, and `--no-webhook` and `--no-controllers` leave one half out.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
-from muster.cli.leading import Controllers, Leading
-from muster.cli.process import ANY_ADDRESS, LOOPBACK, FoundCluster, Surroundings, find_cluster, in_pod
+from muster.cli.process import ANY_ADDRESS, LOOPBACK, FoundCluster, ProcessEnv, find_cluster, in_pod
 from muster.cli.values import FilePath
 
 if TYPE_CHECKING:
     from muster.machinery.metrics import Metrics
     from muster.runtime.client.base import KubeClient
+    from muster.runtime.controller.manager import Manager
     from muster.runtime.webhook.serving import ServingOptions, WebhookServing
 
 W = TypeVar("W", bound="WebhookServing")
@@ -28,7 +28,7 @@ Command = Callable[..., Any]
 
 
 def cluster_options(command: Command) -> Command:
-    """Which cluster, and whether to install there: what every part's flags begin with."""
+    """Which cluster, and whether to install there: what every component's flags begin with."""
     return _with(
         command,
         click.option(
@@ -46,7 +46,7 @@ def cluster_options(command: Command) -> Command:
 
 
 def process_options(command: Command) -> Command:
-    """Webhooks, controllers, health, leadership: what every part's flags end with."""
+    """Webhooks, controllers, health, leadership: what every component's flags end with."""
     return _with(
         command,
         click.option("--webhook/--no-webhook", default=True, show_default=True, help="Serve webhooks."),
@@ -94,8 +94,8 @@ def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
 
 
 @dataclass(frozen=True)
-class Frame:
-    """What the flags that all parts share become."""
+class CommonFlags:
+    """What the flags that all components share become."""
 
     cluster: FoundCluster
     namespace: str
@@ -107,7 +107,7 @@ class Frame:
     controllers: bool = True
 
 
-def frame(given: dict[str, Any], here: Surroundings) -> Frame:
+def common_flags(given: dict[str, Any], here: ProcessEnv) -> CommonFlags:
     """Raises what click raises for flags that are wrong."""
     from muster.runtime.webhook.serving import ServingOptions
 
@@ -124,7 +124,7 @@ def frame(given: dict[str, Any], here: Surroundings) -> Frame:
         client_names=given["webhook_client_names"],
     )
     host, port = _address(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"])
-    return Frame(
+    return CommonFlags(
         find_cluster(given["kubeconfig"], given["context"], here),
         given["namespace"],
         given["install"],
@@ -166,65 +166,51 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]") or ANY_ADDRESS, int(port)
 
 
-class HubControllers(Controllers, Protocol):
-    async def synced(self) -> None: ...
-
-
 @dataclass(frozen=True)
-class HubPart(Generic[W]):
-    """What a part consists of. `name` is what it calls itself when it is ready, `lease` what its leader holds."""
+class HubComponent(Generic[W]):
+    """What a component consists of. `name` is what it calls itself when it is ready, `lease` what its leader holds."""
 
     name: str
     agent: str
     lease: str
-    controllers: Callable[[KubeClient, Metrics], HubControllers]
+    manager: Callable[[KubeClient, Metrics], Manager]
     webhooks: Callable[[KubeClient, ServingOptions], W]
     install_namespaces: Callable[[KubeClient], Awaitable[None]]
     install: Callable[[KubeClient, W | None], Awaitable[None]]
 
 
-async def serve_part(frame: Frame, part: HubPart[W], here: Surroundings) -> None:
-    import asyncio
-
+async def serve_component(flags: CommonFlags, component: HubComponent[W], here: ProcessEnv) -> None:
     from muster.machinery.metrics import Metrics
-    from muster.runtime.process.health import HealthServer
+    from muster.runtime.controller.leader_election import LeaderElection, leader_identity
+    from muster.runtime.controller.manager import Manager
+    from muster.runtime.process.serve import serve
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        client = frame.cluster.connect_in(stack, part.agent, metrics)
-        controllers = part.controllers(client, metrics) if frame.controllers else None
-        webhooks = part.webhooks(client, frame.webhooks) if frame.webhooks else None
-        if frame.install:
-            await part.install_namespaces(client)
+        client = flags.cluster.connect_in(stack, component.agent, metrics)
+        manager = component.manager(client, metrics) if flags.controllers else Manager()
+        webhooks = component.webhooks(client, flags.webhooks) if flags.webhooks else None
+        if flags.install:
+            await component.install_namespaces(client)
         if webhooks is not None:
             stack.push_async_callback(webhooks.stop)
-            await (webhooks.prepare() if frame.install_only else webhooks.start())
-        if frame.install:
-            await part.install(client, webhooks)
-        if frame.install_only:
+            await (webhooks.prepare() if flags.install_only else webhooks.start())
+        if flags.install:
+            await component.install(client, webhooks)
+        if flags.install_only:
             here.say(f"installed on {client.server}")
             return
-        health = HealthServer(metrics)
-        lease = part.lease if frame.elect else ""
-        leading = Leading(client, controllers, here, lease, frame.namespace) if controllers is not None else None
-        if leading is not None:
-            health.ready("caches", leading.problem)
         if webhooks is not None:
-            health.ready("webhooks", webhooks.problem)
-        await health.start(*frame.health)
-        stack.push_async_callback(health.stop)
-        async with asyncio.TaskGroup() as tasks:
-            if webhooks is not None:
-                tasks.create_task(webhooks.run())
-            if controllers is not None and leading is not None:
-                tasks.create_task(
-                    _announce(controllers, f"ready: {part.name} of {client.server}; health on port {health.port}", here)
-                )
-                tasks.create_task(leading.run())
-            else:
-                here.say(f"ready: webhooks of {client.server}; health on port {health.port}")
-
-
-async def _announce(controllers: HubControllers, words: str, here: Surroundings) -> None:
-    await controllers.synced()
-    here.say(words)
+            manager.add("webhooks", webhooks, needs_leader_election=False)
+            manager.add_ready_check("webhooks", webhooks.problem)
+        name = component.name if flags.controllers else "webhooks"
+        await serve(
+            manager,
+            metrics,
+            flags.health,
+            lambda port: here.say(f"ready: {name} of {client.server}; health on port {port}"),
+            once_synced=True,
+            election=LeaderElection(client, component.lease, flags.namespace, leader_identity(here.environ))
+            if flags.elect
+            else None,
+        )
