@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from muster.cli.leading import Leading
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -29,17 +27,15 @@ from muster.cli.process import (
 from muster.cli.values import FilePath
 
 if TYPE_CHECKING:
-    from muster.operator.launch import Operator
+    from muster.machinery.metrics import Metrics
+    from muster.runtime.client.base import KubeClient
+    from muster.runtime.controller.manager import Manager
 
-KINDS: Final = {
-    "cluster-manager": "muster.operator.cluster_manager.controller",
-    "klusterlet": "muster.operator.klusterlet.controller",
-}
-"""The module whose `launch` makes the operator."""
+KINDS: Final = ("cluster-manager", "klusterlet")
 
 
 @click.command("operator", short_help="Run the operator of hubs or of managed clusters.")
-@click.argument("kind", type=click.Choice(sorted(KINDS)))
+@click.argument("kind", type=click.Choice(KINDS))
 @click.option("--kubeconfig", type=FilePath(dir_okay=False), help="Of the cluster.  [default: in-cluster, or kubectl's]")
 @click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
 @click.option("--namespace", default="", help="Where the operator is.  [default: of its pod, else open-cluster-management]")
@@ -98,23 +94,33 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 
 
 async def _serve(settings: Settings, here: ProcessEnv) -> None:
-    import asyncio
-
     from muster.machinery.metrics import Metrics
-    from muster.operator.launch import Launch, own_image
-    from muster.runtime.process.health import HealthServer
+    from muster.operator.launch import own_image
+    from muster.runtime.controller.leader_election import LeaderElection, leader_identity
+    from muster.runtime.process.serve import serve as serve_manager
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         client = settings.cluster.connect_in(stack, "muster-operator", metrics)
         image = settings.image or await own_image(client, here.environ if settings.cluster.in_pod else {})
-        launch = Launch(image, settings.namespace, settings.sync_labels)
-        operator: Operator = import_module(KINDS[settings.kind]).launch(client, launch, metrics)
-        leading = Leading(client, operator, here, f"{settings.kind}-lock" if settings.elect else "", settings.namespace)
-        health = HealthServer(metrics)
-        health.ready("caches", leading.problem)
-        await health.start(*settings.health)
-        stack.push_async_callback(health.stop)
-        here.say(f"{settings.kind} operator of {client.server}; image {image}; health on port {health.port}")
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(leading.run())
+        election = LeaderElection(client, f"{settings.kind}-lock", settings.namespace, leader_identity(here.environ))
+        await serve_manager(
+            _manager(settings, client, image, metrics),
+            metrics,
+            settings.health,
+            lambda port: here.say(f"{settings.kind} operator of {client.server}; image {image}; health on port {port}"),
+            election=election if settings.elect else None,
+        )
+
+
+def _manager(settings: Settings, client: KubeClient, image: str, metrics: Metrics) -> Manager:
+    if settings.kind == "klusterlet":
+        from muster.operator.klusterlet.controller import KlusterletOperator, KlusterletOptions
+
+        agents = KlusterletOptions(image, settings.namespace, settings.sync_labels)
+        return KlusterletOperator(client, agents, metrics=metrics).manager
+    from muster.operator.cluster_manager.controller import ClusterManagerOperator
+    from muster.operator.options import OperatorOptions
+
+    hub = OperatorOptions(image, settings.namespace, settings.sync_labels)
+    return ClusterManagerOperator(client, hub, metrics=metrics).manager

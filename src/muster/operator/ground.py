@@ -9,10 +9,8 @@ everything is simply applied again.
 from __future__ import annotations
 
 import asyncio
-import random as chance
 from collections.abc import Callable, Sequence
 
-from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.operator.applying import Applier
 from muster.runtime.cache.informer import Informer, Informers
@@ -26,7 +24,7 @@ Wake = Callable[[str], None]
 class Ground:
     def __init__(
         self,
-        client: KubeClient,
+        informers: Informers,
         label: str,
         manager: str,
         kinds: Sequence[GVR],
@@ -34,19 +32,17 @@ class Ground:
         *,
         secrets: Sequence[str] = (),
         secret_owner: Callable[[Snapshot], str] | None = None,
-        clock: Clock = SYSTEM,
-        random: Random = chance.random,
     ) -> None:
         """`wake` is told the label's value of what changed; whose Secret it is, `secret_owner` says: an empty name is nobody's."""
-        self.client = client
-        self.informers = Informers(client, clock=clock, random=random)
+        self.client = informers.client
+        self.informers = informers
         self._kinds = {kind: self.informers.of(kind, label_selector=label) for kind in kinds}
         self._secrets = [self.informers.of(SECRETS, field_selector=f"metadata.name={name}") for name in secrets]
         for informer in self._kinds.values():
             _follow(informer, lambda found: found.labels.get(label, ""), wake)
         for informer in self._secrets:
             _follow(informer, secret_owner or (lambda found: found.labels.get(label, "")), wake)
-        self.applier = Applier(client, manager, self.find)
+        self.applier = Applier(self.client, manager, self.find)
 
     def find(self, resource: GVR, key: ObjectKey) -> Object | None:
         """What the caches know of an object of ours."""

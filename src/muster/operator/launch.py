@@ -1,36 +1,16 @@
-"""How a process starts an operator: each operator's `controller` module has `launch`, which makes it from this."""
+"""What an operator's process finds out about itself before it starts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from muster.operator.names import OPERATOR_NAMESPACE, image
+from muster.operator.names import image
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import PODS
 from muster.runtime.client.errors import KubeError
 
 CONTAINER: Final = "registration-operator"
-
-
-@dataclass(frozen=True)
-class Launch:
-    image: str
-    """What is deployed where a spec does not name another."""
-    namespace: str = OPERATOR_NAMESPACE
-    """Where the operator itself is."""
-    sync_labels: bool = False
-    """Whether labels of the object go to all that is made for it."""
-
-
-class Operator(Protocol):
-    @property
-    def ready(self) -> bool:
-        """Whether it knows what there is."""
-
-    async def run(self) -> None:
-        """Until cancelled."""
 
 
 async def own_image(client: KubeClient, environ: Mapping[str, str]) -> str:

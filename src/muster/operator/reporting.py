@@ -6,12 +6,12 @@ Pure functions: what was found goes in, conditions or an object with another sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from muster.api import Condition, with_condition
-from muster.api.operator.v1 import ClusterManager, GenerationStatus, Klusterlet, RelatedResource
+from muster.api import Condition, Resource, with_condition
+from muster.api.operator.v1 import GenerationStatus, RelatedResource
 
 APPLIED: Final = "Applied"
 VALID_GATES: Final = "ValidFeatureGates"
@@ -19,7 +19,7 @@ DELETING: Final = "Deleting"
 
 _LONGEST: Final = 4096
 
-Kind = TypeVar("Kind", ClusterManager, Klusterlet)
+Kind = TypeVar("Kind", bound=Resource)
 
 
 class StepFailed(Exception):
@@ -65,7 +65,7 @@ def with_status(
     related: tuple[RelatedResource, ...] | None = None,
 ) -> Kind:
     """The object with what is said about its present generation; what is None stays as it is."""
-    status = obj.status
+    status: Any = obj.status  # type: ignore[attr-defined]  # both kinds have one, each of its own type
     generation = obj.metadata.generation
     said = status.conditions
     for one in conditions:

@@ -17,8 +17,9 @@ import pytest
 from muster.api.crds import HUB
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
 from muster.operator.cluster_manager.components import HOOKS, WEBHOOK_SECRETS
-from muster.operator.cluster_manager.controller import ClusterManagerOperator, OperatorOptions
+from muster.operator.cluster_manager.controller import ClusterManagerOperator
 from muster.operator.names import CLUSTER_MANAGERS
+from muster.operator.options import OperatorOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import COLLECTION_CLEANUP, HUB_NAMESPACE, RESOURCE_CLEANUP
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
@@ -41,7 +42,7 @@ class Hub:
     async def _make(self) -> tuple[Awaitable[None], Callable[[], Awaitable[None]]]:
         client = await self.world.operator(CLUSTER_MANAGER_OPERATOR)
         options = OperatorOptions(image=IMAGES[0], patience=timedelta(seconds=2))
-        return ClusterManagerOperator(client, options).run(), client.close
+        return ClusterManagerOperator(client, options).manager.run(), client.close
 
     async def create(self, **spec: Any) -> None:
         document = {"apiVersion": CLUSTER_MANAGERS.api_version, "kind": "ClusterManager", "metadata": {"name": CM}, "spec": spec}

@@ -12,8 +12,9 @@ import pytest
 
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
 from muster.operator.cluster_manager.components import HOOKS
-from muster.operator.cluster_manager.controller import ClusterManagerOperator, OperatorOptions
+from muster.operator.cluster_manager.controller import ClusterManagerOperator
 from muster.operator.names import CLUSTER_MANAGERS, EXTERNAL_HUB_SECRET
+from muster.operator.options import OperatorOptions
 from muster.registration.hub.install import ACCOUNT
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_NAMESPACE
@@ -45,7 +46,7 @@ async def test_a_hub_is_made_elsewhere_reached_by_its_components_and_taken_away(
         client = await world.operator(CLUSTER_MANAGER_OPERATOR)
         stack.push_async_callback(client.close)
         operator = ClusterManagerOperator(client, OperatorOptions(image="example.com/muster:one", patience=timedelta(seconds=2)))
-        await stack.enter_async_context(running(operator.run()))
+        await stack.enter_async_context(running(operator.manager.run()))
         world.well.add(CM)
         document = {"apiVersion": CLUSTER_MANAGERS.api_version, "kind": "ClusterManager", "metadata": {"name": CM}}
         await world.admin.create(CLUSTER_MANAGERS, {**document, "spec": {"deployOption": HOSTED}})

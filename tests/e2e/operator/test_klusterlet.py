@@ -18,7 +18,7 @@ import pytest
 from muster.api.crds import SPOKE
 from muster.machinery.objects import GVR
 from muster.operator.bundle import KLUSTERLET_OPERATOR
-from muster.operator.klusterlet.controller import KlusterletOperator, OperatorOptions
+from muster.operator.klusterlet.controller import KlusterletOperator, KlusterletOptions
 from muster.operator.names import ADDON_NAMESPACE, EXTERNAL_MANAGED_SECRET, KLUSTERLETS
 from muster.registration.kinds import CLUSTER_CLAIMS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET
@@ -60,7 +60,7 @@ class Spoke:
 
     async def _make(self) -> tuple[Awaitable[None], Callable[[], Awaitable[None]]]:
         client = await self.world.operator(KLUSTERLET_OPERATOR)
-        return KlusterletOperator(client, OperatorOptions(image=IMAGES[0])).run(), client.close
+        return KlusterletOperator(client, KlusterletOptions(image=IMAGES[0])).manager.run(), client.close
 
     async def create(self, name: str = K, **spec: Any) -> None:
         document = {"apiVersion": KLUSTERLETS.api_version, "kind": "Klusterlet", "metadata": {"name": name}, "spec": spec}
@@ -226,7 +226,9 @@ async def test_a_managed_cluster_that_is_away_is_left_when_patience_is_over(
 
     async def make() -> tuple[Awaitable[None], Callable[[], Awaitable[None]]]:
         client = await world.operator(KLUSTERLET_OPERATOR)
-        return KlusterletOperator(client, OperatorOptions(image=IMAGES[0], patience=timedelta(seconds=1))).run(), client.close
+        return KlusterletOperator(
+            client, KlusterletOptions(image=IMAGES[0], patience=timedelta(seconds=1))
+        ).manager.run(), client.close
 
     spoke.operator = Mortal(make)
     await spoke.operator.start()

@@ -10,8 +10,9 @@ from typing import Any
 from muster.machinery.objects import Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
 from muster.operator.cluster_manager.components import HOOKS
-from muster.operator.cluster_manager.controller import ClusterManagerOperator, OperatorOptions
+from muster.operator.cluster_manager.controller import ClusterManagerOperator
 from muster.operator.names import CLUSTER_MANAGERS
+from muster.operator.options import OperatorOptions
 from muster.registration.names import (
     HUB_NAMESPACE,
 )
@@ -88,5 +89,5 @@ class Hub:
 async def operated(place: Place, **options: Any) -> AsyncIterator[Hub]:
     client = await place.operator(CLUSTER_MANAGER_OPERATOR)
     operator = ClusterManagerOperator(client, OperatorOptions(image=IMAGE, **options))
-    async with running(operator.run()):
+    async with running(operator.manager.run()):
         yield Hub(place, client)

@@ -14,7 +14,7 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
 from muster.operator.bundle import KLUSTERLET_OPERATOR
-from muster.operator.klusterlet.controller import KlusterletOperator, OperatorOptions
+from muster.operator.klusterlet.controller import KlusterletOperator, KlusterletOptions
 from muster.operator.names import KLUSTERLETS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.client.base import KubeClient
@@ -139,6 +139,6 @@ class Spoke:
 @asynccontextmanager
 async def operated(place: Place, hub: Hub, clock: Clock = SYSTEM, **options: Any) -> AsyncIterator[Spoke]:
     client = await place.operator(KLUSTERLET_OPERATOR)
-    operator = KlusterletOperator(client, OperatorOptions(image=IMAGE, open=hub.open, **options), clock=clock)
-    async with running(operator.run()):
+    operator = KlusterletOperator(client, KlusterletOptions(image=IMAGE, open=hub.open, **options), clock=clock)
+    async with running(operator.manager.run()):
         yield Spoke(place, client, hub)

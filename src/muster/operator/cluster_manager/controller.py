@@ -8,29 +8,22 @@ several that are not hosted, the oldest has it and the others say so.
 
 from __future__ import annotations
 
-import random as chance
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from muster.api import Condition
 from muster.api.operator.v1 import ClusterManager
-from muster.machinery.clock import SYSTEM, Clock, Random
-from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
-from muster.machinery.metrics import Metrics
-from muster.machinery.objects import ObjectKey
-from muster.operator.applying import generations, related
+from muster.machinery.objects import Object, ObjectKey
 from muster.operator.cluster_manager import status as said
 from muster.operator.cluster_manager.components import HUB_ACCOUNT_SECRETS, WEBHOOK_SECRETS
 from muster.operator.cluster_manager.installation import KINDS, Installed, Site, install, rollouts, settle
 from muster.operator.cluster_manager.plan import Plan, invalid_gates, is_hosted
-from muster.operator.cluster_manager.removal import PATIENCE, Removal
+from muster.operator.cluster_manager.removal import Removal
 from muster.operator.cluster_manager.status import HUB_FAILED
-from muster.operator.elsewhere import connect_by_kubeconfig, read_way
+from muster.operator.elsewhere import read_way
 from muster.operator.ground import Ground
-from muster.operator.launch import Launch
 from muster.operator.names import (
     CLUSTER_MANAGER_FIELDS,
     CLUSTER_MANAGER_FINALIZER,
@@ -38,40 +31,18 @@ from muster.operator.names import (
     CLUSTER_MANAGERS,
     EXTERNAL_HUB_SECRET,
     KUBECONFIG_KEY,
-    OPERATOR_NAMESPACE,
     PULL_SECRET,
-    image,
 )
-from muster.operator.operating import Operating, Subject, seniority
-from muster.operator.reporting import StepFailed, Waiting, deleting, gates, not_applied, with_status
-from muster.operator.spec import BadSpec
+from muster.operator.options import OperatorOptions
+from muster.operator.reconciler import REMOVAL_INTERVAL, OperatorReconciler, Removing, Subject, seniority
+from muster.operator.reporting import StepFailed, Waiting
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES
-from muster.runtime.client.errors import KubeError, Unreachable
+from muster.runtime.client.errors import Unreachable
 from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError
-from muster.runtime.client.patches import patch_object
-from muster.runtime.controller.controller import Stop
-from muster.runtime.controller.finalizers import remove_finalizer
 
 log = get_logger("muster.operator.cluster_manager")
-
-WHILE_LEAVING: Final = 2.0
-"""Seconds between two looks at a hub that is being removed; what is watched is looked at earlier."""
-
-
-@dataclass(frozen=True)
-class OperatorOptions:
-    image: str = field(default_factory=image)
-    namespace: str = OPERATOR_NAMESPACE
-    """Where the pull secret is."""
-    sync_labels: bool = False
-    """Whether labels of the ClusterManager go to all that its controllers make."""
-    patience: timedelta = PATIENCE
-    """How long a hub that is removed waits for agents to clean up."""
-    connect: Callable[[bytes], KubeClient] = connect_by_kubeconfig
-
 
 SUBJECT: Final = Subject(
     "cluster-manager",
@@ -82,21 +53,19 @@ SUBJECT: Final = Subject(
     CLUSTER_MANAGER_FIELDS,
     KINDS,
     (EXTERNAL_HUB_SECRET, *WEBHOOK_SECRETS, PULL_SECRET, *HUB_ACCOUNT_SECRETS),
+    HUB_FAILED,
+    said.applied(),
 )
 
 
-class ClusterManagerOperator(Operating[ClusterManager, Plan]):
-    def __init__(
-        self,
-        client: KubeClient,
-        options: OperatorOptions,
-        *,
-        metrics: Metrics | None = None,
-        clock: Clock = SYSTEM,
-        random: Random = chance.random,
-    ) -> None:
-        super().__init__(client, SUBJECT, metrics=metrics, clock=clock, random=random)
-        self._options = options
+@dataclass(frozen=True)
+class _Removing:
+    obj: ClusterManager
+    step: Callable[[], Awaitable[tuple[list[str], float]]]
+
+
+class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOptions]):
+    subject = SUBJECT
 
     def _concerned(self, manager: ClusterManager) -> list[str]:
         """Itself, and others that wait for the hub it has."""
@@ -122,21 +91,8 @@ class ClusterManagerOperator(Operating[ClusterManager, Plan]):
                 return hosted
         return None
 
-    async def _install(self, plan: Plan) -> float | None:
-        try:
-            site = await self._site(plan)
-            made = await install(site)
-        except BadSpec as error:
-            await self._say_failed(plan, StepFailed(HUB_FAILED, str(error)))
-            raise Stop(str(error)) from error
-        except Waiting as failure:
-            await self._say_failed(plan, failure)
-            return None
-        except StepFailed as failure:
-            await self._say_failed(plan, failure)
-            raise
-        await self._say_installed(plan, made)
-        return self._nap(made.again)
+    async def _make(self, plan: Plan, ready: list[Condition]) -> Installed:
+        return await install(await self._site(plan))
 
     async def _site(self, plan: Plan) -> Site:
         """Raises Waiting when there is no hub to work on, BadSpec, and StepFailed."""
@@ -167,45 +123,22 @@ class ClusterManagerOperator(Operating[ClusterManager, Plan]):
         except KubeconfigError as error:
             raise Waiting(HUB_FAILED, str(error)) from error
 
-    async def _say_installed(self, plan: Plan, made: Installed) -> None:
-        found = rollouts(plan, [obj for _, obj in made.deployments])
-        conditions = [said.applied(), gates(invalid_gates(plan.manager)), *said.rolling(plan, found)]
-        now = format_time(self._clock.now())
-        after = with_status(plan.manager, conditions, now, generations=generations(made.deployments), related=related(made.places))
-        await patch_object(self._client, plan.manager, after, status=True)
+    def _deployments(self, plan: Plan) -> list[Object]:
+        return [one.data for one in self._here.all(DEPLOYMENTS) if one.namespace == plan.namespace]
 
-    async def _say_failed(self, plan: Plan, failure: StepFailed) -> None:
-        deployments = [one.data for one in self._here.all(DEPLOYMENTS) if one.namespace == plan.namespace]
-        conditions = [
-            not_applied(failure),
-            gates(invalid_gates(plan.manager)),
-            *said.rolling(plan, rollouts(plan, deployments)),
-        ]
-        after = with_status(plan.manager, conditions, format_time(self._clock.now()))
-        await patch_object(self._client, plan.manager, after, status=True)
+    def _invalid_gates(self, plan: Plan) -> Mapping[str, Sequence[str]]:
+        return invalid_gates(plan.manager)
 
-    async def _remove(self, plan: Plan) -> float | None:
-        manager = plan.manager
-        if CLUSTER_MANAGER_FINALIZER not in manager.metadata.finalizers:
-            return None
-        try:
-            left = await self._removal(plan)
-        except KubeError as error:
-            await self._say(manager, deleting([str(error)]))
-            raise
-        if left:
-            await self._say(manager, deleting(left))
-            return WHILE_LEAVING
-        await self._grounds.leave(plan.name)
-        await remove_finalizer(self._client, manager, CLUSTER_MANAGER_FINALIZER)
-        log.info("hub removed", cluster_manager=plan.name)
-        return None
+    def _rollout_conditions(self, plan: Plan, deployments: Sequence[Object]) -> list[Condition]:
+        return said.rolling(plan, rollouts(plan, deployments))
 
-    async def _say(self, manager: ClusterManager, condition: Condition) -> None:
-        after = with_status(manager, [condition], format_time(self._clock.now()))
-        await patch_object(self._client, manager, after, status=True)
+    def _removing(self, plan: Plan) -> Removing[ClusterManager]:
+        async def step() -> tuple[list[str], float]:
+            return await self._take_away(plan), REMOVAL_INTERVAL
 
-    async def _removal(self, plan: Plan) -> list[str]:
+        return _Removing(plan.manager, step)
+
+    async def _take_away(self, plan: Plan) -> list[str]:
         hub: Ground | None = self._here
         if plan.hosted:
             hub = await self._hub_of_leaving(plan)
@@ -224,8 +157,3 @@ class ClusterManagerOperator(Operating[ClusterManager, Plan]):
             return await self._grounds.at(plan.name, found[0], self._options.connect) if found else None
         except StepFailed:
             return None
-
-
-def launch(client: KubeClient, launch: Launch, metrics: Metrics) -> ClusterManagerOperator:
-    options = OperatorOptions(launch.image, launch.namespace, launch.sync_labels)
-    return ClusterManagerOperator(client, options, metrics=metrics)

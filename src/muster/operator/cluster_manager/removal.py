@@ -59,7 +59,6 @@ from muster.runtime.webhook.configuration import Hook
 
 log = get_logger("muster.operator.removal")
 
-PATIENCE: Final = timedelta(minutes=5)
 NAMED: Final = 3
 """How many objects of a kind are named to whoever waits."""
 CLUSTERS: Final = f"{MANAGED_CLUSTERS.plural}.{MANAGED_CLUSTERS.group}"
@@ -75,7 +74,7 @@ class Removal:
     here: Ground
     hub: Ground | None
     clock: Clock
-    patience: timedelta = PATIENCE
+    patience: timedelta
 
     async def run(self) -> list[str]:
         """What is left; nothing when all is gone. Raises KubeError."""

@@ -12,30 +12,26 @@ nobody.
 from __future__ import annotations
 
 import random as chance
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from muster.api import Condition
 from muster.api.operator.v1 import Klusterlet
 from muster.machinery.clock import SYSTEM, Clock, Random
-from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
-from muster.machinery.objects import ObjectKey
-from muster.operator.applying import generations, related
-from muster.operator.elsewhere import connect_by_kubeconfig, read_way
+from muster.machinery.objects import Object, ObjectKey
+from muster.operator.elsewhere import read_way
 from muster.operator.ground import Ground
 from muster.operator.klusterlet import status as said
 from muster.operator.klusterlet.connection import Open, open_secret
 from muster.operator.klusterlet.connections import Connections
 from muster.operator.klusterlet.installation import KINDS, Installed, Site, install, rollouts
-from muster.operator.klusterlet.leaving import PATIENCE, Leaving
+from muster.operator.klusterlet.leaving import Leaving
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED
 from muster.operator.klusterlet.plan import Plan, agent_namespace_of, check, invalid_gates_of, is_hosted
 from muster.operator.klusterlet.status import APPLY_FAILED
-from muster.operator.launch import Launch
 from muster.operator.names import (
     EXTERNAL_MANAGED_SECRET,
     KLUSTERLET_FIELDS,
@@ -44,38 +40,25 @@ from muster.operator.names import (
     KLUSTERLET_LABEL,
     KLUSTERLETS,
     KUBECONFIG_KEY,
-    OPERATOR_NAMESPACE,
     PULL_SECRET,
-    image,
 )
-from muster.operator.operating import Operating, Runs, Subject, seniority
-from muster.operator.reporting import StepFailed, Waiting, gates, not_applied, with_status
-from muster.operator.spec import BadSpec
+from muster.operator.options import OperatorOptions
+from muster.operator.reconciler import OperatorReconciler, Removing, Subject, seniority
+from muster.operator.reporting import Waiting
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES
 from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError
-from muster.runtime.client.patches import patch_object
 from muster.runtime.controller.finalizers import add_finalizer
 
 log = get_logger("muster.operator.klusterlet")
 
 WHILE_TAKEN: Final = 30.0
-FINALIZERS: Final = (KLUSTERLET_FINALIZER, KLUSTERLET_HOSTED_FINALIZER)
 
 
 @dataclass(frozen=True)
-class OperatorOptions:
-    image: str = field(default_factory=image)
-    namespace: str = OPERATOR_NAMESPACE
-    """Where the pull secret is."""
-    sync_labels: bool = False
-    """Whether labels of the Klusterlet go to all that is made for it."""
-    patience: timedelta = PATIENCE
-    """How long a managed cluster may be away before it is left as it is."""
-    connect: Callable[[bytes], KubeClient] = connect_by_kubeconfig
-    """To a managed cluster elsewhere."""
+class KlusterletOptions(OperatorOptions):
     open: Open = open_secret
     """To a hub."""
 
@@ -89,28 +72,30 @@ SUBJECT: Final = Subject(
     KLUSTERLET_FIELDS,
     KINDS,
     (BOOTSTRAP_SECRET, HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET, *MANAGED_SECRETS),
+    APPLY_FAILED,
+    said.applied(),
+    (KLUSTERLET_HOSTED_FINALIZER,),
 )
 
 
-class KlusterletOperator(Operating[Klusterlet, Plan]):
+class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]):
+    subject = SUBJECT
+
     def __init__(
         self,
         client: KubeClient,
-        options: OperatorOptions,
+        options: KlusterletOptions,
         *,
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
-        super().__init__(client, SUBJECT, metrics=metrics, clock=clock, random=random)
-        self._options = options
-        self._namespaces = self._here.informers.of(NAMESPACES, label_selector=KLUSTERLET_LABEL)
+        super().__init__(client, options, metrics=metrics, clock=clock, random=random)
+        self._namespaces = self._context.informers.of(NAMESPACES, label_selector=KLUSTERLET_LABEL)
         self._controller.depend(self._namespaces)
         self._nodes.on_change(lambda old, new: self._wake(SHARED) if old is None or new is None else None)
-        self._connections = Connections(self._here.informers, options.open, metrics=metrics, clock=clock, random=random)
-
-    def _parts(self) -> Iterable[Runs]:
-        return *super()._parts(), self._connections
+        connections = Connections(self._context.informers, options.open, metrics=self._context.metrics, clock=clock, random=random)
+        self.manager.add_controllers({"klusterlet-hub-connection": connections})
 
     def _wake(self, name: str) -> None:
         for one in [other.metadata.name for other in self._objects.cache] if name == SHARED else [name]:
@@ -132,28 +117,18 @@ class KlusterletOperator(Operating[Klusterlet, Plan]):
         labels = klusterlet.metadata.labels if self._options.sync_labels else {}
         return Plan(klusterlet, self._options.image, 1 if is_hosted(klusterlet) else self._replicas(), labels)
 
-    async def _install(self, plan: Plan) -> float | None:
-        ready: list[Condition] = []
-        try:
-            check(plan)
-            self._refuse_taken(plan)
-            site = await self._site(plan, ready)
-            if plan.hosted and KLUSTERLET_HOSTED_FINALIZER not in plan.klusterlet.metadata.finalizers:
-                await add_finalizer(self._client, plan.klusterlet, KLUSTERLET_HOSTED_FINALIZER)
-                return None
-            made = await install(site)
-        except BadSpec as error:
-            await self._say_failed(plan, StepFailed(APPLY_FAILED, str(error)), ready)
+    async def _make(self, plan: Plan, ready: list[Condition]) -> Installed | None:
+        check(plan)
+        self._refuse_taken(plan)
+        site = await self._site(plan, ready)
+        if plan.hosted and KLUSTERLET_HOSTED_FINALIZER not in plan.klusterlet.metadata.finalizers:
+            await add_finalizer(self._client, plan.klusterlet, KLUSTERLET_HOSTED_FINALIZER)
             return None
-        except Waiting as failure:
-            await self._say_failed(plan, failure, ready)
-            # What happens here is watched; what happens to another one's things elsewhere is not.
-            return WHILE_TAKEN if plan.hosted else None
-        except StepFailed as failure:
-            await self._say_failed(plan, failure, ready)
-            raise
-        await self._say_installed(plan, made, ready)
-        return self._nap(made.again)
+        return await install(site)
+
+    def _while_waiting(self, plan: Plan) -> float | None:
+        # What happens here is watched; what happens to another one's things elsewhere is not.
+        return WHILE_TAKEN if plan.hosted else None
 
     def _refuse_taken(self, plan: Plan) -> None:
         """Raises Waiting when another Klusterlet has the agents' namespace, or has asked for it earlier."""
@@ -189,37 +164,21 @@ class KlusterletOperator(Operating[Klusterlet, Plan]):
             raise KubeconfigError(where, "", KUBECONFIG_KEY, problem)
         return found
 
-    async def _say_installed(self, plan: Plan, made: Installed, ready: Sequence[Condition]) -> None:
-        found = rollouts(plan, [obj for _, obj in made.deployments])
-        conditions = [*ready, said.applied(), gates(invalid_gates_of(plan.klusterlet)), *said.running(plan, found)]
-        now = format_time(self._clock.now())
-        told = generations(made.deployments), related(made.places)
-        after = with_status(plan.klusterlet, conditions, now, generations=told[0], related=told[1])
-        await patch_object(self._client, plan.klusterlet, after, status=True)
+    def _deployments(self, plan: Plan) -> list[Object]:
+        return [one.data for one in self._here.all(DEPLOYMENTS) if one.labels.get(KLUSTERLET_LABEL) == plan.name]
 
-    async def _say_failed(self, plan: Plan, failure: StepFailed, ready: Sequence[Condition]) -> None:
-        mine = [one.data for one in self._here.all(DEPLOYMENTS) if one.labels.get(KLUSTERLET_LABEL) == plan.name]
-        conditions = [not_applied(failure), gates(invalid_gates_of(plan.klusterlet)), *said.running(plan, rollouts(plan, mine))]
-        await self._say(plan.klusterlet, [*ready, *conditions])
+    def _invalid_gates(self, plan: Plan) -> Mapping[str, Sequence[str]]:
+        return invalid_gates_of(plan.klusterlet)
 
-    async def _say(self, klusterlet: Klusterlet, conditions: Sequence[Condition]) -> None:
-        await patch_object(
-            self._client, klusterlet, with_status(klusterlet, conditions, format_time(self._clock.now())), status=True
-        )
+    def _rollout_conditions(self, plan: Plan, deployments: Sequence[Object]) -> list[Condition]:
+        return said.running(plan, rollouts(plan, deployments))
 
-    async def _remove(self, plan: Plan) -> float | None:
-        if not set(FINALIZERS) & set(plan.klusterlet.metadata.finalizers):
-            return None
-
+    def _removing(self, plan: Plan) -> Removing[Klusterlet]:
         async def managed() -> Ground:
             way, _ = await self._way(plan)
             return await self._grounds.at(plan.name, way, self._options.connect)
 
-        leaving = Leaving(plan, self._here, managed, self._last(plan), self._clock, self._options.patience)
-        again = await leaving.run()
-        if again is None:
-            await self._grounds.leave(plan.name)
-        return again
+        return Leaving(plan, self._here, managed, self._last(plan), self._clock, self._options.patience)
 
     def _last(self, plan: Plan) -> bool:
         """Whether no other Klusterlet stays on the managed cluster, as far as that can be known here."""
@@ -227,8 +186,3 @@ class KlusterletOperator(Operating[Klusterlet, Plan]):
             return True
         others = (one for one in self._objects.cache if one.metadata.name != plan.name and not is_hosted(one))
         return not any(not one.metadata.deletion_timestamp for one in others)
-
-
-def launch(client: KubeClient, launch: Launch, metrics: Metrics) -> KlusterletOperator:
-    options = OperatorOptions(launch.image, launch.namespace, launch.sync_labels)
-    return KlusterletOperator(client, options, metrics=metrics)

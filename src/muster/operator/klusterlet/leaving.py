@@ -1,4 +1,4 @@
-"""A Klusterlet that is being deleted: what is taken away when, what holds it, and what it says meanwhile.
+"""A Klusterlet that is being deleted: what is taken away when, and what holds it.
 
 Its finalizer stands for what is here, the hosted one for what is on a managed cluster elsewhere; each goes when that is gone. A
 managed cluster that cannot be reached is waited for; since when is written on the Klusterlet, where a restart does not lose it.
@@ -7,7 +7,7 @@ When patience is over its part is left there, and the rest goes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -22,19 +22,16 @@ from muster.machinery.logs import get_logger
 from muster.operator.ground import Ground
 from muster.operator.klusterlet.plan import LONGEST_NAME, Plan
 from muster.operator.klusterlet.removal import Removal
-from muster.operator.names import EVICTION_ANNOTATION, KLUSTERLET_FINALIZER, KLUSTERLET_HOSTED_FINALIZER
-from muster.operator.reporting import deleting, with_status
-from muster.runtime.client.errors import Forbidden, KubeError, Unauthorized, Unreachable
+from muster.operator.names import EVICTION_ANNOTATION, KLUSTERLET_HOSTED_FINALIZER
+from muster.operator.reconciler import REMOVAL_INTERVAL
+from muster.runtime.client.errors import Forbidden, Unauthorized, Unreachable
 from muster.runtime.client.kubeconfig import KubeconfigError
 from muster.runtime.client.patches import patch_object
 from muster.runtime.controller.finalizers import without_finalizer
 
 log = get_logger("muster.operator.klusterlet")
 
-SOON: Final = 2.0
-"""Seconds between two looks at what is being removed; what is watched is looked at earlier."""
 WHILE_AWAY: Final = 10.0
-PATIENCE: Final = timedelta(minutes=5)
 
 
 @dataclass
@@ -49,35 +46,21 @@ class Leaving:
     patience: timedelta
 
     def __post_init__(self) -> None:
-        self._klusterlet = self.plan.klusterlet
+        self.obj = self.plan.klusterlet
         self._removal = Removal(self.plan, self.here, self.last)
 
-    async def run(self) -> float | None:
-        """Seconds after which to go on; None when the Klusterlet is let go."""
-        try:
-            left, again = await self._remove()
-        except KubeError as error:
-            await self._say([str(error)])
-            raise
-        if left:
-            await self._say(left)
-            return again
-        await self._let_go(KLUSTERLET_FINALIZER)
-        log.info("klusterlet removed", klusterlet=self.plan.name)
-        return None
-
-    async def _remove(self) -> tuple[list[str], float]:
+    async def step(self) -> tuple[list[str], float]:
         """What is left, and when to look again. Raises KubeError."""
         if len(self.plan.name) > LONGEST_NAME:
             # Refused from the start: nothing was made, and nothing could carry its label.
-            return [], SOON
+            return [], REMOVAL_INTERVAL
         if left := await self._removal.agents():
-            return list(map(str, left)), SOON
+            return list(map(str, left)), REMOVAL_INTERVAL
         if not self.plan.hosted:
             left = await self._removal.rights(self.here)
-        elif KLUSTERLET_HOSTED_FINALIZER in self._klusterlet.metadata.finalizers and (held := await self._elsewhere()):
+        elif KLUSTERLET_HOSTED_FINALIZER in self.obj.metadata.finalizers and (held := await self._elsewhere()):
             return held
-        return list(map(str, left or await self._removal.rest())), SOON
+        return list(map(str, left or await self._removal.rest())), REMOVAL_INTERVAL
 
     async def _elsewhere(self) -> tuple[list[str], float] | None:
         """What is left on the managed cluster; None when nothing is, or when it has to be left there."""
@@ -90,35 +73,31 @@ class Leaving:
         else:
             await self._annotate("")
             if left:
-                return list(map(str, left)), SOON
+                return list(map(str, left)), REMOVAL_INTERVAL
         await self._let_go(KLUSTERLET_HOSTED_FINALIZER)
         return None
 
     async def _lost(self) -> bool:
         """Whether the managed cluster has been away for too long."""
-        since = _away_since(self._klusterlet)
+        since = _away_since(self.obj)
         if since is None:
             await self._annotate(format_time(self.clock.now()))
             return False
         return self.clock.now() - since >= self.patience
 
     async def _annotate(self, since: str) -> None:
-        others = {key: value for key, value in self._klusterlet.metadata.annotations.items() if key != EVICTION_ANNOTATION}
+        others = {key: value for key, value in self.obj.metadata.annotations.items() if key != EVICTION_ANNOTATION}
         annotations = {**others, EVICTION_ANNOTATION: since} if since else others
-        await self._write(msgspec.structs.replace(self._klusterlet.metadata, annotations=annotations))
+        await self._write(msgspec.structs.replace(self.obj.metadata, annotations=annotations))
 
     async def _let_go(self, finalizer: str) -> None:
-        await self._write(without_finalizer(self._klusterlet, finalizer).metadata)
+        await self._write(without_finalizer(self.obj, finalizer).metadata)
 
     async def _write(self, metadata: ObjectMeta) -> None:
-        after = msgspec.structs.replace(self._klusterlet, metadata=metadata)
-        answer = await patch_object(self.here.client, self._klusterlet, after)
+        after = msgspec.structs.replace(self.obj, metadata=metadata)
+        answer = await patch_object(self.here.client, self.obj, after)
         if answer is not None:
-            self._klusterlet = Klusterlet.decode(answer)
-
-    async def _say(self, left: Sequence[str]) -> None:
-        after = with_status(self._klusterlet, [deleting(left)], format_time(self.clock.now()))
-        await patch_object(self.here.client, self._klusterlet, after, status=True)
+            self.obj = Klusterlet.decode(answer)
 
 
 def _away_since(klusterlet: Klusterlet) -> datetime | None:

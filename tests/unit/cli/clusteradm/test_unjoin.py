@@ -12,7 +12,7 @@ import yaml
 
 from muster.api.crds import SPOKE, definitions
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR
-from muster.operator.klusterlet.controller import KlusterletOperator, OperatorOptions
+from muster.operator.klusterlet.controller import KlusterletOperator, KlusterletOptions
 from muster.operator.klusterlet.removal import APPLIED_WORKS
 from muster.operator.names import KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.registration.kinds import MANAGED_CLUSTERS
@@ -47,7 +47,7 @@ async def operator(fleet: Fleet) -> AsyncIterator[None]:
     """A real one, whose Deployment is said to be available."""
     seen = Observed(fleet.admin(PLAIN))
     await seen.set_available("klusterlet", OPERATOR_NAMESPACE)
-    async with running(KlusterletOperator(fleet.admin(PLAIN), OperatorOptions()).run()):
+    async with running(KlusterletOperator(fleet.admin(PLAIN), KlusterletOptions()).manager.run()):
         await seen.until_condition(KLUSTERLETS, "klusterlet", "Applied", "True")
         yield
 

@@ -1,0 +1,258 @@
+"""What the two operators have in common: what they watch, and the reconcile of one of their objects.
+
+A reconcile is: hold the object by the finalizer → read its spec into a plan → install, or remove if it is being deleted → say in
+the object's conditions how that went. Every change of the object, of anything with its label, and of the Secrets that it depends on
+begins one; a reconcile of an object at rest writes nothing. An operator fills in what is its own: the plan, the steps of
+installation and removal, and the conditions.
+"""
+
+from __future__ import annotations
+
+import abc
+import random as chance
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
+
+from muster.api import Condition
+from muster.api import Resource as ApiObject
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.golang.timestamps import format_time
+from muster.machinery.logs import get_logger
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import GVR, Object, ObjectKey
+from muster.operator.applying import Place, generations, related
+from muster.operator.deployments import CONTROL_PLANE_LABEL, replicas_for
+from muster.operator.ground import Ground, Grounds
+from muster.operator.options import OperatorOptions
+from muster.operator.reporting import StepFailed, Waiting, deleting, gates, not_applied, with_status
+from muster.operator.spec import BadSpec
+from muster.runtime.cache.informer import Informers
+from muster.runtime.cache.store import Snapshot
+from muster.runtime.client.base import KubeClient
+from muster.runtime.client.builtin import NODES
+from muster.runtime.client.errors import KubeError
+from muster.runtime.client.patches import patch_object
+from muster.runtime.controller.context import ControllerContext
+from muster.runtime.controller.controller import Stop
+from muster.runtime.controller.finalizers import add_finalizer, remove_finalizer
+from muster.runtime.controller.manager import Manager
+
+log = get_logger("muster.operator")
+
+LONGEST_NAP: Final = 86_400.0
+REMOVAL_INTERVAL: Final = 2.0
+"""Seconds between two looks at what is being removed; what is watched is looked at earlier."""
+WORKERS: Final = 4
+
+R = TypeVar("R", bound=ApiObject)
+R_co = TypeVar("R_co", bound=ApiObject, covariant=True)
+P = TypeVar("P", bound="Planned")
+O = TypeVar("O", bound=OperatorOptions)  # noqa: E741
+
+
+class Planned(Protocol):
+    @property
+    def name(self) -> str:
+        """Of the object."""
+
+
+@dataclass(frozen=True)
+class Subject(Generic[R]):
+    """The kind that an operator looks after, and what belongs to it."""
+
+    name: str
+    resource: GVR
+    type: type[R]
+    finalizer: str
+    label: str
+    """Bears the name of the object that something was made for."""
+    manager: str
+    """Of the fields that are written."""
+    kinds: Sequence[GVR]
+    secrets: Sequence[str]
+    failed: str
+    """The reason of condition Applied for a spec that cannot be read."""
+    applied: Condition
+    further_finalizers: Sequence[str] = ()
+
+
+class InstallResult(Protocol):
+    """What an installation has made, and when to look at it again."""
+
+    @property
+    def deployments(self) -> Sequence[tuple[GVR, Object]]: ...
+
+    @property
+    def places(self) -> Sequence[Place]: ...
+
+    @property
+    def again(self) -> datetime | None: ...
+
+
+class Removing(Protocol[R_co]):
+    """A removal under way."""
+
+    @property
+    def obj(self) -> R_co:
+        """The object as it was last written."""
+
+    def step(self) -> Awaitable[tuple[list[str], float]]:
+        """Take the steps that can be taken now; gives what is left, and when to look again. Raises KubeError."""
+
+
+class OperatorReconciler(abc.ABC, Generic[R, P, O]):
+    """R is the kind, P its plan, O the operator's options."""
+
+    subject: ClassVar[Subject[R]]
+
+    def __init__(
+        self,
+        client: KubeClient,
+        options: O,
+        *,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        subject = self.subject
+        context = ControllerContext.of(client, subject.manager, workers=WORKERS, metrics=metrics, clock=clock, random=random)
+        self._client = client
+        self._options = options
+        self._context = context
+        self._clock = clock
+        self._controller = context.controller(subject.name, self.reconcile)
+        self._here = self._ground(context.informers, subject.secrets)
+        self._grounds = Grounds(lambda name, far: self._ground(Informers(far, clock=clock, random=random)))
+        self._objects = context.informers.of(subject.resource, decode=subject.type.decode)
+        self._nodes = context.informers.of(NODES, label_selector=CONTROL_PLANE_LABEL)
+        self._controller.watch(self._objects, self._concerned)
+        self._controller.depend(self._nodes)
+        self.manager = Manager()
+        self.manager.add_context(context)
+        self.manager.add("the caches of hosted clusters", self._grounds)
+        self.manager.add_controllers({subject.name: self._controller})
+
+    def _ground(self, informers: Informers, secrets: Sequence[str] = ()) -> Ground:
+        subject = self.subject
+        return Ground(
+            informers, subject.label, subject.manager, subject.kinds, self._wake, secrets=secrets, secret_owner=self._whose
+        )
+
+    def _wake(self, name: str) -> None:
+        self._controller.enqueue(name)
+
+    async def reconcile(self, name: str) -> float | None:
+        found = self._objects.cache.get(ObjectKey("", name))
+        if found is None:
+            await self._grounds.leave(name)
+            return None
+        plan = self._plan(found)
+        if found.metadata.deletion_timestamp:
+            return await self._remove(found, plan)
+        if self.subject.finalizer not in found.metadata.finalizers:
+            await add_finalizer(self._client, found, self.subject.finalizer)
+            return None
+        return await self._install(found, plan)
+
+    # Installation
+
+    async def _install(self, obj: R, plan: P) -> float | None:
+        ready: list[Condition] = []
+        try:
+            made = await self._make(plan, ready)
+        except BadSpec as error:
+            await self._report_failed(obj, plan, StepFailed(self.subject.failed, str(error)), ready)
+            raise Stop(str(error)) from error
+        except Waiting as failure:
+            await self._report_failed(obj, plan, failure, ready)
+            return self._while_waiting(plan)
+        except StepFailed as failure:
+            await self._report_failed(obj, plan, failure, ready)
+            raise
+        if made is None:
+            return None
+        conditions = [*ready, self.subject.applied, *self._running(plan, [one for _, one in made.deployments])]
+        await self._set_conditions(obj, conditions, made)
+        return self._nap(made.again)
+
+    def _nap(self, until: datetime | None) -> float | None:
+        if until is None:
+            return None
+        return min(max((until - self._clock.now()).total_seconds(), 1.0), LONGEST_NAP)
+
+    async def _report_failed(self, obj: R, plan: P, failure: StepFailed, ready: Sequence[Condition]) -> None:
+        await self._set_conditions(obj, [*ready, not_applied(failure), *self._running(plan, self._deployments(plan))])
+
+    def _running(self, plan: P, deployments: Sequence[Object]) -> list[Condition]:
+        return [gates(self._invalid_gates(plan)), *self._rollout_conditions(plan, deployments)]
+
+    async def _set_conditions(self, obj: R, conditions: Sequence[Condition], made: InstallResult | None = None) -> None:
+        """And what was made, where that is known."""
+        told = (None, None) if made is None else (generations(made.deployments), related(made.places))
+        after = with_status(obj, conditions, format_time(self._clock.now()), generations=told[0], related=told[1])
+        await patch_object(self._client, obj, after, status=True)
+
+    def _replicas(self) -> int:
+        return replicas_for(len(list(self._nodes.cache)))
+
+    # Removal
+
+    async def _remove(self, obj: R, plan: P) -> float | None:
+        if not {self.subject.finalizer, *self.subject.further_finalizers} & set(obj.metadata.finalizers):
+            return None
+        removing = self._removing(plan)
+        try:
+            left, again = await removing.step()
+        except KubeError as error:
+            await self._set_conditions(removing.obj, [deleting([str(error)])])
+            raise
+        if left:
+            await self._set_conditions(removing.obj, [deleting(left)])
+            return again
+        await self._grounds.leave(plan.name)
+        await remove_finalizer(self._client, removing.obj, self.subject.finalizer)
+        log.info("removed", kind=self.subject.resource.kind, name=plan.name)
+        return None
+
+    # What is the operator's own
+
+    @abc.abstractmethod
+    def _concerned(self, changed: R) -> list[str]:
+        """The names of those whose state may depend on it, its own among them."""
+
+    @abc.abstractmethod
+    def _whose(self, secret: Snapshot) -> str:
+        """The name of the object that a Secret is of; empty: of none."""
+
+    @abc.abstractmethod
+    def _plan(self, found: R) -> P: ...
+
+    @abc.abstractmethod
+    async def _make(self, plan: P, ready: list[Condition]) -> InstallResult | None:
+        """Install; None when a write of its own brings the object back. Puts into `ready` what is to be said of the way to a
+        hosted cluster. Raises BadSpec, Waiting and StepFailed."""
+
+    def _while_waiting(self, plan: P) -> float | None:
+        """When to look again at what somebody else has to do, if that is not watched."""
+        return None
+
+    @abc.abstractmethod
+    def _deployments(self, plan: P) -> list[Object]:
+        """Those of the object that are there."""
+
+    @abc.abstractmethod
+    def _invalid_gates(self, plan: P) -> Mapping[str, Sequence[str]]:
+        """By component."""
+
+    @abc.abstractmethod
+    def _rollout_conditions(self, plan: P, deployments: Sequence[Object]) -> list[Condition]: ...
+
+    @abc.abstractmethod
+    def _removing(self, plan: P) -> Removing[R]: ...
+
+
+def seniority(one: ApiObject) -> tuple[str, str]:
+    """Orders objects by age."""
+    return one.metadata.creation_timestamp, one.metadata.name
