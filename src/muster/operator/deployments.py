@@ -7,7 +7,7 @@ called `health`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -203,6 +203,12 @@ def rollout(found: Object) -> Rollout:
     current = int(status.get("observedGeneration") or 0) >= int(found["metadata"].get("generation") or 0)
     updated, total, available = (_count(status, name) for name in ("updatedReplicas", "replicas", "availableReplicas"))
     return Rollout(wanted, available, current and updated >= wanted and total == updated and available >= wanted)
+
+
+def rollouts(names: Iterable[str], deployments: Iterable[Object]) -> dict[str, Rollout | None]:
+    """Of the Deployments that are wanted, by name; None is one that is not there."""
+    found = {obj["metadata"]["name"]: rollout(obj) for obj in deployments}
+    return {name: found.get(name) for name in names}
 
 
 def _count(status: Mapping[str, Any], name: str) -> int:

@@ -22,11 +22,12 @@ from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR, Object, ObjectKey
-from muster.operator.applying import Place, generations, related
+from muster.operator.applying import generations, related
 from muster.operator.deployments import CONTROL_PLANE_LABEL, replicas_for
 from muster.operator.ground import Ground, Grounds
 from muster.operator.options import OperatorOptions
 from muster.operator.reporting import StepFailed, Waiting, deleting, gates, not_applied, with_status
+from muster.operator.site import Installed
 from muster.operator.spec import BadSpec
 from muster.runtime.cache.informer import Informers
 from muster.runtime.cache.store import Snapshot
@@ -76,19 +77,6 @@ class Subject(Generic[R]):
     """The reason of condition Applied for a spec that cannot be read."""
     applied: Condition
     further_finalizers: Sequence[str] = ()
-
-
-class InstallResult(Protocol):
-    """What an installation has made, and when to look at it again."""
-
-    @property
-    def deployments(self) -> Sequence[tuple[GVR, Object]]: ...
-
-    @property
-    def places(self) -> Sequence[Place]: ...
-
-    @property
-    def again(self) -> datetime | None: ...
 
 
 class Removing(Protocol[R_co]):
@@ -188,7 +176,7 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
     def _running(self, plan: P, deployments: Sequence[Object]) -> list[Condition]:
         return [gates(self._invalid_gates(plan)), *self._rollout_conditions(plan, deployments)]
 
-    async def _set_conditions(self, obj: R, conditions: Sequence[Condition], made: InstallResult | None = None) -> None:
+    async def _set_conditions(self, obj: R, conditions: Sequence[Condition], made: Installed | None = None) -> None:
         """And what was made, where that is known."""
         told = (None, None) if made is None else (generations(made.deployments), related(made.places))
         after = with_status(obj, conditions, format_time(self._clock.now()), generations=told[0], related=told[1])
@@ -230,7 +218,7 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
     def _plan(self, found: R) -> P: ...
 
     @abc.abstractmethod
-    async def _make(self, plan: P, ready: list[Condition]) -> InstallResult | None:
+    async def _make(self, plan: P, ready: list[Condition]) -> Installed | None:
         """Install; None when a write of its own brings the object back. Puts into `ready` what is to be said of the way to a
         hosted cluster. Raises BadSpec, Waiting and StepFailed."""
 

@@ -18,10 +18,11 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.operator.cluster_manager import status as said
 from muster.operator.cluster_manager.components import HUB_ACCOUNT_SECRETS, WEBHOOK_SECRETS
-from muster.operator.cluster_manager.installation import KINDS, Installed, Site, install, rollouts, settle
+from muster.operator.cluster_manager.installation import KINDS, HubSite, install, settle, wanted_deployments
 from muster.operator.cluster_manager.plan import Plan, invalid_gates, is_hosted
 from muster.operator.cluster_manager.removal import Removal
 from muster.operator.cluster_manager.status import HUB_FAILED
+from muster.operator.deployments import rollouts
 from muster.operator.elsewhere import read_way
 from muster.operator.ground import Ground
 from muster.operator.names import (
@@ -36,6 +37,7 @@ from muster.operator.names import (
 from muster.operator.options import OperatorOptions
 from muster.operator.reconciler import REMOVAL_INTERVAL, OperatorReconciler, Removing, Subject, seniority
 from muster.operator.reporting import StepFailed, Waiting
+from muster.operator.site import Installed
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES
@@ -94,14 +96,14 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
     async def _make(self, plan: Plan, ready: list[Condition]) -> Installed:
         return await install(await self._site(plan))
 
-    async def _site(self, plan: Plan) -> Site:
+    async def _site(self, plan: Plan) -> HubSite:
         """Raises Waiting when there is no hub to work on, BadSpec, and StepFailed."""
         plan.check_mode()
         if not plan.hosted:
             if rival := self._rival(plan.manager):
                 text = f"ClusterManager {rival} has made this cluster a hub already; delete one of them, or host one elsewhere"
                 raise Waiting(HUB_FAILED, text)
-            return Site(plan, self._here, self._here, None, self._options.namespace, self._clock)
+            return HubSite(plan, self._here, self._here, None, self._options.namespace, self._clock)
         await settle(plan, self._here)
         found = await self._way(plan)
         if found is None:
@@ -109,7 +111,7 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
             raise Waiting(HUB_FAILED, f"{where}: missing; it must lead to the hub, with an administrator's rights")
         way, config = found
         hub = await self._grounds.at(plan.name, way, self._options.connect)
-        return Site(plan, self._here, hub, config, self._options.namespace, self._clock)
+        return HubSite(plan, self._here, hub, config, self._options.namespace, self._clock)
 
     def _rival(self, manager: ClusterManager) -> str:
         mine = seniority(manager)
@@ -130,7 +132,7 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
         return invalid_gates(plan.manager)
 
     def _rollout_conditions(self, plan: Plan, deployments: Sequence[Object]) -> list[Condition]:
-        return said.rolling(plan, rollouts(plan, deployments))
+        return said.rolling(plan, rollouts(wanted_deployments(plan), deployments))
 
     def _removing(self, plan: Plan) -> Removing[ClusterManager]:
         async def step() -> tuple[list[str], float]:

@@ -7,13 +7,10 @@ start again and costs nothing where all is well. A new certificate is trusted be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from muster.machinery.clock import Clock
-from muster.machinery.objects import GVR, Object, ObjectKey, key_of
+from muster.machinery.objects import Object, ObjectKey, key_of
 from muster.operator.accounts import AccountSecret, ensure_account_secret
 from muster.operator.applying import Place, Wanted, checked, places, remove
 from muster.operator.cluster_manager import manifests
@@ -27,11 +24,12 @@ from muster.operator.cluster_manager.status import (
     RUNTIME_FAILED,
     WEBHOOK_FAILED,
 )
-from muster.operator.deployments import Rollout, rollout
+from muster.operator.deployments import rollouts
 from muster.operator.elsewhere import copy_secret
 from muster.operator.ground import Ground
-from muster.operator.keeping import apply_owned, established, prune, step
+from muster.operator.keeping import prune, step
 from muster.operator.names import CLUSTER_MANAGER_FIELDS, CLUSTER_MANAGER_LABEL, PULL_SECRET
+from muster.operator.site import Installed, Site
 from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -46,8 +44,6 @@ from muster.runtime.client.builtin import (
     VALIDATING_WEBHOOKS,
 )
 from muster.runtime.client.errors import NotFound
-from muster.runtime.client.kubeconfig import ClientConfig
-from muster.runtime.install.objects import await_definitions
 from muster.runtime.webhook.certificates import ServingCertificate, ServingPair
 from muster.runtime.webhook.configuration import Endpoint, trust
 
@@ -65,30 +61,7 @@ PRUNED: Final = (
 KINDS: Final = (*PRUNED, CRDS, NAMESPACES)
 
 
-@dataclass
-class Installed:
-    """What a pass has made; whoever waits for it looks again at `again`."""
-
-    here: list[Wanted] = field(default_factory=list)
-    on_hub: list[Wanted] = field(default_factory=list)
-    deployments: list[tuple[GVR, Object]] = field(default_factory=list)
-    again: datetime | None = None
-
-    @property
-    def places(self) -> list[Place]:
-        return list(dict.fromkeys(places([*self.on_hub, *self.here])))
-
-
-@dataclass(frozen=True)
-class Site:
-    """Where a hub is made: the cluster that runs its components, the hub, which may be another one, and the way to that."""
-
-    plan: Plan
-    here: Ground
-    hub: Ground
-    way: ClientConfig | None
-    pull_namespace: str
-    clock: Clock
+HubSite = Site[Plan]
 
 
 async def settle(plan: Plan, here: Ground) -> None:
@@ -97,7 +70,7 @@ async def settle(plan: Plan, here: Ground) -> None:
         checked(await here.applier.apply(owned(plan, [manifests.component_namespace(plan)])))
 
 
-async def install(site: Site) -> Installed:
+async def install(site: HubSite) -> Installed:
     """Raises StepFailed and BadSpec."""
     made = Installed()
     with step(HUB_FAILED):
@@ -120,27 +93,21 @@ async def install(site: Site) -> Installed:
     return made
 
 
-async def _here(site: Site, made: Installed, documents: Sequence[Wanted]) -> list[Object]:
-    return await _apply(site, site.here, made.here, documents)
+async def _here(site: HubSite, made: Installed, documents: Sequence[Wanted]) -> list[Object]:
+    return await site.apply_here(made, owned(site.plan, documents))
 
 
-async def _on_hub(site: Site, made: Installed, documents: Sequence[Wanted]) -> list[Object]:
-    return await _apply(site, site.hub, made.on_hub, documents)
+async def _on_hub(site: HubSite, made: Installed, documents: Sequence[Wanted]) -> list[Object]:
+    return await site.apply_on_target(made, owned(site.plan, documents))
 
 
-async def _apply(site: Site, ground: Ground, made: list[Wanted], documents: Sequence[Wanted]) -> list[Object]:
-    wanted = owned(site.plan, documents)
-    made += wanted
-    return await apply_owned(ground, wanted)
-
-
-async def _namespaces(site: Site, made: Installed) -> None:
+async def _namespaces(site: HubSite, made: Installed) -> None:
     await _here(site, made, [manifests.component_namespace(site.plan)])
     if site.plan.hosted:
         await _on_hub(site, made, [manifests.namespace(site.plan.hub_namespace)])
 
 
-async def _certificates(site: Site, made: Installed) -> dict[Webhooks, Endpoint]:
+async def _certificates(site: HubSite, made: Installed) -> dict[Webhooks, Endpoint]:
     """Have one for each webhook server; gives where the hub finds them, and whom it trusts there."""
     pairs = {webhooks: await _certificate(site, webhooks) for _, webhooks in SERVERS}
     made.again = min(pair.not_before + (pair.not_after - pair.not_before) * 2 / 3 for pair in pairs.values())
@@ -148,47 +115,44 @@ async def _certificates(site: Site, made: Installed) -> dict[Webhooks, Endpoint]
     return {webhooks: manifests.webhook_endpoint(site.plan, webhooks, pair.ca) for webhooks, pair in pairs.items()}
 
 
-async def _certificate(site: Site, webhooks: Webhooks) -> ServingPair:
+async def _certificate(site: HubSite, webhooks: Webhooks) -> ServingPair:
     async def trusted(pair: ServingPair) -> None:
         callers = webhooks.callers(site.plan)
-        if any(site.hub.find(resource, ObjectKey("", name)) for resource, name in callers):
-            await trust(site.hub.client, callers, pair.ca, clock=site.clock)
+        if any(site.target.find(resource, ObjectKey("", name)) for resource, name in callers):
+            await trust(site.target.client, callers, pair.ca, clock=site.clock)
 
     hosts = manifests.webhook_hosts(site.plan, webhooks)
     certificate = ServingCertificate(site.here.client, webhooks.secret, site.plan.namespace, hosts, clock=site.clock)
     return await certificate.ensure(trusted)
 
 
-async def _definitions(site: Site, made: Installed, endpoints: Mapping[Webhooks, Endpoint]) -> None:
+async def _definitions(site: HubSite, made: Installed, endpoints: Mapping[Webhooks, Endpoint]) -> None:
     converter = next(endpoint for webhooks, endpoint in endpoints.items() if webhooks.converted)
     documents = manifests.hub_definitions(converter)
     if site.plan.by_bindings:
         documents += [one for one in manifests.account_definitions() if not await _foreign(site, one)]
-    results = await _on_hub(site, made, documents)
-    pending = [obj["metadata"]["name"] for obj in results if not established(obj)]
-    if pending:
-        await await_definitions(site.hub.client, pending, site.clock)
+    await site.apply_definitions(made, owned(site.plan, documents))
 
 
-async def _foreign(site: Site, wanted: Wanted) -> bool:
+async def _foreign(site: HubSite, wanted: Wanted) -> bool:
     """Whether somebody else has made it: then it is that one's to keep, and to take away."""
     resource, key = wanted[0], key_of(wanted[1])
-    if site.hub.find(resource, key) is not None:
+    if site.target.find(resource, key) is not None:
         return False
     try:
-        found = await site.hub.client.get(resource, key.name)
+        found = await site.target.client.get(resource, key.name)
     except NotFound:
         return False
     return CLUSTER_MANAGER_LABEL not in (found["metadata"].get("labels") or {})
 
 
-async def _pull_secret(site: Site) -> None:
+async def _pull_secret(site: HubSite) -> None:
     """What images are pulled with, if anything, goes where the components are."""
     client, labels = site.here.client, {CLUSTER_MANAGER_LABEL: site.plan.name}
     await copy_secret(client, client, PULL_SECRET, (site.pull_namespace, site.plan.namespace), labels, CLUSTER_MANAGER_FIELDS)
 
 
-async def _accounts(site: Site, made: Installed) -> None:
+async def _accounts(site: HubSite, made: Installed) -> None:
     """The components of a hosted hub get a way to it, each as its own account."""
     plan = site.plan
     if not plan.hosted or site.way is None:
@@ -198,31 +162,29 @@ async def _accounts(site: Site, made: Installed) -> None:
         account = component.account
         secret = AccountSecret(account_secret(account), plan.namespace, account, plan.hub_namespace, labels)
         renewal = await ensure_account_secret(
-            site.here.client, site.hub.client, site.way, secret, CLUSTER_MANAGER_FIELDS, site.clock
+            site.here.client, site.target.client, site.way, secret, CLUSTER_MANAGER_FIELDS, site.clock
         )
-        made.again = min(filter(None, (made.again, renewal)))
+        made.look_again(renewal)
     unwanted = [component for component in COMPONENTS if not component.wanted(plan)]
     await remove(site.here.client, [Place(SECRETS, account_secret(one.account), plan.namespace) for one in unwanted])
 
 
-async def _webhooks(site: Site, made: Installed, component: Component, webhooks: Webhooks, endpoint: Endpoint) -> None:
+async def _webhooks(site: HubSite, made: Installed, component: Component, webhooks: Webhooks, endpoint: Endpoint) -> None:
     """Not before they answer; but once configured, they are kept right."""
-    answering = rollouts(site.plan, [obj for _, obj in made.deployments])[component.deployment(site.plan)]
+    answering = rollouts(wanted_deployments(site.plan), [obj for _, obj in made.deployments])[component.deployment(site.plan)]
     documents = manifests.webhook_configurations(site.plan, webhooks, endpoint)
     if answering is None or not answering.functional:
-        documents = [one for one in documents if site.hub.find(one[0], key_of(one[1])) is not None]
+        documents = [one for one in documents if site.target.find(one[0], key_of(one[1])) is not None]
     await _on_hub(site, made, documents)
 
 
-def rollouts(plan: Plan, deployments: Iterable[Object]) -> dict[str, Rollout | None]:
-    """Of the Deployments that are wanted, by name."""
-    found = {obj["metadata"]["name"]: rollout(obj) for obj in deployments}
-    return {name: found.get(name) for name in (component.deployment(plan) for component in wanted(plan))}
+def wanted_deployments(plan: Plan) -> list[str]:
+    return [component.deployment(plan) for component in wanted(plan)]
 
 
-async def _prune(site: Site, made: Installed) -> None:
+async def _prune(site: HubSite, made: Installed) -> None:
     # Webhooks stay though they may not answer just now: nobody may be let in unchecked.
     hooks = {Place(hook.resource, hook.name) for _, webhooks in SERVERS for hook in webhooks.wanted(site.plan)}
-    for ground in dict.fromkeys((site.here, site.hub)):
-        here, on_hub = made.here if ground is site.here else (), made.on_hub if ground is site.hub else ()
+    for ground in dict.fromkeys((site.here, site.target)):
+        here, on_hub = made.here if ground is site.here else (), made.on_target if ground is site.target else ()
         await prune(ground, PRUNED, CLUSTER_MANAGER_LABEL, site.plan.name, hooks | set(places([*here, *on_hub])))

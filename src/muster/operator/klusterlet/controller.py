@@ -22,12 +22,13 @@ from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import Object, ObjectKey
+from muster.operator.deployments import rollouts
 from muster.operator.elsewhere import read_way
 from muster.operator.ground import Ground
 from muster.operator.klusterlet import status as said
 from muster.operator.klusterlet.connection import Open, open_secret
 from muster.operator.klusterlet.connections import Connections
-from muster.operator.klusterlet.installation import KINDS, Installed, Site, install, rollouts
+from muster.operator.klusterlet.installation import KINDS, AgentSite, install, wanted_deployments
 from muster.operator.klusterlet.leaving import Leaving
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED
 from muster.operator.klusterlet.plan import Plan, agent_namespace_of, check, invalid_gates_of, is_hosted
@@ -45,6 +46,7 @@ from muster.operator.names import (
 from muster.operator.options import OperatorOptions
 from muster.operator.reconciler import OperatorReconciler, Removing, Subject, seniority
 from muster.operator.reporting import Waiting
+from muster.operator.site import Installed
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.base import KubeClient
@@ -142,10 +144,10 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
             text = f"namespace {namespace} belongs to Klusterlet {name}; choose another spec.namespace, or delete one of them"
             raise Waiting(APPLY_FAILED, text)
 
-    async def _site(self, plan: Plan, ready: list[Condition]) -> Site:
+    async def _site(self, plan: Plan, ready: list[Condition]) -> AgentSite:
         """Notes in `ready` whether there is a managed cluster to work on. Raises Waiting."""
         if not plan.hosted:
-            return Site(plan, self._here, self._here, None, self._options.namespace, self._clock)
+            return AgentSite(plan, self._here, self._here, None, self._options.namespace, self._clock)
         try:
             way, config = await self._way(plan)
             managed = await self._grounds.at(plan.name, way, self._options.connect)
@@ -153,7 +155,7 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
             ready.append(said.ready_to_apply(str(error)))
             raise Waiting(APPLY_FAILED, str(error)) from error
         ready.append(said.ready_to_apply())
-        return Site(plan, self._here, managed, config, self._options.namespace, self._clock)
+        return AgentSite(plan, self._here, managed, config, self._options.namespace, self._clock)
 
     async def _way(self, plan: Plan) -> tuple[bytes, ClientConfig]:
         """Raises KubeconfigError when there is no way to the managed cluster."""
@@ -171,7 +173,7 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
         return invalid_gates_of(plan.klusterlet)
 
     def _rollout_conditions(self, plan: Plan, deployments: Sequence[Object]) -> list[Condition]:
-        return said.running(plan, rollouts(plan, deployments))
+        return said.running(plan, rollouts(wanted_deployments(plan), deployments))
 
     def _removing(self, plan: Plan) -> Removing[Klusterlet]:
         async def managed() -> Ground:
