@@ -47,7 +47,7 @@ from muster.runtime.client.builtin import (
     SECRETS,
     SIGNING_REQUESTS,
 )
-from muster.runtime.client.errors import Forbidden, KubeError, NotFound
+from muster.runtime.client.errors import Forbidden, KubeError, NotFound, StatusError
 from muster.runtime.webhook.configuration import Hook
 from muster.work.hub import install as work
 from muster.work.kinds import MANIFEST_WORKS
@@ -56,8 +56,6 @@ from muster.work.names import APPLIED
 OK: Final = "ok"
 NOTE: Final = "note"
 PROBLEM: Final = "problem"
-JUDGED: Final = "admission webhook"
-"""Begins what a webhook says that does not agree: it has answered."""
 UNATTENDED_SECONDS: Final = 60.0
 FEW: Final = 5
 
@@ -147,7 +145,7 @@ async def _judges(patient: Patient, subject: str, hooks: Iterable[Hook], without
     except NotFound:
         return
     except KubeError as error:
-        if JUDGED not in str(error):
+        if not (isinstance(error, StatusError) and error.by_webhook):
             if isinstance(error, Forbidden):
                 raise
             text = f"a write to the cluster is not answered: {error}"

@@ -36,13 +36,14 @@ def problem_of(work: ManifestWork) -> str:
 def _first_wrong(work: ManifestWork, kind: str) -> str:
     """A manifest that only waits for another is not what is wrong."""
     wrong = [
-        (f"{place} {name}", one_line(condition.message.removeprefix(FAILED_TO_APPLY)))
+        (f"{place} {name}", condition)
         for place, name, manifest in resources_of(work)
         if (condition := condition_of(manifest.conditions, kind)) is not None and condition.status != "True"
     ]
     if not wrong:
         return ""
-    what, why = min(wrong, key=lambda one: one[1].startswith(WITHHELD))
+    what, condition = min(wrong, key=lambda one: one[1].reason == WITHHELD)
+    why = one_line(condition.message.removeprefix(FAILED_TO_APPLY))
     return f"{what}: {why}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
 
 

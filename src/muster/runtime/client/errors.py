@@ -59,6 +59,12 @@ class StatusError(KubeError):
         self.retry_after = retry_after
 
     @property
+    def by_webhook(self) -> bool:
+        """Whether an admission webhook denied the request. A server says in the details of its own refusals what they are about,
+        and of a webhook that it could not call, why; a denial is as the webhook made it. What a proxy answers has no reason."""
+        return not self.details and self.code != 401 and (self.code < 500 or bool(self.reason))
+
+    @property
     def causes(self) -> list[Mapping[str, Any]]:
         return list(self.details.get("causes") or ())
 

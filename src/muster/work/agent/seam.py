@@ -178,7 +178,9 @@ class Refusal:
 
     message: str
     verb: str = ""
-    """Empty where the manifest is only withheld."""
+    """That it lacks, where it is one."""
+    withheld: bool = False
+    """Nothing is wrong with this manifest: it waits for another one of the work."""
     failure: bool = False
     """Nobody said no: it could not be found out, so it is to be tried again soon."""
     hidden: str = ""

@@ -59,7 +59,6 @@ def _trouble(status: ManifestWorkStatus) -> Trouble:
 
 def _failure(manifest: ManifestCondition) -> tuple[str, str] | None:
     applied = condition_of(manifest.conditions, APPLIED)
-    if applied is None or applied.status != "False":
+    if applied is None or applied.status != "False" or applied.reason == WITHHELD:
         return None
-    message = applied.message.removeprefix(FAILED_TO_APPLY)
-    return None if message.startswith(WITHHELD) else (applied.reason, message)
+    return applied.reason, applied.message.removeprefix(FAILED_TO_APPLY)

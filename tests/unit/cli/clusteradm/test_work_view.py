@@ -20,7 +20,6 @@ from muster.cli.clusteradm.work.showing import COLUMNS, MORE, work_item
 from muster.cli.output import Listing, news, render
 from muster.work.agent.reporting import Outcome, Reporter, deleting, refused, unfit
 from muster.work.agent.seam import Refusal
-from muster.work.names import WITHHELD
 from tests.unit.work.reporting.builders import DEPLOYMENTS, FIRST, applied, cel, manifest, misfit, paths, well_known
 
 ACCOUNT = ExecutorServiceAccount(namespace="apps", name="deployer")
@@ -138,7 +137,7 @@ def test_a_work_of_which_only_the_whole_is_told_has_that_for_a_problem() -> None
 
 
 def test_what_is_not_allowed_is_told_before_what_waits_for_it() -> None:
-    waits = refused(Refusal(f"{WITHHELD}manifest 1 (configmaps app/b) of the work is not allowed"))
+    waits = refused(Refusal("withheld because manifest 1 (configmaps app/b) of the work is not allowed", withheld=True))
     told = problem_of(work(Outcome(manifest("a"), failure=waits), Outcome(manifest("b", ordinal=1), failure=DENIED)))
     assert told == "configmaps app/b: not allowed to apply the resource configmaps, app b, verb create (and 1 more)"
 

@@ -32,7 +32,6 @@ from muster.work.agent.executor.demands import action, denial, identity_of, lack
 from muster.work.agent.executor.escalation import Escalation, Planned, Undecided, judged, planned_roles
 from muster.work.agent.executor.standing import ALLOWED_FOR, Standing
 from muster.work.agent.seam import Drafts, Manifest, Misfit, NotPermitted, Overtaken, Refusal, Write
-from muster.work.names import WITHHELD
 
 log = get_logger("muster.work.agent.executor")
 
@@ -310,5 +309,5 @@ def _withheld(manifests: Sequence[Manifest], refusals: Mapping[int, Refusal], mi
         cause = f"it could not be found out whether manifest {first.ordinal} ({first.ref}) of the work is allowed"
     else:
         cause = f"manifest {first.ordinal} ({first.ref}) of the work is not allowed"
-    text = f"{WITHHELD}{cause}: with an executor a work is applied as a whole or not at all"
-    return {manifest.ordinal: Refusal(text) for manifest in manifests}
+    text = f"withheld because {cause}: with an executor a work is applied as a whole or not at all"
+    return {manifest.ordinal: Refusal(text, withheld=True) for manifest in manifests}

@@ -10,7 +10,7 @@ before the next rank begins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -182,7 +182,3 @@ class Remover:
             return False
         self._observer.record_write(ref, None)
         return True
-
-
-def pending_names(pending: Sequence[Pending]) -> list[str]:
-    return [str(one) for one in pending]

@@ -12,7 +12,7 @@ from typing import Final
 from muster.api.work.v1 import ManifestResourceMeta
 from muster.machinery.objects import Object
 from muster.work.agent.seam import ApplyProblem, Manifest, Misfit, Refusal
-from muster.work.names import FAILED_TO_APPLY
+from muster.work.names import FAILED_TO_APPLY, WITHHELD
 
 FAILED: Final = "AppliedManifestFailed"
 IGNORED_FIELDS: Final = "AppliedManifestSSAIgnoreFieldError"
@@ -58,7 +58,7 @@ def failed(problem: Exception) -> Failure:
 
 def refused(refusal: Refusal) -> Failure:
     """A manifest that the executor may not have applied."""
-    return _failure(refusal.message)
+    return _failure(refusal.message, WITHHELD if refusal.withheld else FAILED)
 
 
 def unfit(misfit: Misfit) -> Failure:
