@@ -1,14 +1,16 @@
-"""Several coroutines as one: all of them or none (`run_all`).
+"""Several coroutines as one: all of them or none (`run_all`), or whichever ends first (`race`).
 
-What is run this way lasts until it is cancelled and looks after its own failures. So an end that nobody asked for is a defect: the
+What `run_all` runs lasts until it is cancelled and looks after its own failures. So an end that nobody asked for is a defect: the
 others are cancelled, `RunnableEnded` names the one that ended, and whoever started them decides what to do.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import NoReturn
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, NoReturn, TypeVar
+
+T = TypeVar("T")
 
 
 class RunnableEnded(Exception):
@@ -41,3 +43,15 @@ async def _lasting(name: str, run: Callable[[], Awaitable[None]]) -> NoReturn:
     except Exception as error:
         raise RunnableEnded(name, error) from error
     raise RunnableEnded(name, None)
+
+
+async def race(*runners: Coroutine[Any, Any, T]) -> T:
+    """The result of whichever ends first; the others are cancelled and have ended before this does."""
+    tasks = [asyncio.create_task(runner) for runner in runners]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task for task in tasks if task in done).result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

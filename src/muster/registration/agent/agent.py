@@ -21,6 +21,7 @@ from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.confinement import temporary_directory
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
+from muster.machinery.tasks import race
 from muster.registration.agent.choosing import choose
 from muster.registration.agent.failover import Failover
 from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
@@ -39,7 +40,6 @@ from muster.runtime.client.builtin import SECRETS
 from muster.runtime.client.errors import KubeError
 from muster.runtime.client.kubeconfig import KubeconfigError
 from muster.runtime.controller.events import EventRecorder
-from muster.runtime.process.parts import first
 
 log = get_logger("muster.registration.agent")
 
@@ -109,7 +109,7 @@ class Agent:
             events = self._recorder()
             watches = [own, *given.values()]
             live = self._live(watches, secret, bootstraps, events)
-            await first(live, secret.run(), bootstraps.run(), events.run(), *(watch.run() for watch in watches))
+            await race(live, secret.run(), bootstraps.run(), events.run(), *(watch.run() for watch in watches))
 
     def _watch_of(self, secret: str) -> Informer[Snapshot]:
         """By name: what else is in the namespace is none of our business."""

@@ -19,6 +19,7 @@ from muster.api import is_true
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.api.resource import Document
 from muster.machinery.logs import get_logger
+from muster.machinery.tasks import race
 from muster.registration.agent.options import AgentOptions
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import SpokeDriver
@@ -27,7 +28,6 @@ from muster.registration.names import AGENT_ANNOTATIONS, reserved_name_problem
 from muster.runtime.cache.informer import Informer
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import AlreadyExists, Forbidden, KubeError, NotFound
-from muster.runtime.process.parts import first
 
 log = get_logger("muster.registration.agent")
 
@@ -99,7 +99,7 @@ async def accepted(hub: KubeClient, world: AgentWorld) -> None:
 
     clusters = own_cluster(hub, world)
     clusters.on_change(look)
-    await first(seen.wait(), clusters.run())
+    await race(seen.wait(), clusters.run())
 
 
 def own_cluster(hub: KubeClient, world: AgentWorld) -> Informer[ManagedCluster]:

@@ -12,6 +12,7 @@ import asyncio
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import pause, sleep
 from muster.machinery.logs import get_logger
+from muster.machinery.tasks import race
 from muster.registration.agent.credential import CredentialKeeper
 from muster.registration.agent.failover import Failover
 from muster.registration.agent.joining import introduce
@@ -22,7 +23,6 @@ from muster.registration.agent.world import AgentWorld
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import Conflict, Forbidden, KubeError, Unauthorized
 from muster.runtime.client.kubeconfig import KubeconfigError
-from muster.runtime.process.parts import first
 
 log = get_logger("muster.registration.agent")
 
@@ -38,7 +38,7 @@ async def register(world: AgentWorld, candidate: Candidate, failover: Failover) 
         await _until_changed(world, candidate, failover)
         return
     try:
-        await first(_join(world, hub, candidate), _until_changed(world, candidate, failover))
+        await race(_join(world, hub, candidate), _until_changed(world, candidate, failover))
     finally:
         await hub.close()
 
@@ -51,7 +51,7 @@ async def _join(world: AgentWorld, hub: KubeClient, candidate: Candidate) -> Non
         return
     prefix = await _introduced(world, hub, candidate)
     keeper = CredentialKeeper(world, hub, candidate.address, prefix, trouble=trouble)
-    await first(keeper.run(until_usable=True), _stay_introduced(world, hub))
+    await race(keeper.run(until_usable=True), _stay_introduced(world, hub))
     log.info("registered", cluster=world.cluster, hub=candidate.address.server)
 
 

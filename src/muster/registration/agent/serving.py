@@ -18,6 +18,7 @@ from muster.api import MalformedObject, is_true
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.machinery.clock import pause, sleep
 from muster.machinery.logs import get_logger
+from muster.machinery.tasks import race
 from muster.registration.agent.credential import CredentialKeeper
 from muster.registration.agent.failover import CHECK_SECONDS, denied
 from muster.registration.agent.joining import accepted, own_cluster
@@ -33,7 +34,6 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import Forbidden, KubeError
 from muster.runtime.client.kubeconfig import KubeconfigError
 from muster.runtime.controller.events import EventRecorder
-from muster.runtime.process.parts import first
 
 log = get_logger("muster.registration.agent")
 
@@ -88,7 +88,7 @@ class Service:
     async def run(self) -> Leave:
         endless = (self._clusters, *self._status.informers, self._keeper, self._lease, self._status, self._events)
         parts: list[Any] = [part.run() for part in endless]
-        leave: Leave = await first(*parts, self._until_over(), self._until_replaced(), self._through_the_door())
+        leave: Leave = await race(*parts, self._until_over(), self._until_replaced(), self._through_the_door())
         return leave
 
     async def _through_the_door(self) -> Leave:
@@ -107,7 +107,7 @@ class Service:
         except KubeconfigError:
             return
         try:
-            await first(self._hurry_once_accepted(hub), self._clusters.synced())
+            await race(self._hurry_once_accepted(hub), self._clusters.synced())
         finally:
             await hub.close()
 

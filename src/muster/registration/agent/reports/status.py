@@ -20,6 +20,7 @@ from muster.machinery.backoff import Backoff
 from muster.machinery.clock import pause, sleep
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
+from muster.machinery.tasks import race
 from muster.registration.agent.joining import kept_right
 from muster.registration.agent.reports.claims import PROPERTIES, TRUNCATED, exposed, values_of
 from muster.registration.agent.reports.health import ApiServerHealth
@@ -35,7 +36,6 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import NODES
 from muster.runtime.client.errors import Conflict, KubeError, StatusError
 from muster.runtime.controller.events import EventRecorder
-from muster.runtime.process.parts import first
 
 log = get_logger("muster.registration.agent")
 
@@ -155,7 +155,7 @@ class StatusReporter:
 
     async def _first_look(self) -> None:
         """Wait a moment for the watches, so that the first report is whole."""
-        await first(self._synced(), sleep(self._world.clock, FIRST_LOOK))
+        await race(self._synced(), sleep(self._world.clock, FIRST_LOOK))
 
     async def _synced(self) -> None:
         for informer in self.informers:
