@@ -92,6 +92,13 @@ async def test_one_that_ends_is_named_and_ends_the_others(runnable: type[Idle], 
     assert other.ended or not other.running.is_set()
 
 
+def test_of_two_of_a_name_the_second_is_refused() -> None:
+    manager = Manager()
+    manager.add("webhooks", Idle(), needs_leader_election=False)
+    with pytest.raises(ValueError, match="there is a runnable of this name already: webhooks"):
+        manager.add("webhooks", Idle())
+
+
 async def test_of_managers_within_managers_the_innermost_culprit_is_named() -> None:
     inner, outer = Manager(), Manager()
     inner.add("culprit", Broken())

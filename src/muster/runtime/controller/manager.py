@@ -48,6 +48,8 @@ class Manager:
         """Whether those that need leader election have begun."""
 
     def add(self, name: str, runnable: Runnable, *, needs_leader_election: bool = True) -> None:
+        if name in self._elected_only or name in self._everywhere:
+            raise ValueError(f"there is a runnable of this name already: {name}")
         (self._elected_only if needs_leader_election else self._everywhere)[name] = runnable.run
 
     def add_context(self, context: ControllerContext) -> None:
