@@ -119,12 +119,14 @@ def explained(explain: Callable[[Exception], click.ClickException | None]) -> It
     try:
         yield
     except Exception as error:
-        one = _first(error) if isinstance(error, BaseExceptionGroup) else error
-        cause = one.error if isinstance(one, RunnableEnded) else None
+        one = _first(error)
+        cause = _first(one.error) if isinstance(one, RunnableEnded) and one.error is not None else None
         for known in (one, cause):
             words = known if isinstance(known, click.ClickException) else explain(known) if isinstance(known, Exception) else None
             if words is not None:
                 raise words from None
+        if one is error:
+            raise
         raise one from error
 
 
@@ -168,6 +170,5 @@ async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
             raise
 
 
-def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
-    one = several.exceptions[0]
-    return _first(one) if isinstance(one, BaseExceptionGroup) else one
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

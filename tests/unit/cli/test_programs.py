@@ -10,6 +10,7 @@ import pytest
 from muster.cli import agent, hub, programs
 from muster.cli.process import FoundCluster, ProcessEnv, explained, find_cluster
 from muster.fleet.node import PodEnvironment
+from muster.machinery.tasks import RunnableEnded
 from muster.runtime.client.kubeconfig import ClientConfig
 from muster.runtime.controller.leader_election import leader_identity
 
@@ -132,6 +133,24 @@ async def test_a_failure_of_several_parts_at_once_is_explained_by_the_first() ->
         raise ExceptionGroup("several", [ExceptionGroup("inner", [ValueError("one"), KeyError("two")])])
     with pytest.raises(KeyError), explained(explain):
         raise ExceptionGroup("several", [KeyError("one")])
+
+
+async def test_what_ended_a_manager_is_explained_by_its_end_or_else_by_its_cause() -> None:
+    def of_causes(error: Exception) -> click.ClickException | None:
+        return click.ClickException("in words") if isinstance(error, ValueError) else None
+
+    def of_ends(error: Exception) -> click.ClickException | None:
+        return click.ClickException(str(error)) if isinstance(error, RunnableEnded) else of_causes(error)
+
+    ended = RunnableEnded("the agent", ExceptionGroup("several", [ValueError("one")]))
+    with pytest.raises(click.ClickException, match="in words"), explained(of_causes):
+        raise ended
+    with pytest.raises(click.ClickException, match="the agent ended"), explained(of_ends):
+        raise ended
+    with pytest.raises(click.ClickException, match="starting anew"), explained(of_causes):
+        raise RunnableEnded("the hub's address", click.ClickException("starting anew"))
+    with pytest.raises(RunnableEnded, match="the agent ended by itself"), explained(of_causes):
+        raise RunnableEnded("the agent", None)
 
 
 def test_without_a_pod_around_it_a_part_uses_what_its_process_has(tmp_path: Path) -> None:
