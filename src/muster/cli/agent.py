@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.driver_flags import driver_flags, told_drivers
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -27,12 +28,13 @@ from muster.cli.process import (
 )
 from muster.cli.values import Duration, FilePath, Gates, Names, Pairs
 from muster.machinery.confinement import read
+from muster.registration.drivers.flags import AGENT_FLAGS, DEFAULT
 from muster.registration.names import AGENT_GATES, AGENT_UNSUPPORTED_GATES
 
 if TYPE_CHECKING:
     from muster.cli.work_beside import Beside
     from muster.registration.agent.options import AgentOptions
-    from muster.registration.drivers.seam import DriverOptions
+    from muster.registration.drivers.seam import Driver, DriverOptions
     from muster.runtime.client.kubeconfig import ClientConfig
 
 LEASE = "registration-agent-lock"
@@ -67,9 +69,9 @@ EXPIRATION = "client-cert-expiration-seconds"
 )
 @click.option("--hub-kubeconfig-dir", type=FilePath(file_okay=False), help="Where others find our hub kubeconfig.")
 @click.option("--hub-kubeconfig-secret", "hub_secret", default="hub-kubeconfig-secret", show_default=True, help="What we keep.")
-@click.option("--registration-auth", "driver", default="csr", show_default=True, help="How the agent proves who it is.")
+@click.option("--registration-auth", "driver", default=DEFAULT, show_default=True, help="How the agent proves who it is.")
 @click.option(f"--{EXPIRATION}", "expiration", type=int, help="How long certificates should be valid.  [default: the hub decides]")
-@click.option("--driver-option", "driver_options", multiple=True, metavar="NAME.KEY=VALUE", help="Tell a driver (repeatable).")
+@driver_flags(AGENT_FLAGS)
 @click.option(
     "--spoke-external-server-urls", "urls", type=Names(), multiple=True, help="Where the hub can reach this cluster's API server."
 )
@@ -205,24 +207,25 @@ def _driver_options(given: dict[str, Any]) -> DriverOptions:
     from muster.registration import drivers
 
     own = [] if given["expiration"] is None else [f"{given['driver']}.{EXPIRATION}={given['expiration']}"]
+    said = told_drivers(AGENT_FLAGS, given, *own)
     try:
-        options = drivers.driver_options([*own, *given["driver_options"]]).get(given["driver"], {})
-        _try_driver(given["driver"], options)
+        driver = drivers.find(given["driver"])
+        options = drivers.options_of(driver, said)
+        _try_driver(driver, options)
     except drivers.DriverError as error:
         raise click.ClickException(str(error)) from None
     return options
 
 
-def _try_driver(name: str, options: DriverOptions) -> None:
+def _try_driver(driver: Driver, options: DriverOptions) -> None:
     import random
 
     from muster.machinery.clock import SYSTEM
     from muster.machinery.metrics import Metrics
-    from muster.registration import drivers
     from muster.registration.drivers.seam import SpokeContext
     from muster.registration.names import AgentIdentity
 
-    drivers.find(name).spoke(SpokeContext(AgentIdentity("cluster", "agent"), SYSTEM, random.random, Metrics(), options))
+    driver.spoke(SpokeContext(AgentIdentity("cluster", "agent"), SYSTEM, random.random, Metrics(), options))
 
 
 def _urls(urls: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,20 +12,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.component import (
-    CommonFlags,
-    HubComponent,
-    cluster_options,
-    common_flags,
-    process_options,
-    serve_component,
-)
-from muster.cli.process import PROCESS, ProcessEnv, cluster_problem, explained, run_until_stopped
-from muster.cli.values import Duration, Gates, Names, Pairs
-from muster.registration.names import AGENT_RESTRICTION, HUB_GATES, HUB_LOCK, HUB_UNSUPPORTED_GATES
+from muster.cli.component import CommonFlags
+from muster.cli.component import HubComponent
+from muster.cli.component import cluster_options
+from muster.cli.component import common_flags
+from muster.cli.component import process_options
+from muster.cli.component import serve_component
+from muster.cli.driver_flags import driver_flags
+from muster.cli.driver_flags import told_drivers
+from muster.cli.process import PROCESS
+from muster.cli.process import ProcessEnv
+from muster.cli.process import cluster_problem
+from muster.cli.process import explained
+from muster.cli.process import run_until_stopped
+from muster.cli.values import Duration
+from muster.cli.values import Gates
+from muster.cli.values import Names
+from muster.cli.values import Pairs
+from muster.registration.drivers.flags import DEFAULT
+from muster.registration.drivers.flags import HUB_FLAGS
+from muster.registration.names import AGENT_RESTRICTION
+from muster.registration.names import HUB_GATES
+from muster.registration.names import HUB_LOCK
+from muster.registration.names import HUB_UNSUPPORTED_GATES
 
 if TYPE_CHECKING:
-    from muster.registration.drivers.seam import DriverOptions
     from muster.registration.hub.options import HubOptions
     from muster.registration.hub.serving import Webhooks
     from muster.runtime.client.base import KubeClient
@@ -34,21 +45,9 @@ if TYPE_CHECKING:
 @click.command("hub", short_help="Run the hub's registration controllers.")
 @cluster_options
 @click.option(
-    "--enabled-registration-drivers", "drivers", type=Names(), multiple=True, help="How agents may register.  [default: csr]"
+    "--enabled-registration-drivers", "drivers", type=Names(), multiple=True, help=f"How agents may register.  [default: {DEFAULT}]"
 )
-@click.option(
-    "--auto-approved-csr-users",
-    "--cluster-auto-approval-users",
-    "csr_users",
-    type=Names(),
-    multiple=True,
-    help="Users whose first request is approved unasked (with ManagedClusterAutoApproval).",
-)
-@click.option("--hub-cluster-arn", "aws_arn", multiple=True, help="Of the hub on EKS (awsirsa).")
-@click.option("--auto-approved-arn-patterns", "aws_patterns", multiple=True, help="Clusters accepted unasked: a pattern (awsirsa).")
-@click.option("--aws-resource-tags", "aws_tags", multiple=True, help="key=value, for what is made on AWS (awsirsa).")
-@click.option("--auto-approved-grpc-users", "grpc_users", type=Names(), multiple=True, help="As for csr (grpc).")
-@click.option("--driver-option", "driver_options", multiple=True, metavar="NAME.KEY=VALUE", help="Tell a driver (repeatable).")
+@driver_flags(HUB_FLAGS)
 @click.option(
     "--feature-gates", "gates", type=Gates(HUB_GATES, HUB_UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(HUB_GATES)}."
 )
@@ -79,8 +78,8 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     gates = dict(_flat(given["gates"]))
     options = HubOptions(
         namespace=common.namespace,
-        drivers=_flat(given["drivers"]) or ("csr",),
-        driver_options=_driver_options(given),
+        drivers=_flat(given["drivers"]) or (DEFAULT,),
+        driver_options=told_drivers(HUB_FLAGS, given),
         auto_approval=gates.get("ManagedClusterAutoApproval", False),
         default_cluster_set=gates.get("DefaultClusterSet", True),
         agent_restriction=gates.get(AGENT_RESTRICTION, False),
@@ -94,20 +93,6 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
 
 def _flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
     return tuple(value for values in given for value in values)
-
-
-def _driver_options(given: dict[str, Any]) -> dict[str, DriverOptions]:
-    from muster.registration.drivers import DriverOptionError, driver_options
-
-    own = [f"csr.auto-approved-csr-users={user}" for user in _flat(given["csr_users"])]
-    own += [f"awsirsa.hub-cluster-arn={arn}" for arn in given["aws_arn"]]
-    own += [f"awsirsa.auto-approved-arn-patterns={pattern}" for pattern in given["aws_patterns"]]
-    own += [f"awsirsa.aws-resource-tags={tag}" for tag in given["aws_tags"]]
-    own += [f"grpc.auto-approved-grpc-users={user}" for user in _flat(given["grpc_users"])]
-    try:
-        return driver_options([*own, *given["driver_options"]])
-    except DriverOptionError as error:
-        raise click.ClickException(str(error)) from None
 
 
 def _cleaned(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from muster.machinery.logs import get_logger
-from muster.registration.drivers.seam import Driver, DriverError, DriverOptions
+from muster.registration.drivers.errors import BrokenDriver, DriverError, DriverOptionError, UnknownDriver
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
+
+    from muster.registration.drivers.seam import Driver, DriverOptions
 
 log = get_logger("muster.registration.drivers")
 
@@ -24,42 +28,17 @@ BUILT_IN: Final[Mapping[str, str]] = {"csr": "muster.registration.drivers.csr:DR
 __all__ = ["GROUP", "BrokenDriver", "DriverError", "DriverOptionError", "UnknownDriver", "available", "driver_options", "find"]
 
 
-class UnknownDriver(DriverError):
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        super().__init__(f"there is no registration driver {name!r}; there are: {', '.join(known)}")
-        self.name = name
-        self.known = known
-
-
-class BrokenDriver(DriverError):
-    """A driver of another distribution that is there but of no use."""
-
-    def __init__(self, name: str, distribution: str, problem: str) -> None:
-        super().__init__(f"registration driver {name!r} of distribution {distribution} cannot be used: {problem}")
-        self.name = name
-        self.distribution = distribution
-        self.problem = problem
-
-
-class DriverOptionError(DriverError):
-    """A `--driver-option` that is not NAME.KEY=VALUE."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"--driver-option {text!r}: expected DRIVER.OPTION=VALUE")
-        self.text = text
-
-
 def available() -> tuple[str, ...]:
     """The names that `find` knows, without loading anything; a plug-in's further names are known to itself alone."""
-    return tuple(sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))}))
+    return tuple(sorted({*BUILT_IN, *(point.name for point in _points())}))
 
 
 def find(name: str) -> Driver:
     """Raises UnknownDriver or BrokenDriver."""
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
-        return cast(Driver, getattr(importlib.import_module(module), attribute))
-    others = [point for point in entry_points(group=GROUP) if point.name not in BUILT_IN]
+        return cast("Driver", getattr(importlib.import_module(module), attribute))
+    others = [point for point in _points() if point.name not in BUILT_IN]
     named = {point.value: point for point in others if point.name == name}
     if len(named) > 1:
         raise BrokenDriver(name, " and ".join(_distribution(point) for point in named.values()), "both bring one of this name")
@@ -85,6 +64,19 @@ def driver_options(settings: Iterable[str]) -> dict[str, DriverOptions]:
     return dict(options)
 
 
+def options_of(driver: Driver, options: Mapping[str, DriverOptions]) -> DriverOptions:
+    """What is said to this driver, by whichever of its names."""
+    called = (options.get(name, {}) for name in dict.fromkeys((driver.name, *driver.aliases)))
+    return {option: values for own in called for option, values in own.items()}
+
+
+def _points() -> EntryPoints:
+    # Not for every --help.
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
+
+
 def _load(point: EntryPoint) -> Driver:
     try:
         loaded = point.load()
@@ -95,7 +87,7 @@ def _load(point: EntryPoint) -> Driver:
     missing = [part for part in ("name", "aliases", "hub", "spoke") if not hasattr(driver, part)]
     if missing:
         raise BrokenDriver(point.name, _distribution(point), f"{point.value} has no {', no '.join(missing)}")
-    return cast(Driver, driver)
+    return cast("Driver", driver)
 
 
 def _load_quietly(point: EntryPoint) -> Driver | None:

@@ -27,6 +27,8 @@ from muster.api.resource import Document
 from muster.machinery.clock import Clock, Random
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR
+from muster.registration.drivers.errors import DriverConfigError as DriverConfigError
+from muster.registration.drivers.errors import DriverError as DriverError
 from muster.registration.names import AgentIdentity
 from muster.runtime.cache.informer import Informers
 from muster.runtime.client.base import KubeClient
@@ -34,20 +36,6 @@ from muster.runtime.controller.events import EventRecorder
 
 DriverOptions = Mapping[str, Sequence[str]]
 """What the command line says to a driver, by option name without dashes; repeatable options have several values."""
-
-
-class DriverError(Exception):
-    """Registration cannot work with the drivers as they were asked for; the message says what to correct."""
-
-
-class DriverConfigError(DriverError):
-    """A driver cannot work with these options; `option` is the one to correct."""
-
-    def __init__(self, driver: str, option: str, problem: str) -> None:
-        super().__init__(f"registration driver {driver}: --{option}: {problem}")
-        self.driver = driver
-        self.option = option
-        self.problem = problem
 
 
 class Vote(Enum):

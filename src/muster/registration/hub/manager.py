@@ -74,8 +74,6 @@ class Hub(Manager):
 
     def _driver(self, name: str, options: HubOptions) -> HubDriver:
         driver = drivers.find(name)
-        called = dict.fromkeys((name, driver.name, *driver.aliases))
-        given = [options.driver_options.get(one, {}) for one in called]
         context = HubContext(
             self._context.client,
             self._context.informers,
@@ -85,7 +83,7 @@ class Hub(Manager):
             self._context.random,
             self._reconsider,
             auto_approval=options.auto_approval,
-            options={option: values for one in given for option, values in one.items()},
+            options=drivers.options_of(driver, options.driver_options),
         )
         return driver.hub(context)
 

@@ -1,0 +1,57 @@
+"""Flags that speak to registration drivers: those of a table, and `--driver-option` for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muster.cli.values import Names
+
+if TYPE_CHECKING:
+    from muster.registration.drivers.flags import Flag
+    from muster.registration.drivers.seam import DriverOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ANY = click.option(
+    "--driver-option", "driver_options", multiple=True, metavar="NAME.KEY=VALUE", help="Tell a driver (repeatable)."
+)
+
+
+def driver_flags(flags: Sequence[Flag]) -> Callable[[F], F]:
+    """Give a command these flags, and `--driver-option`."""
+
+    def give(command: F) -> F:
+        command = _ANY(command)
+        for flag in reversed(flags):
+            command = _option(flag)(command)
+        return command
+
+    return give
+
+
+def _option(flag: Flag) -> Callable[[F], F]:
+    spellings = flag.spellings or (f"--{flag.option}",)
+    return click.option(*spellings, _place(flag), type=Names() if flag.commas else str, multiple=True, help=flag.help)
+
+
+def _place(flag: Flag) -> str:
+    return f"{flag.driver}_{flag.option}".replace("-", "_")
+
+
+def told_drivers(flags: Sequence[Flag], given: dict[str, Any], *more: str) -> dict[str, DriverOptions]:
+    """What is said to drivers, by driver; `more` are settings DRIVER.OPTION=VALUE. Raises ClickException."""
+    from muster.registration.drivers import DriverOptionError, driver_options
+
+    said = [f"{flag.driver}.{flag.option}={value}" for flag in flags for value in _values(flag, given)]
+    try:
+        return driver_options([*said, *more, *given["driver_options"]])
+    except DriverOptionError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _values(flag: Flag, given: dict[str, Any]) -> list[str]:
+    values = given[_place(flag)]
+    return [one for several in values for one in several] if flag.commas else list(values)
