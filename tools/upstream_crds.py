@@ -9,6 +9,7 @@ too. Places where ours is deliberately wider are known by name here. Nothing of 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -75,11 +76,16 @@ def _compare_schemas(theirs: Raw, ours: Raw, path: str) -> Iterator[str]:
 
 
 def _compare_bounds(theirs: Raw, ours: Raw, path: str) -> Iterator[str]:
+    allowed = _choices(theirs)
+    if allowed is not None and "enum" not in ours:
+        # A name of any driver where upstream lists its own: wide enough if theirs all pass.
+        if refused := sorted(choice for choice in allowed if not _takes(ours, choice)):
+            yield f"{path}: refuses {refused}"
+        return
     for keywords, sign in ((_LOWER_IS_WIDER, 1), (_HIGHER_IS_WIDER, -1)):
         for keyword in keywords:
             if keyword in ours and (keyword not in theirs or sign * ours[keyword] > sign * theirs[keyword]):
                 yield f"{path}: {keyword} is {ours[keyword]}, upstream has {theirs.get(keyword)}"
-    allowed = _choices(theirs)
     if "enum" in ours and (allowed is None or not allowed <= set(ours["enum"])):
         yield f"{path}: only {ours['enum']}, upstream has {sorted(allowed or ())}"
     if "pattern" in ours and not _is_same_or_wider(theirs.get("pattern", ""), ours["pattern"]):
@@ -96,6 +102,10 @@ def _choices(schema: Raw) -> set[str] | None:
     """What an enum allows; upstream also writes several in `allOf`."""
     enums = [set(part["enum"]) for part in (schema, *(schema.get("allOf") or ())) if "enum" in part]
     return set.intersection(*enums) if enums else None
+
+
+def _takes(schema: Raw, text: str) -> bool:
+    return len(text) <= schema.get("maxLength", len(text)) and re.search(schema.get("pattern", ""), text) is not None
 
 
 def _is_same_or_wider(theirs: str, ours: str) -> bool:

@@ -251,7 +251,7 @@ def test_our_operator_knows_what_upstreams_sample_of_a_hub_asks_for(
 
     assert hub_plan.invalid_gates(manager) == {}
     plan.check_mode()
-    assert hub_plan.identity_creator(plan) == ""
+    assert hub_plan.account_annotations(plan) == {}
     assert hub_plan.registration_arguments(plan) == (["--feature-gates=DefaultClusterSet=true"] if sample == HUB else [])
     assert deployed(hub_manifests.components(plan)) == {
         (namespace, "cluster-manager-registration-controller", IMAGE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -33,8 +34,19 @@ def driver_flags(flags: Sequence[Flag]) -> Callable[[F], F]:
 
 
 def _option(flag: Flag) -> Callable[[F], F]:
-    spellings = flag.spellings or (f"--{flag.option}",)
-    return click.option(*spellings, _place(flag), type=Names() if flag.commas else str, multiple=True, help=flag.help)
+    return click.option(*_spellings(flag), _place(flag), type=_type(flag), multiple=True, help=flag.help)
+
+
+def _type(flag: Flag) -> Any:
+    if flag.choices:
+        return click.Choice(flag.choices)
+    if flag.content:
+        return click.Path(dir_okay=False)
+    return Names() if flag.commas else str
+
+
+def _spellings(flag: Flag) -> tuple[str, ...]:
+    return flag.spellings or (f"--{flag.option}",)
 
 
 def _place(flag: Flag) -> str:
@@ -54,4 +66,16 @@ def told_drivers(flags: Sequence[Flag], given: dict[str, Any], *more: str) -> di
 
 def _values(flag: Flag, given: dict[str, Any]) -> list[str]:
     values = given[_place(flag)]
+    if flag.content:
+        return [content(path, _spellings(flag)[0]).decode(errors="surrogateescape") for path in values]
     return [one for several in values for one in several] if flag.commas else list(values)
+
+
+def content(path: str | None, flag: str) -> bytes:
+    """Of the file that a flag names; empty when it names none. Raises ClickException."""
+    if not path:
+        return b""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"{flag} {path}: {error.strerror}") from None

@@ -19,6 +19,7 @@ from muster.fleet.bootstrap import BOOTSTRAP_USER, bootstrap_identity, write_kub
 from muster.fleet.in_process import InProcessClient
 from muster.http.filelimit import raise_file_limit
 from muster.machinery import logs
+from muster.registration.drivers.csr.options import APPROVED_USERS, NAME
 from muster.registration.hub.install import install, install_namespaces
 from muster.registration.hub.manager import REPORTER, Hub
 from muster.registration.hub.options import HubOptions
@@ -38,7 +39,7 @@ async def serve(directory: Path, store: str) -> None:
         await server.start()
         stack.push_async_callback(server.stop)
         client = InProcessClient(server.client(server.clusters[CLUSTER], agent=REPORTER), CLUSTER)
-        options = HubOptions(auto_approval=True, driver_options={"csr": {"auto-approved-csr-users": (BOOTSTRAP_USER,)}})
+        options = HubOptions(auto_approval=True, driver_options={NAME: {APPROVED_USERS: (BOOTSTRAP_USER,)}})
         await install_namespaces(client)
         webhooks = Webhooks(client, options, ServingOptions(port=0))
         await webhooks.start()

@@ -1,4 +1,4 @@
-"""What the specs of both kinds have in common: feature gates, registration drivers, names of clusters in AWS.
+"""What the specs of both kinds have in common: feature gates and registration drivers.
 
 Nothing in a spec is wrong beyond repair: an unknown gate is passed over and named, and for a field that nothing sensible can be
 made of `BadSpec` is raised, so that one bad object gets a condition and nobody else notices.
@@ -6,20 +6,11 @@ made of `BadSpec` is raised, so that one bad object gets a condition and nobody 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection, Iterable
 
 from muster.api.operator.v1 import FeatureGate
-
-DRIVERS: Final[Mapping[str, str]] = {"csr": "csr", "awsirsa": "awsirsa", "aws-irsa": "awsirsa", "grpc": "grpc"}
-"""Every spelling of an authType, to the driver's name."""
-ROLE_ARN: Final = "eks.amazonaws.com/role-arn"
-"""The annotation that ties an account to an AWS role."""
-LONGEST_ROLE: Final = 64
-
-_ARN: Final = re.compile(r"arn:(?P<partition>aws[a-z-]*):eks:[^:]+:(?P<account>\d{12}):cluster/(?P<name>[\w-]+)")
+from muster.registration.drivers import DriverError, find
+from muster.registration.drivers.seam import Driver
 
 
 class BadSpec(Exception):
@@ -30,22 +21,12 @@ class BadSpec(Exception):
         self.field = field
 
 
-@dataclass(frozen=True)
-class EksCluster:
-    partition: str
-    account: str
-    name: str
-
-    def role_arn(self, role: str) -> str:
-        return f"arn:{self.partition}:iam::{self.account}:role/{role}"
-
-
-def eks_cluster(arn: str, field: str) -> EksCluster:
-    """Raises BadSpec."""
-    found = _ARN.fullmatch(arn)
-    if found is None:
-        raise BadSpec(field, "registration by AWS identities needs arn:aws:eks:REGION:ACCOUNT:cluster/NAME")
-    return EksCluster(found["partition"], found["account"], found["name"])
+def installed_driver(auth_type: str, field: str) -> Driver:
+    """Raises BadSpec where nobody answers to that name, naming those who are there."""
+    try:
+        return find(auth_type)
+    except DriverError as error:
+        raise BadSpec(field, str(error)) from None
 
 
 def gate_flags(gates: Iterable[FeatureGate], known: Collection[str]) -> list[str]:

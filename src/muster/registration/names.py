@@ -29,9 +29,7 @@ SKIP_CLOCK_CHECK: Final = "registration.open-cluster-management.io/skip-clock-sy
 AGENT_ANNOTATIONS: Final = "agent.open-cluster-management.io"
 """Prefix of the annotations an agent may put on its ManagedCluster."""
 DRIVER_ANNOTATION: Final = f"{AGENT_ANNOTATIONS}/registration-driver"
-"""Which driver a cluster registers by, put there by all but csr; a cluster without it is csr's."""
-EKS_ARN_ANNOTATION: Final = f"{AGENT_ANNOTATIONS}/managed-cluster-arn"
-EKS_ROLE_ANNOTATION: Final = f"{AGENT_ANNOTATIONS}/managed-cluster-iam-role-suffix"
+"""Which driver a cluster registers by; a cluster that no driver has marked is the default driver's."""
 AUTO_UPDATE: Final = "cluster.open-cluster-management.io/autoupdate"
 
 RESOURCE_CLEANUP: Final = "cluster.open-cluster-management.io/api-resource-cleanup"

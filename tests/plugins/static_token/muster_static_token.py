@@ -15,6 +15,7 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.api.resource import Document
 from muster.registration.drivers.seam import (
     NOTHING_TO_DO,
+    Driver,
     DriverConfigError,
     HubContext,
     Outcome,
@@ -112,7 +113,7 @@ class TokenHub:
         await asyncio.Event().wait()
 
 
-class StaticToken:
+class StaticToken(Driver):
     name = NAME
     aliases = ("token",)
 

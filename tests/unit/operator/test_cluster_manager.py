@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from muster.api.crds import HUB
 from muster.operator.bundle import pull_secret
 from muster.operator.cluster_manager.components import HOOKS, WEBHOOK_SECRETS
@@ -161,6 +163,7 @@ async def test_upstreams_default_image_means_ours(hub: Hub) -> None:
     assert (await hub.container())["image"] == IMAGE
 
 
+@pytest.mark.usefixtures("stub_drivers")
 async def test_gates_and_drivers_become_flags(hub: Hub) -> None:
     arn = "arn:aws:eks:us-west-2:111111111111:cluster/hub-0"
     await hub.create(
@@ -208,10 +211,20 @@ async def test_gates_and_drivers_become_flags(hub: Hub) -> None:
     await hub.place.until(untied, "the account is no longer tied to the role")
 
 
+@pytest.mark.usefixtures("stub_drivers")
 async def test_a_bad_spec_gets_a_condition_and_heals_when_it_is_mended(hub: Hub) -> None:
     await hub.create(registrationConfiguration={"registrationDrivers": [{"authType": "awsirsa"}]})
     failed = await hub.says("Applied", "False", "HubResourceApplyFailed")
     assert "hubClusterArn" in failed["message"]
+    await hub.change({"registrationConfiguration": None})
+    await hub.says("Applied", "True")
+
+
+@pytest.mark.parametrize("name", ["awsirsa", "grpc", "carrier-pigeon"])
+async def test_a_driver_that_nobody_has_is_refused_naming_those_there_are(hub: Hub, name: str) -> None:
+    await hub.create(registrationConfiguration={"registrationDrivers": [{"authType": "csr"}, {"authType": name}]})
+    told = await hub.says("Applied", "False", "HubResourceApplyFailed")
+    assert f"[authType={name}].authType: there is no registration driver '{name}'; there are: csr" in told["message"]
     await hub.change({"registrationConfiguration": None})
     await hub.says("Applied", "True")
 

@@ -21,8 +21,9 @@ from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
 from muster.registration.drivers.csr.first_requests import approval
+from muster.registration.drivers.ownership import owner_of
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.registration.names import CLUSTER_LABEL, DRIVER_ANNOTATION, EKS_ARN_ANNOTATION
+from muster.registration.names import CLUSTER_LABEL
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 from muster.runtime.client.errors import Conflict, NotFound
@@ -109,8 +110,8 @@ async def _cluster(client: KubeClient, name: str) -> ManagedCluster:
 
 def by_certificate(cluster: ManagedCluster) -> bool:
     """Whether the cluster's agent asks for a certificate."""
-    annotations = cluster.metadata.annotations
-    return EKS_ARN_ANNOTATION not in annotations and annotations.get(DRIVER_ANNOTATION, "csr") == "csr"
+    owner = owner_of(cluster)
+    return owner is not None and owner.certificates
 
 
 async def _judged(client: KubeClient, cluster: ManagedCluster, options: AcceptOptions) -> list[Judgement]:

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from muster.administration.drivers import fitting, installed_driver, refuse_unheard
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError, Refused, TookTooLong
 from muster.administration.hub.preflight import settle
@@ -32,18 +33,20 @@ from muster.administration.members.klusterlets import (
 from muster.administration.members.newcomers import Introduction, check_hub
 from muster.administration.progress import SILENT, Progress, wait
 from muster.api import Document
-from muster.api.operator.v1 import Klusterlet, ResourceRequirement
+from muster.api.operator.v1 import ADDON_AUTH_TYPES, Klusterlet, ResourceRequirement
 from muster.api.resource import known_fields
-from muster.kube import yaml
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.applying import Applier, Wanted, checked
 from muster.operator.bundle import KLUSTERLET_OPERATOR, BundleOptions, bundle
 from muster.operator.klusterlet.plan import agent_namespace_of, is_hosted
 from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLET, KLUSTERLETS, KUBECONFIG_KEY
-from muster.operator.spec import DRIVERS, BadSpec, eks_cluster
+from muster.registration.drivers import DEFAULT, options_of
 from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION, key_fingerprint
 from muster.registration.drivers.csr.spoke import KEY, PENDING_KEY
+from muster.registration.drivers.flags import JOIN_FLAGS
+from muster.registration.drivers.profile import MemberSetup
+from muster.registration.drivers.seam import Driver, DriverOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import (
     AGENT_ANNOTATIONS,
@@ -65,8 +68,6 @@ from muster.work.names import AGENT_GATES as WORK_GATES
 CERTIFICATE_SECONDS: Final = 31_536_000
 KEY_WITHIN: Final = 10.0
 """Seconds that an agent which has introduced itself is given to make its key."""
-ADDON_AUTHS: Final = ("csr", "token")
-GRPC_KEY: Final = "config.yaml"
 _LETTERS: Final = string.ascii_lowercase + string.digits
 
 
@@ -84,11 +85,9 @@ class JoinOptions:
     """Have agents go where the managed cluster itself says."""
     proxy_url: str = ""
     certificate_seconds: int = CERTIFICATE_SECONDS
-    auth: str = "csr"
-    hub_cluster_arn: str = ""
-    managed_cluster_arn: str = ""
-    grpc_server: str = ""
-    grpc_ca: bytes = field(default=b"", repr=False)
+    auth: str = DEFAULT
+    driver_options: Mapping[str, DriverOptions] = field(default_factory=dict, repr=False)
+    """By driver."""
     addon_auth: str = ""
     addon_token_seconds: int = 0
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -105,8 +104,15 @@ class JoinOptions:
     timeout: float = 300.0
 
     @property
-    def driver(self) -> str:
-        return DRIVERS[self.auth]
+    def driver(self) -> Driver:
+        """Raises AdministrationError."""
+        return installed_driver(self.auth, "--registration-auth: invalid registration-Auth type")
+
+    def setup(self, ca: bytes = b"") -> MemberSetup:
+        """`ca` is the hub's. Raises AdministrationError."""
+        driver = self.driver
+        with fitting():
+            return driver.member_setup(options_of(driver, self.driver_options), self.token, ca)
 
     @property
     def mode(self) -> str:
@@ -153,26 +159,16 @@ def check(options: JoinOptions) -> None:
 
 
 def _check_drivers(options: JoinOptions) -> None:
-    if options.auth not in DRIVERS:
-        raise AdministrationError(f"--registration-auth: invalid registration-Auth type {options.auth!r}", "csr, awsirsa or grpc")
-    if options.driver == "awsirsa":
-        for flag, arn in (("hub-cluster-arn", options.hub_cluster_arn), ("managed-cluster-arn", options.managed_cluster_arn)):
-            if not arn:
-                raise AdministrationError(f"--{flag}: {flag} is required when registration-auth type is awsirsa")
-            try:
-                eks_cluster(arn, f"--{flag}")
-            except BadSpec as error:
-                raise AdministrationError(str(error)) from None
-    if options.driver == "grpc" and not options.grpc_server:
-        raise AdministrationError("--grpc-server: grpc-server is required when registration-auth type is grpc")
-    if options.addon_auth and options.addon_auth not in ADDON_AUTHS:
-        raise AdministrationError("--addon-kubeclient-registration-auth: csr or token")
+    refuse_unheard(options.driver_options, (options.driver,), JOIN_FLAGS, "--registration-auth")
+    options.setup()
+    if options.addon_auth and options.addon_auth not in ADDON_AUTH_TYPES:
+        raise AdministrationError(f"--addon-kubeclient-registration-auth: {' or '.join(ADDON_AUTH_TYPES)}")
     if options.addon_token_seconds and options.addon_auth != "token":
         raise AdministrationError("--addon-token-expiration-seconds: only with --addon-kubeclient-registration-auth=token")
 
 
 def klusterlet(name: str, options: JoinOptions, existing: Klusterlet | None = None) -> Document:
-    registration: Document = {"registrationDriver": _driver(options)}
+    registration: Document = {"registrationDriver": {"authType": options.driver.name, **options.setup().entry}}
     if options.certificate_seconds:
         registration["clientCertExpirationSeconds"] = options.certificate_seconds
     if gates := _gates(options, (*AGENT_GATES, *AGENT_UNSUPPORTED_GATES)):
@@ -197,11 +193,6 @@ def klusterlet(name: str, options: JoinOptions, existing: Klusterlet | None = No
 
 def _namespace(name: str, options: JoinOptions) -> str:
     return f"open-cluster-management-{name}" if options.hosted else AGENT_NAMESPACE
-
-
-def _driver(options: JoinOptions) -> Document:
-    arns = {"hubClusterArn": options.hub_cluster_arn, "managedClusterArn": options.managed_cluster_arn}
-    return {"authType": options.driver, **({"awsIrsa": arns} if options.driver == "awsirsa" else {})}
 
 
 def _gates(options: JoinOptions, names: tuple[str, ...]) -> list[Document]:
@@ -229,7 +220,7 @@ async def join(
         options = await _with_lookup(managed, options)
         if not options.force:
             introduction = Introduction(
-                options.cluster_name, options.driver, options.token, options.managed_cluster_arn, hub.server, existing
+                options.cluster_name, options.driver.name, options.token, options.setup().identity, hub.server, existing
             )
             settle(await check_hub(client, managed, hub_client, introduction), progress)
         name = existing.metadata.name if existing is not None else _new_name(options)
@@ -243,7 +234,7 @@ async def join(
             await _await_introduced(client, hub_client, name, options, progress, clock)
             introduced = True
             key = await _await_key(client, name, options, progress, clock)
-    return Joined(options.cluster_name, name, namespace, options.driver, introduced, key)
+    return Joined(options.cluster_name, name, namespace, options.driver.name, introduced, key)
 
 
 @asynccontextmanager
@@ -314,7 +305,7 @@ async def _prepare(
 def _dialled(hub: ClientConfig, options: JoinOptions) -> list[str]:
     """Where the agents, and the operator that looks after them, have to get through."""
     managed = [options.managed.server, options.managed.proxy_url] if options.managed is not None else []
-    return [options.agent_server or hub.server, options.proxy_url, options.grpc_server, *managed]
+    return [options.agent_server or hub.server, options.proxy_url, *options.setup().dialled, *managed]
 
 
 async def _exists(client: KubeClient, namespace: str) -> bool:
@@ -337,10 +328,7 @@ def _secrets(namespace: str, hub: ClientConfig, options: JoinOptions) -> list[Wa
     """What agents introduce themselves with, and where they run elsewhere, the way to the managed cluster."""
     reached = replace(hub, server=options.agent_server or hub.server)
     content = {KUBECONFIG_KEY: dump_kubeconfig(reached, cluster="hub", user="bootstrap", context="bootstrap")}
-    if options.driver == "grpc":
-        ca = options.grpc_ca or (hub.ca if isinstance(hub.ca, bytes) else b"")
-        authority = {"caData": base64.b64encode(ca).decode()} if ca else {}
-        content[GRPC_KEY] = yaml.dump({"url": options.grpc_server, "token": options.token, **authority})
+    content |= options.setup(hub.ca if isinstance(hub.ca, bytes) else b"").files
     made = [_secret(BOOTSTRAP_SECRET, namespace, content)]
     if options.managed is not None:
         try:
@@ -373,7 +361,7 @@ async def _await_introduced(
 async def _await_key(client: KubeClient, name: str, options: JoinOptions, progress: Progress, clock: Clock) -> str:
     """The fingerprint of the key that the agent asks with. Empty if it has a certificate already, or shows no key soon: agents of
     other makes never do."""
-    if options.driver != "csr":
+    if not options.driver.certificates:
         return ""
     kept: Mapping[str, bytes] = {}
 

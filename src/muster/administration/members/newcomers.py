@@ -1,7 +1,8 @@
 """Whether a hub will have a cluster that wants to join: is it a hub, is the token good for it, is the name free?
 
 A name is taken when the cluster that has it is alive, or is known to be another one: by the id that both clusters claim, or by
-what AWS calls them. A cluster that comes back, or that an administrator has announced, finds its name free.
+what they are called where their drivers' identities come from. A cluster that comes back, or that an administrator has announced,
+finds its name free.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from muster.registration.agent.failover import denied, needed_to_register
 from muster.registration.agent.memory.hub_kubeconfig import address_of
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME, KUBECONFIG
 from muster.registration.drivers.csr.approval import is_in_use
+from muster.registration.drivers.ownership import owner_of
 from muster.registration.kinds import CLUSTER_CLAIMS
-from muster.registration.names import EKS_ARN_ANNOTATION
 from muster.runtime.auth.self_access import missing_rights
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import KubeError, NotFound, Unauthorized, Untrusted
@@ -43,7 +44,8 @@ class Introduction:
     cluster: str
     driver: str
     token: str = field(repr=False)
-    arn: str
+    identity: str
+    """What it is called where its driver's identities come from."""
     server: str
     """Of the hub."""
     existing: Klusterlet | None
@@ -96,7 +98,7 @@ async def _name(here: KubeClient, managed: KubeClient, hub: KubeClient, who: Int
         return Check(title)
     except MalformedObject as error:
         return Check(title, errors=(f"ManagedCluster {who.cluster} on the hub cannot be read: {error}",))
-    if taken := name_problem(found, await _identifier(managed), who.arn):
+    if taken := name_problem(found, await _identifier(managed), who.identity):
         return Check(title, errors=(f"--cluster-name: {taken}; {ANOTHER}",))
     return Check(title, ((f"the hub has denied {who.cluster} before: it must be accepted anew",) if denied(found) else ()))
 
@@ -123,7 +125,7 @@ async def _identifier(managed: KubeClient) -> str:
     return str((claim.get("spec") or {}).get("value") or "")
 
 
-def name_problem(cluster: ManagedCluster, identifier: str = "", arn: str = "") -> str:
+def name_problem(cluster: ManagedCluster, identifier: str = "", identity: str = "") -> str:
     """Why a newcomer cannot have the name of this cluster; empty when it can."""
     name = cluster.metadata.name
     if cluster.metadata.deletion_timestamp:
@@ -131,7 +133,12 @@ def name_problem(cluster: ManagedCluster, identifier: str = "", arn: str = "") -
     claimed = next((claim.value for claim in cluster.status.cluster_claims if claim.name == ID_CLAIM), "")
     if identifier and claimed:
         return "" if identifier == claimed else f"{name} is another cluster on the hub: its {ID_CLAIM} is {claimed}"
-    theirs = cluster.metadata.annotations.get(EKS_ARN_ANNOTATION, "")
-    if arn and theirs:
-        return "" if arn == theirs else f"{name} is another cluster on the hub: {theirs}"
+    theirs = _identity_of(cluster) if identity else ""
+    if theirs:
+        return "" if identity == theirs else f"{name} is another cluster on the hub: {theirs}"
     return f"{name} has joined the hub and is alive" if is_in_use(cluster) else ""
+
+
+def _identity_of(cluster: ManagedCluster) -> str:
+    owner = owner_of(cluster)
+    return owner.identity_of(cluster) if owner is not None else ""

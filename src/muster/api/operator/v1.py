@@ -1,7 +1,7 @@
 """operator.open-cluster-management.io/v1: ClusterManager makes a cluster a hub, Klusterlet makes it a managed one.
 
 Where upstream's definitions refuse what a field is for, ours are wider: clusters of every AWS partition, EKS names with `_`,
-and `aws-irsa` beside upstream's spelling `awsirsa`.
+and every registration driver's name beside those of upstream's three, with `driverOptions` for what such a driver is told.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 
 from muster.api.markers import (
     HOSTNAME,
+    LABEL,
     REQUIRED,
     Base64,
     DnsLabel,
@@ -35,7 +36,9 @@ _IMAGES: Final = "quay.io/open-cluster-management"
 _ARN: Final = r"^arn:aws[a-z-]*:eks:([a-zA-Z0-9-]+):(\d{12}):cluster/([a-zA-Z0-9_-]+)$"
 ClusterArn = Annotated[str, pattern(_ARN)]
 RequiredClusterArn = Annotated[str, pattern(_ARN, minimum=1)]
-AuthType = Annotated[str, one_of("csr", "awsirsa", "aws-irsa", "grpc"), REQUIRED]
+AuthType = Annotated[str, pattern(LABEL, 63), REQUIRED]
+"""The name of a registration driver. Upstream's are csr, awsirsa and grpc, and no others."""
+ADDON_AUTH_TYPES: Final = ("csr", "token")
 HostName = Annotated[str, pattern(HOSTNAME)]
 Port = Annotated[Int32, schema(maximum=65535)]
 Interval = Annotated[str, pattern(r"^([0-9]+(s|m|h))+$")]
@@ -105,6 +108,8 @@ class HubRegistrationDriver(Record):
     csr: AutoApproval | None = None
     awsirsa: AwsIrsaHubDriver | None = None
     grpc: AutoApproval | None = None
+    driver_options: Mapping[str, tuple[str, ...]] = {}
+    """Ours: what the driver is told that has no fields of its own. Not for secrets: whoever reads this reads them."""
 
 
 class ImporterConfiguration(Record):
@@ -297,6 +302,8 @@ class SpokeRegistrationDriver(Record):
 
     auth_type: AuthType = "csr"
     aws_irsa: AwsIrsaSpokeDriver | None = None
+    driver_options: Mapping[str, tuple[str, ...]] = {}
+    """Ours: what the driver is told that has no fields of its own. Not for secrets: whoever reads this reads them."""
 
 
 class TokenConfig(Record):
@@ -308,7 +315,7 @@ class TokenConfig(Record):
 class AddOnRegistrationDriver(Record):
     """How agents of addons get their credential for the hub."""
 
-    auth_type: Annotated[str, one_of("csr", "token")] = ""
+    auth_type: Annotated[str, one_of(*ADDON_AUTH_TYPES)] = ""
     token: TokenConfig | None = None
 
 

@@ -15,7 +15,9 @@ import click
 from muster.cli.clusteradm.bundling import bundle_of, flat, gates_of, installing, resources_of, tell_flags, version_of
 from muster.cli.connection import Session, administer, connected, program, write_file, write_resources
 from muster.cli.console import echo
+from muster.cli.driver_flags import driver_flags, told_drivers
 from muster.cli.values import Names
+from muster.registration.drivers.flags import DEFAULT, INIT_FLAGS
 
 if TYPE_CHECKING:
     from muster.administration.hub.initialize import Initialized, InitOptions
@@ -35,17 +37,9 @@ if TYPE_CHECKING:
     "drivers",
     type=Names(),
     multiple=True,
-    help="How clusters may register: csr, awsirsa, grpc.  [default: csr]",
+    help=f"How clusters may register: by drivers that are installed.  [default: {DEFAULT}]",
 )
-@click.option("--hub-cluster-arn", "--eks-hub-cluster-arn", "arn", default="", help="For awsirsa: of this hub.")
-@click.option("--aws-resource-tags", "tags", type=Names(), multiple=True, help="For awsirsa: key=value,…")
-@click.option("--auto-approved-csr-identities", "csr_identities", type=Names(), multiple=True, help="Users whose clusters get in.")
-@click.option("--auto-approved-arn-patterns", "arn_patterns", multiple=True, help="Clusters that get in (repeatable).")
-@click.option(
-    "--auto-approved-grpc-identities", "grpc_identities", type=Names(), multiple=True, help="Users whose clusters get in."
-)
-@click.option("--grpc-server", default="", help="Address of the hub's gRPC server.")
-@click.option("--grpc-endpoint-type", type=click.Choice(["hostname", "loadBalancer"]), default="hostname", show_default=True)
+@driver_flags(INIT_FLAGS)
 @click.option("--enable-sync-labels", "sync_labels", is_flag=True, help="Labels of the ClusterManager go to all it makes.")
 @click.option("--singleton", is_flag=True, hidden=True)
 @click.option("--singleton-name", default="", hidden=True)
@@ -90,14 +84,7 @@ def _options(given: dict[str, Any]) -> InitOptions:
         bundle=bundle_of(given, *(("--enable-sync-labels",) if given["sync_labels"] else ())),
         feature_gates=gates_of(given),
         drivers=flat(given["drivers"]),
-        csr_identities=flat(given["csr_identities"]),
-        # A pattern may have a comma in it.
-        arn_patterns=given["arn_patterns"],
-        grpc_identities=flat(given["grpc_identities"]),
-        hub_cluster_arn=given["arn"],
-        aws_tags=flat(given["tags"]),
-        grpc_server=given["grpc_server"],
-        grpc_endpoint_type=given["grpc_endpoint_type"],
+        driver_options=told_drivers(INIT_FLAGS, given),
         resources=resources_of(given),
         use_bootstrap_token=given["use_bootstrap_token"],
         checks=not given["force"],
@@ -114,11 +101,9 @@ def join_command(hub: Initialized, *, wait: bool = False) -> str:
     parts = ["join", "--hub-token", hub.token, "--hub-apiserver", hub.address.server]
     if hub.address.ca_hash:
         parts += ["--hub-ca-hash", hub.address.ca_hash]
-    # With several, the cluster's administrator chooses; csr is what join takes by default.
-    if hub.drivers and "csr" not in hub.drivers:
-        parts += ["--registration-auth", hub.drivers[0]]
-        parts += ["--hub-cluster-arn", hub.hub_cluster_arn] if hub.drivers[0] == "awsirsa" else []
-        parts += ["--grpc-server", hub.grpc_server] if hub.drivers[0] == "grpc" and hub.grpc_server else []
+    # With several, the cluster's administrator chooses.
+    if hub.drivers and DEFAULT not in hub.drivers:
+        parts += ["--registration-auth", hub.drivers[0], *hub.join_flags]
     parts += ["--wait"] if wait else []
     return f"{program()} {' '.join(shlex.quote(part) if part != hub.token else part for part in parts)}"
 

@@ -16,7 +16,9 @@ import click
 from muster.cli.clusteradm.bundling import REGISTRY, bundle_of, flat, gates_of, installing, resources_of, tell_flags, version_of
 from muster.cli.connection import Globals, Session, administer, connected, program, write_resources
 from muster.cli.console import echo
+from muster.cli.driver_flags import content, driver_flags, told_drivers
 from muster.cli.values import Names, Pairs
+from muster.registration.drivers.flags import DEFAULT, JOIN_FLAGS
 
 if TYPE_CHECKING:
     from muster.administration.members.hub_trust import HubTrust
@@ -48,11 +50,8 @@ _FILE = click.Path(dir_okay=False)
 @click.option(
     "--client-cert-expiration-seconds", "seconds", type=int, default=31_536_000, show_default=True, help="Asked of the hub."
 )
-@click.option("--registration-auth", "auth", default="csr", show_default=True, help="How to register: csr, awsirsa, grpc.")
-@click.option("--hub-cluster-arn", "--eks-hub-cluster-arn", "hub_arn", default="", help="For awsirsa.")
-@click.option("--managed-cluster-arn", "--eks-managed-cluster-arn", "managed_arn", default="", help="For awsirsa.")
-@click.option("--grpc-server", default="", help="For grpc: host and port.")
-@click.option("--grpc-ca-file", type=_FILE, help="For grpc.  [default: the hub's authority]")
+@click.option("--registration-auth", "auth", default=DEFAULT, show_default=True, help="By which driver to register.")
+@driver_flags(JOIN_FLAGS)
 @click.option("--addon-kubeclient-registration-auth", "addon_auth", default="", help="How addons register: csr or token.")
 @click.option("--addon-token-expiration-seconds", "addon_seconds", type=int, default=0, help="With token.")
 @click.option("--klusterlet-annotation", "annotations", type=Pairs(), multiple=True, help="Of the ManagedCluster on the hub.")
@@ -92,11 +91,11 @@ def _trust(given: dict[str, Any]) -> HubTrust:
 
     return HubTrust(
         given["server"].rstrip("/"),
-        _content(given["ca_file"], "--ca-file"),
+        content(given["ca_file"], "--ca-file"),
         flat(given["hashes"]),
         given["unverified"],
         given["proxy_url"],
-        _content(given["proxy_ca_file"], "--proxy-ca-file"),
+        content(given["proxy_ca_file"], "--proxy-ca-file"),
     )
 
 
@@ -144,10 +143,7 @@ def _options(given: dict[str, Any]) -> JoinOptions:
         proxy_url=given["proxy_url"],
         certificate_seconds=given["seconds"],
         auth=given["auth"],
-        hub_cluster_arn=given["hub_arn"],
-        managed_cluster_arn=given["managed_arn"],
-        grpc_server=given["grpc_server"],
-        grpc_ca=_content(given["grpc_ca_file"], "--grpc-ca-file"),
+        driver_options=told_drivers(JOIN_FLAGS, given),
         addon_auth=given["addon_auth"],
         addon_token_seconds=given["addon_seconds"],
         annotations=dict(flat(given["annotations"])),
@@ -164,15 +160,6 @@ def _options(given: dict[str, Any]) -> JoinOptions:
     return options
 
 
-def _content(path: str | None, flag: str) -> bytes:
-    if not path:
-        return b""
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise click.ClickException(f"{flag} {path}: {error.strerror}") from None
-
-
 def _managed(path: str | None) -> ClientConfig | None:
     from muster.runtime.client.kubeconfig import KubeconfigError, load_kubeconfig
 
@@ -187,7 +174,7 @@ def _managed(path: str | None) -> ClientConfig | None:
 def _report(joined: Joined) -> None:
     if Globals.current().dry_run:
         return
-    how = "" if joined.driver == "csr" else f" by {joined.driver}"
+    how = "" if joined.driver == DEFAULT else f" by {joined.driver}"
     state = "is known to the hub" if joined.introduced else "introduces itself to the hub"
     echo(f"Cluster {joined.cluster} {state}{how}; its Klusterlet is {joined.klusterlet}, its agents are in {joined.namespace}.\n")
     echo("Please log onto the hub cluster and run the following command:\n")

@@ -26,6 +26,7 @@ from muster.machinery.privatefiles import (
     open_private,
     replace_private,
 )
+from muster.registration.drivers.flags import DEFAULT
 
 FORMAT: Final = 1
 HUB: Final = "hub"
@@ -79,7 +80,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     version: int = FORMAT
     port: int
     """Agents remember where their hub is, so a fleet stays on its port."""
-    auth: str = "csr"
+    auth: str = DEFAULT
     ephemeral: bool = False
     installed: str = ""
     """The version of Muster with which the hub was initialized."""

@@ -14,10 +14,9 @@ from muster.api import Document
 from muster.api.crds import ACCOUNTS, HUB, definitions
 from muster.operator.applying import Wanted, labelled
 from muster.operator.cluster_manager.components import COMPONENTS, SERVERS, Component, Webhooks, account_secret, wanted
-from muster.operator.cluster_manager.plan import Plan, identity_creator
+from muster.operator.cluster_manager.plan import Plan, account_annotations
 from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.names import CLUSTER_MANAGER_LABEL
-from muster.operator.spec import ROLE_ARN
 from muster.registration.hub.install import ACCOUNT, conversion
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
 from muster.runtime.install.objects import account_permissions, named
@@ -83,7 +82,7 @@ def account_definitions() -> list[Wanted]:
 def hub_permissions(plan: Plan) -> list[Wanted]:
     """On the hub: accounts and what they may do. Raises BadSpec."""
     accounts = accounts_and_roles(plan, wanted(plan))
-    return accounts if plan.hosted else _with_aws_role(plan, accounts)
+    return accounts if plan.hosted else _with_annotations(plan, accounts)
 
 
 def accounts_and_roles(plan: Plan, components: Sequence[Component] = COMPONENTS) -> list[Wanted]:
@@ -94,12 +93,12 @@ def accounts_and_roles(plan: Plan, components: Sequence[Component] = COMPONENTS)
     return documents
 
 
-def _with_aws_role(plan: Plan, documents: list[Wanted]) -> list[Wanted]:
-    """The controllers' account, where they run, is tied to the role as which they make identities."""
-    role_arn = identity_creator(plan)
-    if not role_arn:
+def _with_annotations(plan: Plan, documents: list[Wanted]) -> list[Wanted]:
+    """The controllers' account, where they run, says what drivers want it to."""
+    annotations = account_annotations(plan)
+    if not annotations:
         return documents
-    return [_annotated(one, {ROLE_ARN: role_arn}) if _is_account(one, ACCOUNT) else one for one in documents]
+    return [_annotated(one, annotations) if _is_account(one, ACCOUNT) else one for one in documents]
 
 
 def _is_account(wanted: Wanted, name: str) -> bool:
@@ -116,7 +115,7 @@ def components(plan: Plan) -> list[Wanted]:
     documents: list[Wanted] = []
     if plan.hosted:
         accounts = [component.account for component in wanted(plan)]
-        documents += _with_aws_role(plan, [(SERVICE_ACCOUNTS, {"metadata": named(name, plan.namespace)}) for name in accounts])
+        documents += _with_annotations(plan, [(SERVICE_ACCOUNTS, {"metadata": named(name, plan.namespace)}) for name in accounts])
     documents += [(SERVICES, _service(plan, component, webhooks)) for component, webhooks in SERVERS]
     documents += [(DEPLOYMENTS, deployment(_workload(plan, component))) for component in wanted(plan)]
     return documents

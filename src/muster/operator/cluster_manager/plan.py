@@ -19,10 +19,14 @@ from muster.api.operator.v1 import (
     HostedDeployOption,
     HostedWebhookConfiguration,
     HubRegistrationConfiguration,
+    HubRegistrationDriver,
 )
 from muster.operator.names import chosen_image
-from muster.operator.spec import DRIVERS, LONGEST_ROLE, BadSpec, eks_cluster, gate_flags
+from muster.operator.spec import BadSpec, gate_flags, installed_driver
 from muster.operator.spec import invalid_gates as invalid
+from muster.registration.drivers.errors import BadField
+from muster.registration.drivers.profile import Process
+from muster.registration.drivers.seam import Driver
 from muster.registration.names import HUB_GATES, HUB_NAMESPACE, HUB_UNSUPPORTED_GATES
 from muster.work.hub.options import CLEAN_UP_COMPLETED, MANIFEST_WORK_REPLICA_SET, ExecutorAuthorization, authorization
 from muster.work.hub.options import GATES as WORK_GATES
@@ -157,33 +161,29 @@ def registration_arguments(plan: Plan) -> list[str]:
 
 
 def _driver_arguments(configured: HubRegistrationConfiguration) -> list[str]:
-    names = dict.fromkeys(DRIVERS[driver.auth_type] for driver in configured.registration_drivers)
-    arguments = [f"--enabled-registration-drivers={','.join(names)}"] if names else []
-    for driver in configured.registration_drivers:
-        # One flag for each: a pattern may have a comma in it.
-        if driver.csr is not None:
-            arguments += [f"--auto-approved-csr-users={one}" for one in driver.csr.auto_approved_identities]
-        if driver.awsirsa is not None and DRIVERS[driver.auth_type] == "awsirsa":
-            arguments += [f"--hub-cluster-arn={driver.awsirsa.hub_cluster_arn}"]
-            arguments += [f"--auto-approved-arn-patterns={one}" for one in driver.awsirsa.auto_approved_identities]
-            arguments += [f"--aws-resource-tags={one}" for one in driver.awsirsa.tags]
-        if driver.grpc is not None:
-            arguments += [f"--auto-approved-grpc-users={one}" for one in driver.grpc.auto_approved_identities]
-    return arguments
+    found = _drivers(configured)
+    names = ",".join(dict.fromkeys(driver.name for driver, _ in found))
+    enabled = [f"--enabled-registration-drivers={names}"] if names else []
+    return [*enabled, *(argument for _, process in found for argument in process.arguments)]
 
 
-def identity_creator(plan: Plan) -> str:
-    """The AWS role as which the controllers make identities; empty without AWS. Raises BadSpec."""
-    drivers = {DRIVERS[driver.auth_type]: driver for driver in plan.registration.registration_drivers}
-    driver = drivers.get("awsirsa")
-    if driver is None:
-        return ""
-    where = "spec.registrationConfiguration.registrationDrivers[authType=awsirsa].awsirsa.hubClusterArn"
-    hub = eks_cluster(driver.awsirsa.hub_cluster_arn if driver.awsirsa else "", where)
-    role = f"{hub.name}_managed-cluster-identity-creator"
-    if len(role) > LONGEST_ROLE:
-        raise BadSpec(where, f"the role {role} would be longer than the {LONGEST_ROLE} characters that IAM allows")
-    return hub.role_arn(role)
+def account_annotations(plan: Plan) -> dict[str, str]:
+    """What drivers put on the account that the controllers run as. Raises BadSpec."""
+    return {key: value for _, process in _drivers(plan.registration) for key, value in process.annotations.items()}
+
+
+def _drivers(configured: HubRegistrationConfiguration) -> list[tuple[Driver, Process]]:
+    """Those asked for, and how they have the controllers run. Raises BadSpec."""
+    return [_driver(entry) for entry in configured.registration_drivers]
+
+
+def _driver(entry: HubRegistrationDriver) -> tuple[Driver, Process]:
+    where = "spec.registrationConfiguration.registrationDrivers"
+    driver = installed_driver(entry.auth_type, f"{where}[authType={entry.auth_type}].authType")
+    try:
+        return driver, driver.hub_process(entry)
+    except BadField as error:
+        raise BadSpec(f"{where}[authType={driver.name}].{error.field}", error.problem) from None
 
 
 def invalid_gates(manager: ClusterManager) -> dict[str, list[str]]:

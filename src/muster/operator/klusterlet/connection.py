@@ -26,11 +26,12 @@ from muster.operator.names import KUBECONFIG_KEY
 from muster.operator.reporting import condition
 from muster.registration.agent.failover import needed_to_register
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME, mirror
+from muster.registration.drivers import find
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
-from muster.registration.names import HUB_SECRET, LEASE, REGISTER_GROUP
+from muster.registration.names import HUB_SECRET, LEASE
 from muster.runtime.auth.self_access import missing_rights, rights
 from muster.runtime.client.base import KubeClient
-from muster.runtime.client.builtin import LEASES, SIGNING_REQUESTS
+from muster.runtime.client.builtin import LEASES
 from muster.runtime.client.errors import KubeError
 from muster.runtime.client.http import HttpClient
 from muster.runtime.client.kubeconfig import KubeconfigError, load_kubeconfig
@@ -84,19 +85,13 @@ class Finding:
 def needed_to_serve(cluster: str, driver: str) -> tuple[AccessAttributes, ...]:
     """What an agent's own identity has to be permitted on its hub."""
     group, plural = MANAGED_CLUSTERS.group, MANAGED_CLUSTERS.plural
-    needed = (
+    return (
+        *find(driver).agent_rights(),
         *rights(group, plural, "get", "list", "update", "watch", name=cluster),
         *rights(group, plural, "patch", "update", subresource="status", name=cluster),
         *rights(LEASES.group, LEASES.plural, "get", "update", name=LEASE, namespace=cluster),
         *rights(MANIFEST_WORKS.group, MANIFEST_WORKS.plural, "get", "list", "watch", "update", namespace=cluster),
         *rights(MANIFEST_WORKS.group, MANIFEST_WORKS.plural, "patch", "update", subresource="status", namespace=cluster),
-    )
-    if driver != "csr":
-        return needed
-    return (
-        *rights(SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, "get", "list", "watch"),
-        *rights(REGISTER_GROUP, plural, "renew", subresource="clientcertificates"),
-        *needed,
     )
 
 
@@ -130,7 +125,7 @@ class ConnectionCheck:
         cluster = self.plan.klusterlet.spec.cluster_name or contents.get(CLUSTER_NAME, b"").decode(errors="replace")
         if not cluster:
             return Finding(False, "ClusterNameMissing", f"{where} has no {CLUSTER_NAME}, which the agent puts there")
-        needed = needed_to_serve(cluster, self.plan.driver)
+        needed = needed_to_serve(cluster, self.plan.driver.name)
         works = Finding(True, "HubConnectionFunctional", f"{where} works")
         return await self._try(contents, where, needed, works, HUB_REASONS)
 
@@ -144,7 +139,7 @@ class ConnectionCheck:
         if contents is None:
             return Finding(False, "BootstrapSecretMissing", f"{where} is missing")
         works = Finding(True, "BootstrapSecretFunctional", f"{where} works")
-        needed = needed_to_register(self.plan.driver)
+        needed = needed_to_register(self.plan.driver.name)
         return await self._try(contents, where, needed, works, BOOTSTRAP_REASONS)
 
     async def _try(

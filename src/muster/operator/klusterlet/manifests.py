@@ -21,13 +21,11 @@ from muster.operator.klusterlet.plan import (
     CLUSTER_PROPERTY,
     Plan,
     agent_arguments,
-    aws_role,
     work_arguments,
     work_gates,
     work_options,
 )
 from muster.operator.names import ADDON_NAMESPACE, EXTERNAL_MANAGED_SECRET, KLUSTERLET_LABEL
-from muster.operator.spec import ROLE_ARN
 from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
 from muster.registration.agent.reports.claims import PROPERTIES
 from muster.registration.names import HUB_SECRET
@@ -226,8 +224,8 @@ def management_permissions(plan: Plan) -> list[Wanted]:
 
 
 def _account(plan: Plan, name: str, namespace: str) -> Wanted:
-    role = aws_role(plan)
-    metadata: Document = {**named(name, namespace), **({"annotations": {ROLE_ARN: role}} if role else {})}
+    annotations = dict(plan.by_driver.annotations)
+    metadata: Document = {**named(name, namespace), **({"annotations": annotations} if annotations else {})}
     return SERVICE_ACCOUNTS, {"metadata": metadata}
 
 

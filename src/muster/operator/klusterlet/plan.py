@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import md5
+from functools import cached_property
 from typing import Final
 from urllib.parse import urlsplit
 
 from muster.api.operator.v1 import Klusterlet, LocalSecretsConfig, SpokeRegistrationConfiguration, SpokeWorkConfiguration
 from muster.kube.names import dns1123_label
 from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_HOSTED_FINALIZER, OPERATOR_NAMESPACE, chosen_image
-from muster.operator.spec import DRIVERS, BadSpec, eks_cluster, gate_flags, invalid_gates
-from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION
+from muster.operator.spec import BadSpec, gate_flags, installed_driver, invalid_gates
+from muster.registration.drivers import DEFAULT
+from muster.registration.drivers.errors import BadField
+from muster.registration.drivers.profile import Process
+from muster.registration.drivers.seam import Driver
 from muster.registration.names import (
     AGENT_ANNOTATIONS,
     AGENT_GATES,
@@ -88,10 +91,18 @@ class Plan:
     def registration(self) -> SpokeRegistrationConfiguration:
         return self.klusterlet.spec.registration_configuration or SpokeRegistrationConfiguration()
 
+    @cached_property
+    def driver(self) -> Driver:
+        """Raises BadSpec when there is none of that name."""
+        return installed_driver(self.registration.registration_driver.auth_type, f"{_CONFIGURED}.registrationDriver.authType")
+
     @property
-    def driver(self) -> str:
-        auth_type = self.registration.registration_driver.auth_type
-        return DRIVERS.get(auth_type, auth_type)
+    def by_driver(self) -> Process:
+        """How the driver has agents run. Raises BadSpec."""
+        try:
+            return self.driver.agent_process(self.registration)
+        except BadField as error:
+            raise BadSpec(f"{_CONFIGURED}.{error.field}", error.problem) from None
 
     def gate(self, name: str) -> bool:
         return any(gate.feature == name and gate.mode == "Enable" for gate in self.registration.feature_gates)
@@ -143,7 +154,6 @@ def check(plan: Plan) -> None:
     if name and not is_cluster_name(name):
         raise BadSpec("spec.clusterName", f"{name!r} cannot name a cluster")
     agent_arguments(plan)
-    aws_role(plan)
 
 
 def agent_arguments(plan: Plan) -> list[str]:
@@ -213,42 +223,8 @@ def _without_comma(value: str, field: str) -> str:
 
 
 def _driver_arguments(plan: Plan) -> list[str]:
-    arguments = [] if plan.driver == "csr" else [f"--registration-auth={plan.driver}"]
-    seconds = plan.registration.client_cert_expiration_seconds
-    if seconds:
-        if seconds < SHORTEST_EXPIRATION:
-            where = f"{_CONFIGURED}.clientCertExpirationSeconds"
-            raise BadSpec(where, f"{seconds} is too short: certificates live {SHORTEST_EXPIRATION} seconds or longer")
-        arguments.append(f"--client-cert-expiration-seconds={seconds}")
-    aws = plan.registration.registration_driver.aws_irsa
-    if plan.driver == "awsirsa" and aws is not None:
-        arguments.append(f"--hub-cluster-arn={aws.hub_cluster_arn}")
-        arguments.append(f"--managed-cluster-arn={aws.managed_cluster_arn}")
-        arguments.append(f"--managed-cluster-role-suffix={_role_suffix(plan)}")
-    return arguments
-
-
-def _role_suffix(plan: Plan) -> str:
-    """By which both clusters' roles are known to belong together. Raises BadSpec."""
-    where = f"{_CONFIGURED}.registrationDriver.awsIrsa"
-    aws = plan.registration.registration_driver.aws_irsa
-    if aws is None:
-        raise BadSpec(where, f"missing: authType {plan.registration.registration_driver.auth_type} needs the ARNs of both clusters")
-    hub = eks_cluster(aws.hub_cluster_arn, f"{where}.hubClusterArn")
-    managed = eks_cluster(aws.managed_cluster_arn, f"{where}.managedClusterArn")
-    told = "#".join((hub.account, hub.name, managed.account, managed.name))
-    return md5(told.encode(), usedforsecurity=False).hexdigest()
-
-
-def aws_role(plan: Plan) -> str:
-    """The AWS role that the agents' accounts are tied to; empty without AWS. Raises BadSpec."""
-    if plan.driver != "awsirsa":
-        return ""
-    suffix = _role_suffix(plan)
-    aws = plan.registration.registration_driver.aws_irsa
-    assert aws is not None, "else there is no suffix"
-    managed = eks_cluster(aws.managed_cluster_arn, f"{_CONFIGURED}.registrationDriver.awsIrsa.managedClusterArn")
-    return managed.role_arn(f"ocm-managed-cluster-{suffix}")
+    chosen = [] if plan.driver.name == DEFAULT else [f"--registration-auth={plan.driver.name}"]
+    return [*chosen, *plan.by_driver.arguments]
 
 
 def invalid_gates_of(klusterlet: Klusterlet) -> dict[str, list[str]]:

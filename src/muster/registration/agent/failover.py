@@ -17,20 +17,19 @@ from muster.machinery.authorization import AccessAttributes
 from muster.machinery.clock import Clock
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
+from muster.registration.drivers import find
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.auth.self_access import missing_rights, rights
 from muster.runtime.client.base import KubeClient
-from muster.runtime.client.builtin import SIGNING_REQUESTS
 from muster.runtime.client.errors import KubeError, NotFound
 
 CHECK_SECONDS = 20.0
 NEEDED: Final = rights(GROUP, MANAGED_CLUSTERS.plural, "create", "get")
-NEEDED_BY_CSR: Final = rights(SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, "create", "get", "list", "watch")
 
 
 def needed_to_register(driver: str) -> tuple[AccessAttributes, ...]:
     """What a bootstrap identity has to be permitted."""
-    return NEEDED + (NEEDED_BY_CSR if driver == "csr" else ())
+    return NEEDED + find(driver).bootstrap_rights()
 
 
 def denied(cluster: ManagedCluster) -> bool:

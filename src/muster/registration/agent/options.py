@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from muster.registration.drivers import DEFAULT
 from muster.registration.drivers.seam import DriverOptions
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
 
@@ -24,7 +25,7 @@ class AgentOptions:
     """Files instead of secrets, tried in this order."""
     hub_kubeconfig_dir: Path | None = None
     """Where the hub secret's contents are kept as files for this and other processes; None: a private temporary directory."""
-    driver: str = "csr"
+    driver: str = DEFAULT
     driver_options: DriverOptions = field(default_factory=dict)
     external_server_urls: tuple[str, ...] = ()
     external_ca: bytes = b""

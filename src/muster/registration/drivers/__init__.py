@@ -9,23 +9,43 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from muster.machinery.logs import get_logger
 from muster.registration.drivers.errors import BrokenDriver, DriverError, DriverOptionError, UnknownDriver
+from muster.registration.drivers.flags import AWS, CSR, DEFAULT, GRPC
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
+    from muster.registration.drivers.profile import Profile
     from muster.registration.drivers.seam import Driver, DriverOptions
 
 log = get_logger("muster.registration.drivers")
 
 GROUP: Final = "muster.registration.drivers"
-BUILT_IN: Final[Mapping[str, str]] = {"csr": "muster.registration.drivers.csr:DRIVER"}
+BUILT_IN: Final[Mapping[str, str]] = {CSR: "muster.registration.drivers.csr:DRIVER"}
 """Where each of ours is, by every name it goes by."""
+DECLARED: Final[Mapping[str, str]] = {
+    AWS: "muster.registration.drivers.awsirsa:PROFILE",
+    GRPC: "muster.registration.drivers.grpc:PROFILE",
+}
+"""Profiles of drivers that are known of and not ours yet; another distribution may bring one."""
 
-__all__ = ["GROUP", "BrokenDriver", "DriverError", "DriverOptionError", "UnknownDriver", "available", "driver_options", "find"]
+__all__ = [
+    "DEFAULT",
+    "GROUP",
+    "BrokenDriver",
+    "DriverError",
+    "DriverOptionError",
+    "UnknownDriver",
+    "available",
+    "driver_options",
+    "find",
+    "options_of",
+    "profile_of",
+    "profiles",
+]
 
 
 def available() -> tuple[str, ...]:
@@ -36,9 +56,8 @@ def available() -> tuple[str, ...]:
 def find(name: str) -> Driver:
     """Raises UnknownDriver or BrokenDriver."""
     if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].partition(":")
-        return cast("Driver", getattr(importlib.import_module(module), attribute))
-    others = [point for point in _points() if point.name not in BUILT_IN]
+        return cast("Driver", _imported(BUILT_IN[name]))
+    others = _others()
     named = {point.value: point for point in others if point.name == name}
     if len(named) > 1:
         raise BrokenDriver(name, " and ".join(_distribution(point) for point in named.values()), "both bring one of this name")
@@ -49,6 +68,23 @@ def find(name: str) -> Driver:
     if found is None:
         raise UnknownDriver(name, available())
     return found
+
+
+def profiles() -> tuple[Profile, ...]:
+    """Of every driver that is installed and can be loaded, and of those that are only known of; the default's comes last."""
+    found: dict[str, Profile] = {}
+    for driver in map(_load_quietly, _others()):
+        if driver is not None and driver.name not in BUILT_IN:
+            found.setdefault(driver.name, driver)
+    for name, place in DECLARED.items():
+        if name not in found:
+            found[name] = _imported(place)
+    return (*found.values(), *(find(name) for name in BUILT_IN if name != DEFAULT), find(DEFAULT))
+
+
+def profile_of(name: str) -> Profile | None:
+    """By any of its names; None when nothing is known of such a driver."""
+    return next((one for one in profiles() if name in (one.name, *one.aliases)), None)
 
 
 def driver_options(settings: Iterable[str]) -> dict[str, DriverOptions]:
@@ -64,10 +100,19 @@ def driver_options(settings: Iterable[str]) -> dict[str, DriverOptions]:
     return dict(options)
 
 
-def options_of(driver: Driver, options: Mapping[str, DriverOptions]) -> DriverOptions:
+def options_of(driver: Profile, options: Mapping[str, DriverOptions]) -> DriverOptions:
     """What is said to this driver, by whichever of its names."""
     called = (options.get(name, {}) for name in dict.fromkeys((driver.name, *driver.aliases)))
     return {option: values for own in called for option, values in own.items()}
+
+
+def _imported(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _others() -> list[EntryPoint]:
+    return [point for point in _points() if point.name not in BUILT_IN]
 
 
 def _points() -> EntryPoints:
@@ -84,10 +129,12 @@ def _load(point: EntryPoint) -> Driver:
     except (Exception, SystemExit) as error:
         # Somebody else's code: whatever it raises, it is that driver's problem.
         raise BrokenDriver(point.name, _distribution(point), f"{type(error).__name__}: {error}") from error
+    from muster.registration.drivers.plain import as_driver
+
     missing = [part for part in ("name", "aliases", "hub", "spoke") if not hasattr(driver, part)]
     if missing:
         raise BrokenDriver(point.name, _distribution(point), f"{point.value} has no {', no '.join(missing)}")
-    return cast("Driver", driver)
+    return as_driver(driver)
 
 
 def _load_quietly(point: EntryPoint) -> Driver | None:

@@ -43,3 +43,20 @@ class DriverOptionError(DriverError):
     def __init__(self, text: str) -> None:
         super().__init__(f"--driver-option {text!r}: expected DRIVER.OPTION=VALUE")
         self.text = text
+
+
+class BadField(DriverError):
+    """A field of a ClusterManager or Klusterlet that a driver can make nothing of; `field` is its path below what was read."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class Unfit(DriverError):
+    """Flags of `init` or `join` that do not do for a driver; the text names them."""
+
+    def __init__(self, text: str, remedy: str = "") -> None:
+        super().__init__(text)
+        self.remedy = remedy

@@ -31,6 +31,11 @@ class Flag:
     """Instead of `--<option>`."""
     commas: bool = False
     """Whether commas part several values."""
+    choices: tuple[str, ...] = ()
+    content: bool = False
+    """Whether the value is a file whose content is meant."""
+    approves: str = ""
+    """What it lists, if that is whose clusters are let in by themselves; it takes the driver, and ManagedClusterAutoApproval."""
 
 
 HUB_FLAGS: Final = (
@@ -54,3 +59,35 @@ AGENT_FLAGS: Final = (
     Flag(AWS, "managed-cluster-role-suffix", "By which both clusters' roles belong together (awsirsa)."),
 )
 """Of `muster agent`."""
+
+INIT_FLAGS: Final = (
+    Flag(AWS, "hub-cluster-arn", "For awsirsa: of this hub.", ("--hub-cluster-arn", "--eks-hub-cluster-arn")),
+    Flag(AWS, "aws-resource-tags", "For awsirsa: key=value,…", commas=True),
+    Flag(
+        CSR,
+        "auto-approved-csr-identities",
+        "Users whose clusters get in.",
+        commas=True,
+        approves="list of users for csr to auto approve",
+    ),
+    # A pattern may have a comma in it.
+    Flag(AWS, "auto-approved-arn-patterns", "Clusters that get in (repeatable).", approves="list of patterns for aws eks arn"),
+    Flag(
+        GRPC,
+        "auto-approved-grpc-identities",
+        "Users whose clusters get in.",
+        commas=True,
+        approves="list of users or identities for grpc to auto approve",
+    ),
+    Flag(GRPC, "grpc-server", "Address of the hub's gRPC server."),
+    Flag(GRPC, "grpc-endpoint-type", "How it is reached.  [default: hostname]", choices=("hostname", "loadBalancer")),
+)
+"""Of `clusteradm init`."""
+
+JOIN_FLAGS: Final = (
+    Flag(AWS, "hub-cluster-arn", "For awsirsa.", ("--hub-cluster-arn", "--eks-hub-cluster-arn")),
+    Flag(AWS, "managed-cluster-arn", "For awsirsa.", ("--managed-cluster-arn", "--eks-managed-cluster-arn")),
+    Flag(GRPC, "grpc-server", "For grpc: host and port."),
+    Flag(GRPC, "grpc-ca", "For grpc.  [default: the hub's authority]", ("--grpc-ca-file",), content=True),
+)
+"""Of `clusteradm join`."""

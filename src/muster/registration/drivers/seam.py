@@ -10,12 +10,14 @@ needs beyond the RBAC that all drivers share. `grant` and `revoke` are called ag
 already, is success. They report step by step, and a problem is a result, not an exception, so that the condition on the
 ManagedCluster can say what is missing. For clusters that it does not own a driver does nothing and abstains.
 
-A `Driver` bundles both sides under the name that `--registration-auth` and `--enabled-registration-drivers` take. Drivers of other
-distributions are found by the entry point group `muster.registration.drivers`, see `drivers/__init__.py`.
+A `Driver` bundles both sides under the name that `--registration-auth` and `--enabled-registration-drivers` take, with what others
+have to know of it (`profile.py`). Drivers of other distributions are found by the entry point group `muster.registration.drivers`,
+see `drivers/__init__.py`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -29,6 +31,7 @@ from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR
 from muster.registration.drivers.errors import DriverConfigError as DriverConfigError
 from muster.registration.drivers.errors import DriverError as DriverError
+from muster.registration.drivers.profile import Profile
 from muster.registration.names import AgentIdentity
 from muster.runtime.cache.informer import Informers
 from muster.runtime.client.base import KubeClient
@@ -73,7 +76,7 @@ NOTHING_TO_DO = Outcome()
 @dataclass(frozen=True)
 class HubContext:
     """What the hub hands to a driver. `reconsider` asks for a new look at a cluster when the driver would vote otherwise, or name
-    other agents of it."""
+    other agents of it; `claimed` tells of a cluster whether another driver, enabled or not, has marked it as its own."""
 
     client: KubeClient
     informers: Informers
@@ -84,6 +87,7 @@ class HubContext:
     reconsider: Callable[[str], None]
     auto_approval: bool = False
     options: DriverOptions = field(default_factory=dict)
+    claimed: Callable[[ManagedCluster], bool] = lambda cluster: False
 
 
 class HubDriver(Protocol):
@@ -176,16 +180,17 @@ class SpokeDriver(Protocol):
         ...
 
 
-class Driver(Protocol):
-    """A way of registering. `name` is the authentication type in CRs and on command lines."""
+class Driver(Profile, ABC):
+    """A way of registering: both sides, and what its profile says to everybody else.
 
-    name: str
-    aliases: tuple[str, ...]
+    One of another distribution may be any object that has `name`, `aliases`, `hub` and `spoke`: where it does not inherit from this
+    class, the defaults of `Profile` hold for it.
+    """
 
+    @abstractmethod
     def hub(self, context: HubContext) -> HubDriver:
         """Raises DriverConfigError."""
-        ...
 
+    @abstractmethod
     def spoke(self, context: SpokeContext) -> SpokeDriver:
         """Raises DriverConfigError."""
-        ...

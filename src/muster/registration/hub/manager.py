@@ -13,6 +13,7 @@ from typing import Final
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.metrics import Metrics
 from muster.registration import drivers
+from muster.registration.drivers.ownership import claimed_by_others
 from muster.registration.drivers.seam import HubContext, HubDriver
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.clusters.auto_acceptance import AutoAcceptance
@@ -84,6 +85,7 @@ class Hub(Manager):
             self._reconsider,
             auto_approval=options.auto_approval,
             options=drivers.options_of(driver, options.driver_options),
+            claimed=claimed_by_others(driver.name),
         )
         return driver.hub(context)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from muster.registration.drivers import DEFAULT
 from muster.registration.drivers.seam import DriverOptions
 from muster.registration.names import HUB_NAMESPACE
 
@@ -21,7 +22,7 @@ REMOVAL = "removal"
 class HubOptions:
     namespace: str = HUB_NAMESPACE
     """Where the hub keeps its own lease and serving certificate."""
-    drivers: tuple[str, ...] = ("csr",)
+    drivers: tuple[str, ...] = (DEFAULT,)
     driver_options: Mapping[str, DriverOptions] = field(default_factory=dict)
     """By driver."""
     auto_approval: bool = False

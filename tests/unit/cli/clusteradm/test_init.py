@@ -134,6 +134,7 @@ async def test_a_bootstrap_token_is_kept_and_reused(fleet: Fleet) -> None:
     assert base64.b64decode(secret["data"]["auth-extra-groups"]) == b"system:bootstrappers:managedcluster"
 
 
+@pytest.mark.usefixtures("stub_drivers")
 async def test_drivers_and_identities_go_to_the_cluster_manager_and_the_join_command(fleet: Fleet) -> None:
     arn = "arn:aws:eks:us-west-2:111111111111:cluster/hub-0"
     flags = ["--registration-auth=aws-irsa", "--eks-hub-cluster-arn", arn, "--feature-gates=ManagedClusterAutoApproval=true"]
@@ -148,7 +149,7 @@ async def test_drivers_and_identities_go_to_the_cluster_manager_and_the_join_com
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        (["--registration-drivers=magic"], "only csr,awsirsa and grpc are valid drivers"),
+        (["--registration-drivers=magic"], "there is no registration driver 'magic'; there are: awsirsa, csr, grpc"),
         (["--registration-drivers=awsirsa"], "--hub-cluster-arn is required"),
         (["--registration-drivers=grpc"], "grpc server should not be empty"),
         (["--feature-gates=Nonsense=true"], "Nonsense is no feature gate"),
@@ -165,10 +166,42 @@ async def test_drivers_and_identities_go_to_the_cluster_manager_and_the_join_com
         (["--bundle-version-overrides=/nowhere"], "--bundle-version-overrides /nowhere"),
     ],
 )
+@pytest.mark.usefixtures("stub_drivers")
 async def test_wrong_options_are_refused_by_name_before_anything_is_written(fleet: Fleet, flags: list[str], complaint: str) -> None:
     before = await fleet.revision(FRESH)
     assert complaint in await fleet.fails("init", *flags, context=FRESH)
     assert await fleet.revision(FRESH) == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (
+            ["--registration-drivers=csr,awsirsa"],
+            "--registration-drivers: there is no registration driver 'awsirsa'",
+        ),
+        (
+            ["--registration-drivers=grpc", "--force"],
+            "there is no registration driver 'grpc'; there are: csr",
+        ),
+        (["--driver-option=acme.a=b"], "--driver-option: 'acme' is none of the drivers asked for"),
+        (["--driver-option=csr.auto-approved-csr-users=u"], "--driver-option: 'csr' is none of the drivers asked for"),
+        (["--driver-option=acme"], "expected DRIVER.OPTION=VALUE"),
+    ],
+)
+async def test_what_no_driver_hears_is_refused(fleet: Fleet, flags: list[str], complaint: str) -> None:
+    before = await fleet.revision(FRESH)
+    assert complaint in await fleet.fails("init", *flags, context=FRESH)
+    assert await fleet.revision(FRESH) == before
+
+
+async def test_a_driver_of_a_values_file_has_to_be_there_too(fleet: Fleet, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    drivers = [{"authType": "carrier-pigeon"}]
+    values.write_text(yaml.safe_dump({"clusterManager": {"registrationConfiguration": {"registrationDrivers": drivers}}}))
+    complaint = await fleet.fails("init", f"--cluster-manager-values-file={values}", context=FRESH)
+    assert "--cluster-manager-values-file: " in complaint
+    assert "there is no registration driver 'carrier-pigeon'; there are: csr" in complaint
 
 
 @pytest.mark.parametrize(
@@ -195,6 +228,7 @@ async def test_wrong_usage_ends_with_2(fleet: Fleet, flags: list[str], complaint
         f"arn:aws:eks:us-west-2:111111111111:cluster/{'h' * 32}",
     ],
 )
+@pytest.mark.usefixtures("stub_drivers")
 async def test_an_arn_that_is_none_is_refused_before_anything_is_written(fleet: Fleet, arn: str) -> None:
     before = await fleet.revision(FRESH)
     complaint = await fleet.fails("init", "--registration-drivers=awsirsa", f"--hub-cluster-arn={arn}", context=FRESH)
@@ -334,6 +368,7 @@ async def test_who_may_not_ask_for_certificates_is_told_so_and_nothing_fails(fle
     assert "no permission" in found.detail
 
 
+@pytest.mark.usefixtures("stub_drivers")
 async def test_clusters_that_register_otherwise_need_no_probe(fleet: Fleet) -> None:
     result = await fleet.run("init", "--registration-drivers=grpc", "--grpc-server=hub.example.io:8443", context=FRESH)
     assert result.exit_code == 0, result.output

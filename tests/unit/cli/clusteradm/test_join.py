@@ -303,6 +303,7 @@ def write(path: Path, content: bytes) -> str:
     return str(path)
 
 
+@pytest.mark.usefixtures("stub_drivers")
 async def test_other_drivers_are_wired(joining: Joining) -> None:
     hub, managed = (f"arn:aws:eks:us-west-2:{account}:cluster/c" for account in ("1" * 12, "2" * 12))
     await joining.ok("--registration-auth=aws-irsa", "--eks-hub-cluster-arn", hub, "--managed-cluster-arn", managed)
@@ -313,6 +314,23 @@ async def test_other_drivers_are_wired(joining: Joining) -> None:
     config = yaml.safe_load((await joining.secret("bootstrap-hub-kubeconfig"))["config.yaml"])
     assert (config["url"], config["token"]) == ("hub:8090", joining.token)
     assert base64.b64decode(config["caData"]).startswith(b"-----BEGIN")
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (
+            ["--registration-auth=awsirsa"],
+            "--registration-auth: invalid registration-Auth type: there is no",
+        ),
+        (["--registration-auth=grpc", "--force"], "there is no registration driver 'grpc'; there are: csr"),
+        (["--driver-option=acme.a=b"], "--driver-option: 'acme' is none of the drivers asked for"),
+    ],
+)
+async def test_what_no_driver_hears_is_refused(joining: Joining, flags: list[str], complaint: str) -> None:
+    before = await joining.fleet.revision(PLAIN)
+    assert complaint in await joining.fails(*flags)
+    assert await joining.fleet.revision(PLAIN) == before
 
 
 async def test_a_hosted_cluster_is_managed_from_here(joining: Joining, tmp_path: Path) -> None:
@@ -371,6 +389,7 @@ async def test_a_cluster_of_cluster_api_is_found(joining: Joining) -> None:
         (["--addon-token-expiration-seconds=9"], "only with --addon-kubeclient-registration-auth=token"),
     ],
 )
+@pytest.mark.usefixtures("stub_drivers")
 async def test_wrong_options_are_named_and_nothing_is_written(joining: Joining, flags: list[str], complaint: str) -> None:
     before = await joining.fleet.revision(PLAIN)
     assert complaint in await joining.fails(*flags)

@@ -17,6 +17,7 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.metrics import Metrics
 from muster.registration.drivers import find
+from muster.registration.drivers.ownership import claimed_by_others
 from muster.registration.drivers.seam import HubContext, HubDriver, Progress, SpokeContext, SpokeDriver
 from muster.registration.names import AgentIdentity
 from muster.runtime.cache.informer import Informers
@@ -77,7 +78,16 @@ async def hub_driver(
     events = EventRecorder(client, "registration-controller", "test", clock=clock)
     reconsidered: list[str] = []
     context = HubContext(
-        client, informers, events, Metrics(), clock, random.random, reconsidered.append, auto_approval, options or {}
+        client,
+        informers,
+        events,
+        Metrics(),
+        clock,
+        random.random,
+        reconsidered.append,
+        auto_approval,
+        options or {},
+        claimed_by_others("csr"),
     )
     driver = find("csr").hub(context)
     tasks = [asyncio.create_task(part()) for part in (informers.run, events.run, driver.run)]

@@ -14,6 +14,7 @@ from muster.fleet.in_process import InProcessClient
 from muster.kube import certificates
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.metrics import Metrics
+from muster.registration.drivers.awsirsa import ARN_ANNOTATION
 from muster.registration.drivers.csr.approval import Approver
 from muster.registration.drivers.csr.requests import new_key, request_object
 from muster.registration.drivers.seam import DriverConfigError, HubContext, Vote
@@ -22,7 +23,6 @@ from muster.registration.names import (
     ALL_CLUSTERS_GROUP,
     CLUSTER_LABEL,
     DRIVER_ANNOTATION,
-    EKS_ARN_ANNOTATION,
     AgentIdentity,
     cluster_group,
 )
@@ -421,7 +421,7 @@ class TestVotes:
         async with hub_driver(admin) as hub:
             assert hub.driver.owns(cluster())
             assert hub.driver.owns(cluster({"agent.open-cluster-management.io/region": "eu", DRIVER_ANNOTATION: "csr"}))
-            assert not hub.driver.owns(cluster({EKS_ARN_ANNOTATION: ""}))
+            assert not hub.driver.owns(cluster({ARN_ANNOTATION: ""}))
             assert not hub.driver.owns(cluster({DRIVER_ANNOTATION: "grpc"}))
             assert (await hub.driver.grant(cluster())).ok
             assert (await hub.driver.revoke(cluster())).ok

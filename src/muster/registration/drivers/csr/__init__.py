@@ -8,17 +8,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from muster.registration.drivers.csr.options import NAME
+from muster.registration.drivers.csr.options import (
+    APPROVED_IDENTITIES,
+    APPROVED_USERS,
+    EXPIRATION,
+    NAME,
+)
+from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION
+from muster.registration.drivers.errors import BadField
+from muster.registration.drivers.profile import HubSetup, Process, carrying
+from muster.registration.drivers.seam import Driver
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.names import REGISTER_GROUP
+from muster.runtime.auth.self_access import Right, rights
+from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 if TYPE_CHECKING:
-    from muster.registration.drivers.seam import HubContext, HubDriver, SpokeContext, SpokeDriver
+    from muster.api.operator.v1 import HubRegistrationDriver, SpokeRegistrationConfiguration
+    from muster.registration.drivers.seam import DriverOptions, HubContext, HubDriver, SpokeContext, SpokeDriver
 
 
-class CsrDriver:
+class CsrDriver(Driver):
     """Each side is loaded where it is used: an agent has no use for the hub's."""
 
-    name: str = NAME
-    aliases: tuple[str, ...] = ()
+    name = NAME
+    certificates = True
 
     def hub(self, context: HubContext) -> HubDriver:
         from muster.registration.drivers.csr.hub import CsrHub
@@ -29,6 +43,32 @@ class CsrDriver:
         from muster.registration.drivers.csr.spoke import CsrSpoke
 
         return CsrSpoke(context)
+
+    def bootstrap_rights(self) -> tuple[Right, ...]:
+        return rights(SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, "create", "get", "list", "watch")
+
+    def agent_rights(self) -> tuple[Right, ...]:
+        return (
+            *rights(SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, "get", "list", "watch"),
+            *rights(REGISTER_GROUP, MANAGED_CLUSTERS.plural, "renew", subresource="clientcertificates"),
+        )
+
+    def hub_process(self, entry: HubRegistrationDriver) -> Process:
+        users = entry.csr.auto_approved_identities if entry.csr is not None else ()
+        return Process((*(f"--{APPROVED_USERS}={user}" for user in users), *super().hub_process(entry).arguments))
+
+    def agent_process(self, configured: SpokeRegistrationConfiguration) -> Process:
+        seconds = configured.client_cert_expiration_seconds
+        if 0 != seconds < SHORTEST_EXPIRATION:
+            problem = f"{seconds} is too short: certificates live {SHORTEST_EXPIRATION} seconds or longer"
+            raise BadField("clientCertExpirationSeconds", problem)
+        own = (f"--{EXPIRATION}={seconds}",) if seconds else ()
+        return Process((*own, *super().agent_process(configured).arguments))
+
+    def hub_setup(self, options: DriverOptions) -> HubSetup:
+        identities = list(options.get(APPROVED_IDENTITIES, ()))
+        own = {NAME: {"autoApprovedIdentities": identities}} if identities else {}
+        return HubSetup({**own, **carrying(options, APPROVED_IDENTITIES)})
 
 
 DRIVER: Final = CsrDriver()

@@ -10,19 +10,17 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.registration.drivers.csr.approval import Approver
 from muster.registration.drivers.csr.options import NAME, approved_users
 from muster.registration.drivers.seam import NOTHING_TO_DO, HubContext, Outcome, Vote
-from muster.registration.names import DRIVER_ANNOTATION, EKS_ARN_ANNOTATION, EKS_ROLE_ANNOTATION
+from muster.registration.names import DRIVER_ANNOTATION
 
 
 class CsrHub:
     def __init__(self, context: HubContext) -> None:
         self._approver = Approver(context, approved_users(context.options))
+        self._claimed = context.claimed
 
     def owns(self, cluster: ManagedCluster) -> bool:
         """Every cluster that no other driver has marked: agents of this one leave no mark, upstream's included."""
-        marks = cluster.metadata.annotations
-        if EKS_ARN_ANNOTATION in marks or EKS_ROLE_ANNOTATION in marks:
-            return False
-        return marks.get(DRIVER_ANNOTATION, NAME) == NAME
+        return not self._claimed(cluster) and cluster.metadata.annotations.get(DRIVER_ANNOTATION, NAME) == NAME
 
     def vote(self, cluster: ManagedCluster) -> Vote:
         """A trusted identity's valid request is what speaks for a cluster; without one, nothing does."""

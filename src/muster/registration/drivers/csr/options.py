@@ -9,6 +9,8 @@ from muster.registration.drivers.seam import DriverConfigError, DriverOptions
 
 NAME: Final = "csr"
 APPROVED_USERS: Final = "auto-approved-csr-users"
+APPROVED_IDENTITIES: Final = "auto-approved-csr-identities"
+"""What `init` calls them."""
 EXPIRATION: Final = "client-cert-expiration-seconds"
 
 

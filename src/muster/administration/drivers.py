@@ -1,0 +1,39 @@
+"""Registration drivers as `init` and `join` are asked for: what nobody answers to is refused, what a driver refuses is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from muster.administration.errors import AdministrationError
+from muster.registration.drivers import DriverError, find
+from muster.registration.drivers.errors import Unfit
+from muster.registration.drivers.flags import Flag
+from muster.registration.drivers.seam import Driver, DriverOptions
+
+
+def installed_driver(name: str, flag: str) -> Driver:
+    """Raises AdministrationError, naming those who are there."""
+    try:
+        return find(name)
+    except DriverError as error:
+        raise AdministrationError(f"{flag}: {error}", "choose one of these, or install the distribution that brings it") from None
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """What a driver cannot be set up with is an AdministrationError."""
+    try:
+        yield
+    except Unfit as error:
+        raise AdministrationError(str(error), error.remedy) from None
+
+
+def refuse_unheard(options: Mapping[str, DriverOptions], drivers: Sequence[Driver], flags: Sequence[Flag], choice: str) -> None:
+    """Raises AdministrationError when something is said to a driver that is not chosen. By flags of its own it may be, as with OCM's
+    tool."""
+    chosen = {name for driver in drivers for name in (driver.name, *driver.aliases)}
+    passed_over = {(flag.driver, flag.option) for flag in flags}
+    for name, said in options.items():
+        if name not in chosen and any((name, option) not in passed_over for option in said):
+            raise AdministrationError(f"--driver-option: {name!r} is none of the drivers asked for", f"add it with {choice}")

@@ -1,0 +1,33 @@
+"""A driver of another distribution that says nothing of itself but its names: for the rest the defaults hold."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from muster.registration.drivers.seam import Driver, HubContext, HubDriver, SpokeContext, SpokeDriver
+
+
+class BothSides(Protocol):
+    name: str
+    aliases: tuple[str, ...]
+
+    def hub(self, context: HubContext) -> HubDriver: ...
+
+    def spoke(self, context: SpokeContext) -> SpokeDriver: ...
+
+
+def as_driver(driver: Driver | BothSides) -> Driver:
+    return driver if isinstance(driver, Driver) else PlainDriver(driver)
+
+
+class PlainDriver(Driver):
+    def __init__(self, driver: BothSides) -> None:
+        self.name = driver.name
+        self.aliases = tuple(driver.aliases)
+        self._driver = driver
+
+    def hub(self, context: HubContext) -> HubDriver:
+        return self._driver.hub(context)
+
+    def spoke(self, context: SpokeContext) -> SpokeDriver:
+        return self._driver.spoke(context)

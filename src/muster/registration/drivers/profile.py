@@ -1,0 +1,117 @@
+"""What a driver says of itself to those who install it, configure it and look after it: operators, `clusteradm`, other drivers.
+
+Nobody else knows a driver's name, its marks on objects, the rights it takes, its fields in CRs or its flags. All of it has a
+default that does for a driver without wishes: its clusters carry its name as an annotation, what is said to it travels as the CRs'
+`driverOptions` and reaches its processes as `--driver-option`, and its agents need no rights but those that all agents have.
+
+A profile is known without its driver: ours for AWS and gRPC are there, so that their marks are respected on clusters of upstream's
+agents, while nothing can be registered by them before there is a `seam.Driver` of that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from muster.registration.names import DRIVER_ANNOTATION
+
+if TYPE_CHECKING:
+    from muster.api.cluster.v1 import ManagedCluster
+    from muster.api.operator.v1 import ClusterManagerSpec, HubRegistrationDriver, SpokeRegistrationConfiguration
+    from muster.api.resource import Document
+    from muster.registration.drivers.seam import DriverOptions
+    from muster.runtime.auth.self_access import Right
+
+
+@dataclass(frozen=True)
+class Process:
+    """How operators start a process that works by a driver."""
+
+    arguments: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of the account that it runs as."""
+
+
+@dataclass(frozen=True)
+class HubSetup:
+    """What `init` writes for a driver."""
+
+    entry: Document = field(default_factory=dict)
+    """Of the ClusterManager's `registrationDrivers`, beside `authType`."""
+    spec: Document = field(default_factory=dict)
+    """What else the ClusterManager's spec says."""
+
+
+@dataclass(frozen=True)
+class MemberSetup:
+    """What `join` writes for a driver, and has to know of it."""
+
+    entry: Document = field(default_factory=dict)
+    """Of the Klusterlet's `registrationDriver`, beside `authType`."""
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """In the bootstrap Secret, beside the kubeconfig."""
+    dialled: tuple[str, ...] = ()
+    """Where its agents have to get through, beside the hub's API server."""
+    identity: str = ""
+    """What the cluster is called where its identity comes from."""
+
+
+class Profile:
+    """`name` is the authentication type in CRs and on command lines; `aliases` are further spellings of it."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    certificates: bool = False
+    """Whether agents ask for certificates that the hub's own authority signs: `accept` approves their requests then."""
+
+    def marks(self, cluster: ManagedCluster) -> bool:
+        """Whether the cluster says that it registers by this driver. Cheap, no side effect, never raises on odd objects."""
+        return cluster.metadata.annotations.get(DRIVER_ANNOTATION) in (self.name, *self.aliases)
+
+    def identity_of(self, cluster: ManagedCluster) -> str:
+        """What a cluster of this driver is called where its identity comes from; empty when nothing tells."""
+        return ""
+
+    def bootstrap_rights(self) -> tuple[Right, ...]:
+        """What whoever introduces a cluster needs on the hub, beyond making its ManagedCluster."""
+        return ()
+
+    def agent_rights(self) -> tuple[Right, ...]:
+        """What a registered agent needs on the hub, beyond what all agents do."""
+        return ()
+
+    def hub_process(self, entry: HubRegistrationDriver) -> Process:
+        """For `muster hub`. Raises BadField, with a path below this entry of `registrationDrivers`."""
+        return Process(self._carried(entry.driver_options))
+
+    def agent_process(self, configured: SpokeRegistrationConfiguration) -> Process:
+        """For `muster agent`. Raises BadField, with a path below `registrationConfiguration`."""
+        return Process(self._carried(configured.registration_driver.driver_options))
+
+    def hub_setup(self, options: DriverOptions) -> HubSetup:
+        """Raises Unfit."""
+        return HubSetup(carrying(options))
+
+    def member_setup(self, options: DriverOptions, token: str, ca: bytes) -> MemberSetup:
+        """`token` and `ca` are what agents reach the hub's API server with. Raises Unfit."""
+        return MemberSetup(carrying(options))
+
+    def join_flags(self, hub: ClusterManagerSpec) -> tuple[str, ...]:
+        """What `join` has to be told to register by this driver on such a hub."""
+        return ()
+
+    def _carried(self, options: DriverOptions) -> tuple[str, ...]:
+        said = ((option, value) for option, values in sorted(options.items()) for value in values)
+        return tuple(f"--driver-option={self.name}.{option}={value}" for option, value in said)
+
+
+def carrying(options: DriverOptions, *elsewhere: str) -> Document:
+    """The part of a CR that carries options; those that go `elsewhere` have fields of their own."""
+    carried = {option: list(values) for option, values in options.items() if option not in elsewhere}
+    return {"driverOptions": carried} if carried else {}
+
+
+def last(options: DriverOptions, name: str) -> str:
+    """The one value of an option that has no use for several; empty when there is none."""
+    return next(reversed(options.get(name, ())), "")

@@ -1,0 +1,25 @@
+"""Answers to the names that Muster has profiles for and no drivers, so that what is checked and written for them shows."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from muster.registration.drivers.awsirsa import AwsIrsaProfile
+from muster.registration.drivers.grpc import GrpcProfile
+from muster.registration.drivers.seam import Driver, DriverConfigError, HubContext, SpokeContext
+
+
+class Stub(Driver):
+    def hub(self, context: HubContext) -> NoReturn:
+        raise DriverConfigError(self.name, "enabled-registration-drivers", "nothing can be registered by a stub")
+
+    def spoke(self, context: SpokeContext) -> NoReturn:
+        raise DriverConfigError(self.name, "registration-auth", "nothing can be registered by a stub")
+
+
+class AwsIrsa(AwsIrsaProfile, Stub):
+    """The profile is ours."""
+
+
+class Grpc(GrpcProfile, Stub):
+    """The profile is ours."""
