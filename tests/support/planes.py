@@ -25,7 +25,7 @@ import yaml
 
 from tests.support import kube_flags, peers
 from tests.support.client import Client
-from tests.support.processes import Server, free_ports, tail
+from tests.support.processes import Server, free_ports, python_path, tail
 
 ADMIN = "admin"
 
@@ -255,7 +255,7 @@ class KubePlane(ControlPlane):
             self.logs.append(log)
         command = [*self.options.node, "--kubeconfig", self.kubeconfig, "--node-name", "default-node"]
         command += ["--client-ca-file", self.ca, "--directory", self.directory / "node"]
-        return Server("node", command, log, {"PYTHONPATH": str(peers.ROOT)})
+        return Server("node", command, log, python_path(peers.ROOT))
 
     def restart_node(self, *, kill: bool) -> None:
         node = self._servers[-1]

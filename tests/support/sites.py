@@ -1,7 +1,7 @@
 """Clusters whose pods are run, of the kind MUSTER_E2E names, for tests that go from nothing to a working fleet: nobody is played.
 
 Embedded ones are API servers in this process with a node each; real ones are a kube-apiserver, its controllers and a `muster node`,
-all processes. Each is new, so a test finds nothing there and may leave anything.
+all processes. Both know the users of `planes.USERS`. Each is new, so a test finds nothing there and may leave anything.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from muster.apiserver.adminkubeconfig import write_kubeconfig
+from muster.apiserver.auth.identity import User
 from muster.cli.programs import programs
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.http import HttpClient
 from muster.runtime.client.kubeconfig import ClientConfig, load_kubeconfig
-from tests.support.planes import KubeOptions, KubePlane
+from tests.support.planes import USERS, KubeOptions, KubePlane
 from tests.support.stage import open_stage
 
 KUBE = os.environ.get("MUSTER_E2E") == "kube"
@@ -47,7 +48,8 @@ async def open_site(directory: Path) -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def _embedded(directory: Path) -> AsyncIterator[Site]:
-    async with open_stage(programs(), directory / "node") as stage:
+    people = {user.token: User(user.name, groups=(*user.groups, "system:authenticated")) for user in USERS.values()}
+    async with open_stage(programs(), directory / "node", static_tokens=people) as stage:
         await write_kubeconfig(stage.server, directory / "kubeconfig")
         yield Site(stage.client, directory / "kubeconfig")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.fleet.node import NodeRuntime, Programs, RemoteNode
@@ -133,8 +134,15 @@ def pod_manifest(name: str, container: dict[str, Any], **spec: Any) -> dict[str,
 
 
 @asynccontextmanager
-async def open_stage(programs: Programs, directory: Path, clock: Clock = SYSTEM, *, remote: bool = False) -> AsyncIterator[Stage]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",), clock=clock.now))
+async def open_stage(
+    programs: Programs,
+    directory: Path,
+    clock: Clock = SYSTEM,
+    *,
+    remote: bool = False,
+    static_tokens: Mapping[str, User] | None = None,
+) -> AsyncIterator[Stage]:
+    server = ApiServer(ServerConfig(store="memory", clusters=("default",), clock=clock.now, static_tokens=static_tokens or {}))
     await server.start()
     stage = Stage(server, programs, directory, clock, remote=remote)
     await let_pods_run(stage.client)

@@ -318,6 +318,7 @@ REFUSED, USAGE = 1, 2
         ("version -o poem", "--output", USAGE),
     ],
 )
+@pytest.mark.usefixtures("stub_drivers")
 def test_wrong_input_is_named_and_changes_nothing(world: World, furnished: World, line: str, complaint: str, code: int) -> None:
     context = MANAGED if line.split()[0] in ("join", "unjoin") or line == "upgrade klusterlet" else HUB
     places = {"server": world.hub.cluster.url, "ca": world.hub.cluster.ca, "kubeconfig": world.kubeconfig}

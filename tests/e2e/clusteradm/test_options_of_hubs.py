@@ -102,6 +102,12 @@ APPROVED = "--feature-gates ManagedClusterAutoApproval=true"
             lambda made: made.spec["serverConfiguration"]["endpointsExposure"][0]["grpc"],
             {"type": "loadBalancer", "loadBalancer": {"host": "hub.example:8090"}},
         ),
+        row(
+            "init --registration-drivers csr --driver-option csr.auto-approved-csr-users=a=b"
+            " --driver-option csr.auto-approved-csr-users=c",
+            lambda made: made.spec["registrationConfiguration"]["registrationDrivers"],
+            [{"authType": "csr", "driverOptions": {"auto-approved-csr-users": ["a=b", "c"]}}],
+        ),
         row("init --enable-sync-labels", lambda made: "--enable-sync-labels" in made.operator["args"], True),
         row(
             "init --cluster-manager-values-file {values}",
@@ -122,6 +128,7 @@ APPROVED = "--feature-gates ManagedClusterAutoApproval=true"
         ),
     ],
 )
+@pytest.mark.usefixtures("stub_drivers")
 def test_an_option_reaches_what_the_hub_has(hub: World, tmp_path: Path, line: str, look: Look, expected: object) -> None:
     contents = {
         "values": {"replicaCount": 2, "clusterManager": {"nodePlacement": {"nodeSelector": {"disk": "fast"}}}},
@@ -134,6 +141,7 @@ def test_an_option_reaches_what_the_hub_has(hub: World, tmp_path: Path, line: st
     assert look(Made(hub)) == expected
 
 
+@pytest.mark.usefixtures("stub_drivers")
 def test_an_option_that_is_not_given_again_is_taken_back(hub: World) -> None:
     hub.ok("init", "--registration-drivers", "grpc", "--grpc-server", "hub.example:8090", "--enable-sync-labels")
     hub.ok("init")

@@ -106,6 +106,11 @@ Look = Callable[[Joined], object]
             lambda made: made.registration["registrationDriver"],
             {"authType": "awsirsa", "awsIrsa": {"hubClusterArn": ARNS[0], "managedClusterArn": ARNS[1]}},
         ),
+        row(
+            "join --driver-option csr.client-cert-expiration-seconds=7200 --driver-option csr.other=b",
+            lambda made: made.registration["registrationDriver"],
+            {"authType": "csr", "driverOptions": {"client-cert-expiration-seconds": ["7200"], "other": ["b"]}},
+        ),
         row("join --registration-auth grpc --grpc-server hub:8090 --grpc-ca-file {ca}", grpc_way, ("grpc", "hub:8090", "{ca}")),
         row(
             "join --addon-kubeclient-registration-auth token --addon-token-expiration-seconds 3600",
@@ -142,6 +147,7 @@ Look = Callable[[Joined], object]
         row("join --resource-qos-class BestEffort", lambda made: made.klusterlet["resourceRequirement"], {"type": "BestEffort"}),
     ],
 )
+@pytest.mark.usefixtures("stub_drivers")
 def test_an_option_reaches_what_the_cluster_has(
     fleet: World, access: dict[str, str], tmp_path: Path, line: str, look: Look, expected: object
 ) -> None:
