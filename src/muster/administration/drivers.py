@@ -30,8 +30,8 @@ def fitting() -> Iterator[None]:
 
 
 def refuse_unheard(options: Mapping[str, DriverOptions], drivers: Sequence[Driver], flags: Sequence[Flag], choice: str) -> None:
-    """Raises AdministrationError when something is said to a driver that is not chosen. By flags of its own it may be, as with OCM's
-    tool."""
+    """Raises AdministrationError when something is said to a driver that is not chosen, other than by flags of its own: those are
+    passed over, as by OCM's tool."""
     chosen = {name for driver in drivers for name in (driver.name, *driver.aliases)}
     passed_over = {(flag.driver, flag.option) for flag in flags}
     for name, said in options.items():

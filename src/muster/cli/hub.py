@@ -12,29 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.component import CommonFlags
-from muster.cli.component import HubComponent
-from muster.cli.component import cluster_options
-from muster.cli.component import common_flags
-from muster.cli.component import process_options
-from muster.cli.component import serve_component
-from muster.cli.driver_flags import driver_flags
-from muster.cli.driver_flags import told_drivers
-from muster.cli.process import PROCESS
-from muster.cli.process import ProcessEnv
-from muster.cli.process import cluster_problem
-from muster.cli.process import explained
-from muster.cli.process import run_until_stopped
-from muster.cli.values import Duration
-from muster.cli.values import Gates
-from muster.cli.values import Names
-from muster.cli.values import Pairs
-from muster.registration.drivers.flags import DEFAULT
-from muster.registration.drivers.flags import HUB_FLAGS
-from muster.registration.names import AGENT_RESTRICTION
-from muster.registration.names import HUB_GATES
-from muster.registration.names import HUB_LOCK
-from muster.registration.names import HUB_UNSUPPORTED_GATES
+from muster.cli.component import CommonFlags, HubComponent, cluster_options, common_flags, process_options, serve_component
+from muster.cli.driver_flags import driver_flags, told_drivers
+from muster.cli.process import PROCESS, ProcessEnv, cluster_problem, explained, run_until_stopped
+from muster.cli.values import Duration, Gates, Names, Pairs
+from muster.registration.drivers.flags import DEFAULT, HUB_FLAGS
+from muster.registration.names import AGENT_RESTRICTION, HUB_GATES, HUB_LOCK, HUB_UNSUPPORTED_GATES
 
 if TYPE_CHECKING:
     from muster.registration.hub.options import HubOptions
