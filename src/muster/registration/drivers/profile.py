@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from muster.api.cluster.v1 import ManagedCluster
     from muster.api.operator.v1 import ClusterManagerSpec, HubRegistrationDriver, SpokeRegistrationConfiguration
     from muster.api.resource import Document
+    from muster.machinery.authorization import AccessAttributes
     from muster.registration.drivers.seam import DriverOptions
-    from muster.runtime.auth.self_access import Right
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ class Profile:
         """What a cluster of this driver is called where its identity comes from; empty when nothing tells."""
         return ""
 
-    def bootstrap_rights(self) -> tuple[Right, ...]:
+    def bootstrap_rights(self) -> tuple[AccessAttributes, ...]:
         """What whoever introduces a cluster needs on the hub, beyond making its ManagedCluster."""
         return ()
 
-    def agent_rights(self) -> tuple[Right, ...]:
+    def agent_rights(self) -> tuple[AccessAttributes, ...]:
         """What a registered agent needs on the hub, beyond what all agents do."""
         return ()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from muster.machinery.authorization import AccessAttributes
 from muster.registration.drivers.csr.options import (
     APPROVED_IDENTITIES,
     APPROVED_USERS,
@@ -20,7 +21,7 @@ from muster.registration.drivers.profile import HubSetup, Process, carrying
 from muster.registration.drivers.seam import Driver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import REGISTER_GROUP
-from muster.runtime.auth.self_access import Right, rights
+from muster.runtime.auth.self_access import rights
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 if TYPE_CHECKING:
@@ -44,10 +45,10 @@ class CsrDriver(Driver):
 
         return CsrSpoke(context)
 
-    def bootstrap_rights(self) -> tuple[Right, ...]:
+    def bootstrap_rights(self) -> tuple[AccessAttributes, ...]:
         return rights(SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, "create", "get", "list", "watch")
 
-    def agent_rights(self) -> tuple[Right, ...]:
+    def agent_rights(self) -> tuple[AccessAttributes, ...]:
         return (
             *rights(SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, "get", "list", "watch"),
             *rights(REGISTER_GROUP, MANAGED_CLUSTERS.plural, "renew", subresource="clientcertificates"),
