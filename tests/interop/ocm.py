@@ -177,6 +177,21 @@ class Fleet:
 
     def start_registration_agent(self, token: str = "") -> None:
         """It introduces itself by `token`, or else by one of the bootstrap account."""
+        own, bootstrap = self.prepare_registration_agent(token)
+        self._run(
+            "registration-agent",
+            "agent",
+            f"--kubeconfig={own}",
+            f"--namespace={AGENT_NAMESPACE}",
+            f"--spoke-cluster-name={self.name}",
+            "--agent-id=agent1",
+            f"--bootstrap-kubeconfig={bootstrap}",
+            f"--hub-kubeconfig-dir={self.directory / 'hub-kubeconfig'}",
+            "--feature-gates=AddonManagement=false",
+        )
+
+    def prepare_registration_agent(self, token: str = "") -> tuple[Path, Path]:
+        """What an agent finds on its cluster; the kubeconfigs of its own account there and of its introduction to the hub."""
         install(self.spoke_admin, "agent", AGENT_NAMESPACE)
         own = service_account_kubeconfig(
             self.spoke,
@@ -192,17 +207,7 @@ class Fleet:
             service_account_kubeconfig(self.hub, self.hub_admin, BOOTSTRAP_NAMESPACE, "agent-registration-bootstrap", bootstrap)
         secret = {"metadata": {"name": "bootstrap-hub-kubeconfig"}, "stringData": {"kubeconfig": bootstrap.read_text()}}
         create(self.spoke_admin, f"/api/v1/namespaces/{AGENT_NAMESPACE}/secrets", secret)
-        self._run(
-            "registration-agent",
-            "agent",
-            f"--kubeconfig={own}",
-            f"--namespace={AGENT_NAMESPACE}",
-            f"--spoke-cluster-name={self.name}",
-            "--agent-id=agent1",
-            f"--bootstrap-kubeconfig={bootstrap}",
-            f"--hub-kubeconfig-dir={self.directory / 'hub-kubeconfig'}",
-            "--feature-gates=AddonManagement=false",
-        )
+        return own, bootstrap
 
     def start_work_agent(self, hub: Path | None = None, *options: str) -> None:
         """After the cluster has joined, the agent uses the certificate that registration obtained; else a kubeconfig of the hub."""

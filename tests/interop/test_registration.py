@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,15 +20,16 @@ from muster.registration.agent.options import AgentOptions
 from tests.interop.ocm import AGENT_NAMESPACE, Fleet, work
 from tests.support.administrator import ACCEPTED, AVAILABLE, MANAGED_CLUSTERS, RBAC, Administrator, managed_cluster, read_secret
 from tests.support.planes import ControlPlane, chosen
-from tests.support.registration import Agent, Hub, Spoke
+from tests.support.registration import HUB_SECRET, PENDING_SECRET, Agent, Hub, Spoke
 from tests.support.shifted import HOUR, lifetime, running
 
+YEAR = 365 * 24 * HOUR
 SECRET = f"/api/v1/namespaces/{AGENT_NAMESPACE}/secrets/hub-kubeconfig-secret"
 
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    ground = chosen(tmp_path_factory.mktemp("registration"), "go-hub", "spoke")
+    ground = chosen(tmp_path_factory.mktemp("registration"), "go-hub", "spoke", "exchanged")
     ground.start()
     yield ground
     ground.stop(kill=True)
@@ -180,6 +181,74 @@ async def test_our_agent_renews_its_certificate_with_upstreams_hub(go_hub: Admin
     our_agent.start()
     go_hub.wait_renewed("python", times=2)
     assert our_agent.secret["agent-name"] == before["agent-name"]
+
+
+@pytest.mark.timeout(240)
+async def test_agents_are_exchanged_at_every_step(ground: ControlPlane, our_hub: Hub) -> None:
+    """Ours and upstream's in turn, with the same account and rights: each goes on with what it finds."""
+    go = Fleet(ground.cluster, ground.extra("exchanged"), ground.directory / "exchanged", "exchanged")
+    own, _ = await asyncio.to_thread(go.prepare_registration_agent)
+    ours = AgentOptions(cluster_name="exchanged", namespace=AGENT_NAMESPACE)
+
+    async def until(probe: Callable[[], object], what: str, timeout: float = 60) -> None:
+        await asyncio.to_thread(our_hub.wait, probe, what, timeout)
+
+    async def upstreams_serves() -> None:
+        try:
+            await asyncio.to_thread(go.start_registration_agent)
+            our_hub.servers += go.servers
+            await asyncio.to_thread(our_hub.wait_renewed, "exchanged", 2, 60)
+        finally:
+            await asyncio.to_thread(go.stop)
+
+    # Ours has asked for a certificate, and is exchanged before anybody has answered.
+    async with running(ours, own):
+        await until(lambda: our_hub.requests("exchanged"), "our request")
+    assert "tls.key" not in kept(go)
+    assert len(kept(go, PENDING_SECRET)) == 4
+
+    # Upstream's makes a request of its own, and is exchanged when it has registered.
+    try:
+        await asyncio.to_thread(go.start_registration_agent)
+        our_hub.servers += go.servers
+        await until(lambda: len(our_hub.requests("exchanged")) == 2, "upstream's request")
+        await asyncio.to_thread(our_hub.approve, "exchanged")
+        our_hub.accept("exchanged", lease=2)
+        await asyncio.to_thread(our_hub.wait_available, "exchanged", 90)
+    finally:
+        await asyncio.to_thread(go.stop)
+    theirs = kept(go)
+    assert theirs["agent-name"] == b"agent1"
+
+    # Ours serves with that certificate, and forgets what it had begun under another name.
+    async with running(ours, own):
+        await asyncio.to_thread(our_hub.wait_renewed, "exchanged", 2, 60)
+        await until(lambda: not kept(go, PENDING_SECRET), "what was pending to be given up")
+    assert kept(go) == theirs
+
+    # Ours has asked for the next certificate on a hub that does not answer, and is exchanged.
+    our_hub.stop()
+    try:
+        async with running(ours, own, shift=0.85 * YEAR):
+            await until(lambda: len(our_hub.requests("exchanged")) == 3, "a request for the next certificate")
+        assert kept(go) == theirs
+        await upstreams_serves()
+        assert kept(go) == theirs
+    finally:
+        our_hub.start()
+
+    # Ours takes the answer to what it had asked; upstream's serves with that.
+    async with running(ours, own):
+        await until(lambda: kept(go)["tls.crt"] != theirs["tls.crt"], "the next certificate")
+        await until(lambda: not kept(go, PENDING_SECRET), "nothing to be pending")
+    assert len(our_hub.requests("exchanged")) == 3
+    renewed = kept(go)
+    await upstreams_serves()
+    assert kept(go) == renewed
+
+
+def kept(fleet: Fleet, secret: str = HUB_SECRET) -> dict[str, bytes]:
+    return read_secret(fleet.spoke_admin, AGENT_NAMESPACE, secret)
 
 
 def certificate(fleet: Fleet) -> bytes:

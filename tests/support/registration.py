@@ -25,6 +25,7 @@ from tests.support.processes import Server, free_ports
 
 MUSTER = peers.ROOT / ".venv/bin/muster"
 BOOTSTRAP_SECRET, HUB_SECRET = "bootstrap-hub-kubeconfig", "hub-kubeconfig-secret"
+PENDING_SECRET = "hub-kubeconfig-secret-pending"
 
 
 class Hub(Administrator):
@@ -110,8 +111,13 @@ class Spoke:
             self.admin.patch(f"{place}/{secret}", {"stringData": {"kubeconfig": kubeconfig}}).expect(200)
 
     def secret(self, namespace: str) -> dict[str, bytes]:
-        """What the agent of that namespace keeps."""
+        """The credential that the agent of that namespace has."""
         return read_secret(self.admin, namespace, HUB_SECRET)
+
+    def pending(self, namespace: str) -> dict[str, bytes]:
+        """What the agent of that namespace has begun, whatever hub it is for, and its names."""
+        kept = read_secret(self.admin, namespace, PENDING_SECRET)
+        return {key.partition(".")[2] or key: value for key, value in kept.items()}
 
 
 class Agent:
@@ -154,6 +160,10 @@ class Agent:
     @property
     def secret(self) -> dict[str, bytes]:
         return self.spoke.secret(self.namespace)
+
+    @property
+    def pending(self) -> dict[str, bytes]:
+        return self.spoke.pending(self.namespace)
 
     def start(self) -> Agent:
         self.process.start()

@@ -17,7 +17,7 @@ from muster.operator.klusterlet.manifests import MANAGED_SECRETS
 from muster.operator.klusterlet.properties import DEFINITION as PROPERTIES
 from muster.operator.names import EXTERNAL_HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET
 from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
-from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET, LEASE
+from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET, LEASE, PENDING_SECRET
 from muster.runtime.install.objects import RBAC_GROUP, READ, rule
 from muster.work.agent import install as work
 
@@ -78,7 +78,7 @@ KLUSTERLET_RULES: Final = (
     *_operator("klusterlets"),
     *_definitions(SPOKE),
     rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "update", "patch", "delete"], [PROPERTIES]),
-    *_secrets([BOOTSTRAP_SECRET, HUB_SECRET, PULL_SECRET, EXTERNAL_MANAGED_SECRET, *MANAGED_SECRETS]),
+    *_secrets([BOOTSTRAP_SECRET, HUB_SECRET, PENDING_SECRET, PULL_SECRET, EXTERNAL_MANAGED_SECRET, *MANAGED_SECRETS]),
     *_emptied(SPOKE),
     *CLUSTER_RULES,
     *NAMESPACE_RULES,

@@ -61,6 +61,9 @@ BOOTSTRAP_NAMESPACE: Final = "open-cluster-management"
 BOOTSTRAP_ACCOUNT: Final = "agent-registration-bootstrap"
 BOOTSTRAP_SECRET: Final = "bootstrap-hub-kubeconfig"
 HUB_SECRET: Final = "hub-kubeconfig-secret"
+PENDING_SUFFIX: Final = "-pending"
+"""Of the Secret beside a credential's that has what is begun and not finished."""
+PENDING_SECRET: Final = HUB_SECRET + PENDING_SUFFIX
 
 AGENT_RESTRICTION: Final = "ManagedClusterAgentRestriction"
 """Ours: agents, and clusters that introduce themselves, may not write what clusters are selected by."""

@@ -29,8 +29,9 @@ def test_an_agent_killed_after_every_step_joins_with_one_key_and_one_request(fle
     # Somebody who may not ask yet can only get as far as choosing a key.
     hesitant = hub.account("hesitant", [CLUSTERS, {**REQUESTS, "verbs": ["get", "list", "watch"]}])
     agent = fleet.agent("cat", hesitant)
-    hub.wait(lambda: "pending.key" in agent.secret, "a key to be stored before it is used")
-    chosen = agent.secret
+    hub.wait(lambda: "key" in agent.pending, "a key to be stored before it is used")
+    chosen = agent.pending
+    assert agent.secret == {}
     agent.kill()
     assert hub.requests("cat") == []
     hub.account("hesitant", [CLUSTERS, REQUESTS])
@@ -39,9 +40,10 @@ def test_an_agent_killed_after_every_step_joins_with_one_key_and_one_request(fle
     hub.wait(lambda: hub.find("cat"), "the ManagedCluster")
     again(agent)
     (request,) = hub.wait(lambda: hub.requests("cat"), "the request")
-    assert request["metadata"]["name"] == chosen["pending.name"].decode()
+    assert request["metadata"]["name"] == chosen["name"].decode()
     again(agent)
     agent.kill()
+    assert agent.secret == {}, "there is none before there is a credential"
     hub.decide(request)
     hub.wait(lambda: certificate_of(hub.requests("cat")[0]), "the certificate to be signed while the agent is dead")
     agent.start()
@@ -54,9 +56,10 @@ def test_an_agent_killed_after_every_step_joins_with_one_key_and_one_request(fle
     hub.wait_renewed("cat", times=2)
 
     kept = agent.secret
-    assert kept["tls.key"] == chosen["pending.key"]
+    assert agent.pending == {}
+    assert kept["tls.key"] == chosen["key"]
     assert kept["agent-name"] == chosen["agent-name"]
-    assert [each["metadata"]["name"] for each in hub.requests("cat")] == [chosen["pending.name"].decode()]
+    assert [each["metadata"]["name"] for each in hub.requests("cat")] == [chosen["name"].decode()]
 
 
 def test_a_hub_killed_again_and_again_while_clusters_join_forgets_none(fleet: Fleet) -> None:

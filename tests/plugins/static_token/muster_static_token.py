@@ -60,10 +60,12 @@ class TokenSpoke:
     def problem(self, stored: Mapping[str, bytes]) -> str:
         return "" if stored.get("token") == self._token.encode() else "the token is not stored"
 
-    async def advance(self, hub: KubeClient, stored: Mapping[str, bytes], seen: Document | None = None) -> Progress:
+    async def advance(
+        self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
+    ) -> Progress:
         if not self.problem(stored):
             return Progress()
-        return Progress({"token": self._token.encode()}, again=0, report=Report(True, "TokenStored", "token stored"))
+        return Progress(credential={"token": self._token.encode()}, again=0, report=Report(True, "TokenStored", "token stored"))
 
     def connect(self, kubeconfig: Path) -> KubeClient:
         return HttpClient(load_kubeconfig(kubeconfig), agent=NAME, metrics=self._context.metrics)

@@ -17,9 +17,10 @@ from muster.operator.klusterlet.status import AVAILABLE
 from muster.operator.names import KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.operator.reporting import APPLIED
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
+from muster.registration.agent.memory.pending import entries
 from muster.registration.drivers.csr.requests import key_fingerprint
 from muster.registration.drivers.csr.spoke import KEY, PENDING_KEY
-from muster.registration.names import HUB_SECRET
+from muster.registration.names import HUB_SECRET, PENDING_SECRET
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS
 from muster.runtime.client.errors import Forbidden, NotFound
@@ -38,9 +39,18 @@ async def list_klusterlets(client: KubeClient) -> list[Klusterlet]:
 
 
 async def hub_secret(client: KubeClient, klusterlet: Klusterlet) -> Mapping[str, bytes]:
-    """What the agents keep of their hub; empty before they know one."""
+    """The agents' credential for their hub; empty while they have none."""
+    return await _contents(client, klusterlet, HUB_SECRET)
+
+
+async def pending_secret(client: KubeClient, klusterlet: Klusterlet) -> Mapping[str, bytes]:
+    """What the agents have begun and not finished."""
+    return await _contents(client, klusterlet, PENDING_SECRET)
+
+
+async def _contents(client: KubeClient, klusterlet: Klusterlet, secret: str) -> Mapping[str, bytes]:
     try:
-        return contents_of(await client.get(SECRETS, HUB_SECRET, agent_namespace_of(klusterlet)))
+        return contents_of(await client.get(SECRETS, secret, agent_namespace_of(klusterlet)))
     except NotFound:
         return {}
 
@@ -48,17 +58,25 @@ async def hub_secret(client: KubeClient, klusterlet: Klusterlet) -> Mapping[str,
 async def agent_key(client: KubeClient, klusterlet: Klusterlet) -> str:
     """The fingerprint of the key that the agent asks a certificate for, or else has one of. Empty where that cannot be known."""
     try:
-        kept = await hub_secret(client, klusterlet)
+        asked = pending_key(await pending_secret(client, klusterlet))
+        return asked or key_fingerprint((await hub_secret(client, klusterlet)).get(KEY, b""))
     except Forbidden:
         return ""
-    return key_fingerprint(kept.get(PENDING_KEY) or kept.get(KEY) or b"")
+
+
+def pending_key(pending: Mapping[str, bytes]) -> str:
+    """The fingerprint of the key that an agent asks a certificate for; empty where it asks for none, or several hubs."""
+    asked = {key_fingerprint(key) for key in entries(pending, PENDING_KEY)}
+    return asked.pop() if len(asked) == 1 else ""
 
 
 async def cluster_name_of(client: KubeClient, klusterlet: Klusterlet) -> str:
     """What it calls the cluster; where it leaves that to the agents, what they chose."""
     if klusterlet.spec.cluster_name:
         return klusterlet.spec.cluster_name
-    return (await hub_secret(client, klusterlet)).get(CLUSTER_NAME, b"").decode(errors="replace")
+    known = await hub_secret(client, klusterlet)
+    chosen = known.get(CLUSTER_NAME) or (await pending_secret(client, klusterlet)).get(CLUSTER_NAME, b"")
+    return chosen.decode(errors="replace")
 
 
 async def find_klusterlets(client: KubeClient, cluster: str) -> list[Klusterlet]:

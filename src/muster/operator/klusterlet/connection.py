@@ -25,7 +25,8 @@ from muster.operator.klusterlet.plan import Plan
 from muster.operator.names import KUBECONFIG_KEY
 from muster.operator.reporting import condition
 from muster.registration.agent.failover import needed_to_register
-from muster.registration.agent.memory.hub_secret import CLUSTER_NAME, mirror
+from muster.registration.agent.memory.directory import mirror
+from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
 from muster.registration.drivers import find
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import HUB_SECRET, LEASE
@@ -57,7 +58,7 @@ async def open_secret(contents: Contents, source: str) -> AsyncIterator[KubeClie
     """Raises KubeconfigError and ForeignCredential."""
     with temporary_directory("muster-hub-") as name:
         directory = Path(name)
-        await asyncio.to_thread(mirror, directory, contents)
+        await asyncio.to_thread(mirror, directory, contents, KUBECONFIG_KEY)
         try:
             config = load_kubeconfig(directory / KUBECONFIG_KEY)
         except KubeconfigError as error:
@@ -118,9 +119,10 @@ class ConnectionCheck:
         where = self._place(HUB_SECRET)
         contents = self.read(HUB_SECRET)
         if contents is None:
-            return Finding(False, HUB_SECRET_MISSING, f"{where} is missing: the agent makes it when it begins to register")
+            text = f"{where} is missing: on the hub, an administrator has to accept the cluster and its request"
+            return Finding(False, HUB_SECRET_MISSING, text)
         if not contents.get(KUBECONFIG_KEY):
-            text = f"{where} has no {KUBECONFIG_KEY} yet: on the hub, an administrator has to accept the cluster and its request"
+            text = f"{where} has no {KUBECONFIG_KEY}: the agent writes it whole, once the hub has given it a credential"
             return Finding(False, HUB_KUBECONFIG_MISSING, text)
         cluster = self.plan.klusterlet.spec.cluster_name or contents.get(CLUSTER_NAME, b"").decode(errors="replace")
         if not cluster:

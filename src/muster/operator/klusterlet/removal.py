@@ -19,7 +19,7 @@ from muster.operator.klusterlet.installation import OWNED
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED, served_kinds
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_LABEL, PULL_SECRET
-from muster.registration.names import HUB_SECRET
+from muster.registration.names import HUB_SECRET, PENDING_SECRET
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
 from muster.runtime.client.errors import NotFound
 from muster.runtime.client.typed import served
@@ -64,7 +64,7 @@ class Removal:
             return []
         if _label(found) != self.plan.name:
             return []
-        names = (HUB_SECRET, PULL_SECRET, *(MANAGED_SECRETS if self.plan.hosted else ()))
+        names = (HUB_SECRET, PENDING_SECRET, PULL_SECRET, *(MANAGED_SECRETS if self.plan.hosted else ()))
         return await remove(self.here.client, [Place(SECRETS, name, namespace) for name in names])
 
     async def _let_works_go(self, ground: Ground) -> None:

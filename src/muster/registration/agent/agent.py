@@ -6,7 +6,7 @@ cluster, and let the driver get a credential. *Serve* with that credential: rene
 credential in time. When serving ends (the credential has expired or is refused, the bootstrap kubeconfig names another hub, the hub
 has failed us and there are others), the loop begins again.
 
-Everything that must outlive the process is in the hub secret, so a restart at any moment goes on where it was; and nothing here
+Everything that must outlive the process is in two Secrets, so a restart at any moment goes on where it was; and nothing here
 ends the process: whatever is missing is waited for, with growing pauses and one line in the log. Nothing is global: a process may
 run a thousand agents.
 """
@@ -26,8 +26,9 @@ from muster.registration.agent.choosing import choose
 from muster.registration.agent.failover import Failover
 from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
-from muster.registration.agent.memory.hub_secret import AGENT_NAME, CLUSTER_NAME, HubSecret
+from muster.registration.agent.memory.hub_secret import HubSecret, names_of
 from muster.registration.agent.memory.identity import settle
+from muster.registration.agent.memory.old_layout import take_over
 from muster.registration.agent.options import AgentOptions
 from muster.registration.agent.registering import register
 from muster.registration.agent.serving import Leave, serve
@@ -132,6 +133,7 @@ class Agent:
         self.state.problem = f"the Secrets in namespace {self._options.namespace} are not known yet"
         for informer in watches:
             await informer.synced()
+        await self._remembered(secret)
         await bootstraps.refresh()
         world = self._world = self._settled(secret, bootstraps, events)
         log.info("agent", cluster=world.cluster, agent=world.identity.agent, driver=self._driver.name)
@@ -153,8 +155,20 @@ class Agent:
             else:
                 backoff.reset()
 
+    async def _remembered(self, secret: HubSecret) -> None:
+        """Until what was begun is known, and is where it belongs."""
+        backoff = Backoff(1.0, 60.0, random=self._random)
+        while True:
+            try:
+                await secret.pending.load()
+                await take_over(secret)
+                return
+            except (KubeError, OSError) as error:
+                self.state.say("starting", "", f"cannot read what was begun: {error}")
+                await sleep(self._clock, backoff.next())
+
     def _settled(self, secret: HubSecret, bootstraps: Bootstraps, events: EventRecorder) -> AgentWorld:
-        identity = settle(self._options, secret.data, self._random)
+        identity = settle(self._options, {**secret.pending.data, **secret.data}, self._random)
         driver = self._driver.spoke(SpokeContext(identity, self._clock, self._random, self._metrics, self._options.driver_options))
         self.state.cluster = identity.cluster
         return AgentWorld(
@@ -178,9 +192,13 @@ class Agent:
         if leave is Leave.FAILED:
             self._failover.failed(address)
         elif leave in (Leave.REFUSED, Leave.REPLACED):
-            secret = self._world.secret
-            try:
-                # Only the names are kept: what was pending was asked for with an identity that is gone.
-                await secret.store({key: None for key in secret.data if key not in (CLUSTER_NAME, AGENT_NAME)})
-            except KubeError as error:
-                log.warning("cannot give up the refused credential", error=str(error))
+            await self._give_up(self._world, address)
+
+    async def _give_up(self, world: AgentWorld, address: HubAddress) -> None:
+        """Only the names are kept: what was pending there was asked for with an identity that is gone."""
+        others = [one.address for one in world.bootstraps.candidates if one.address != address]
+        try:
+            await world.secret.pending.begin(names_of(world.identity), others)
+            await world.secret.remove()
+        except KubeError as error:
+            log.warning("cannot give up the refused credential", error=str(error))

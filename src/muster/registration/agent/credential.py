@@ -2,23 +2,24 @@
 
 The driver says what to store and what to wait for; this loop stores it before the driver is asked again, watches the one object on
 the hub that it waits for, and wakes it when that changes, when its time has come, or when somebody else changed the Secret. A step
-that fails is tried again later and later. When a step leaves a credential that works, the same write makes it the one in use: with
-its kubeconfig beside it, and in the place of another hub's if there was one.
+that fails is tried again later and later. What a driver has begun is kept apart from the credential. A credential that it has got
+is written whole, names and kubeconfig with it, in the place of another hub's if there was one; only then is what was begun
+forgotten.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from muster.api.resource import Document
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import pause
 from muster.machinery.logs import get_logger
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress, hub_kubeconfig
-from muster.registration.agent.memory.hub_secret import KUBECONFIG, part_of, settled, stepped
+from muster.registration.agent.memory.hub_secret import KUBECONFIG, names_of
 from muster.registration.agent.world import AgentWorld
-from muster.registration.drivers.seam import Progress, Report, Watched
+from muster.registration.drivers.seam import DriverError, Progress, Report, Watched
 from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.base import KubeClient
@@ -39,7 +40,6 @@ class CredentialKeeper:
         world: AgentWorld,
         hub: KubeClient,
         address: HubAddress,
-        prefix: str = "",
         *,
         trouble: Trouble,
         report: Callable[[Report], None] = lambda report: None,
@@ -47,7 +47,6 @@ class CredentialKeeper:
         self._world = world
         self._hub = hub
         self._address = address
-        self._prefix = prefix
         self._trouble = trouble
         self._report = report
         self._news = asyncio.Event()
@@ -61,7 +60,7 @@ class CredentialKeeper:
         try:
             while True:
                 again = await self._step()
-                if until_usable and not self._prefix and not self.problem:
+                if until_usable and not self.problem:
                     return
                 await pause(self._world.clock, self._news, again)
         finally:
@@ -71,20 +70,19 @@ class CredentialKeeper:
     @property
     def problem(self) -> str:
         """Why what is stored cannot be used on this hub; empty when it can."""
-        part = part_of(self._world.secret.data, self._prefix)
-        missing = "no kubeconfig is stored" if self._kubeconfig() is not None and KUBECONFIG not in part else ""
-        return self._world.driver.problem(part) or missing
+        return self._world.credential_problem(self._address)
 
     async def _step(self) -> float | None:
         """One step of the driver; how long to wait for the next."""
         self._news.clear()
         try:
             async with asyncio.timeout(STEP_SECONDS):
-                part = part_of(self._world.secret.data, self._prefix)
-                progress = await self._world.driver.advance(self._hub, part, self._seen)
+                secret = self._world.secret
+                stored, begun = secret.stored(self._address), secret.pending.begun(self._address)
+                progress = await self._world.driver.advance(self._hub, stored, begun, self._seen)
                 await self._store(progress)
         except Conflict as error:
-            log.debug("the hub secret was changed by somebody else", error=str(error))
+            log.debug("a secret of ours was changed by somebody else", error=str(error))
             return self._backoff.next()
         except (KubeError, OSError, TimeoutError) as error:
             self._trouble(error)
@@ -101,16 +99,27 @@ class CredentialKeeper:
         return progress.again
 
     async def _store(self, progress: Progress) -> None:
+        secret = self._world.secret
+        if progress.credential is not None:
+            await secret.replace(self._address, self._whole(progress.credential))
+            await self._forget()
+        elif progress.pending:
+            await secret.pending.note(self._address, progress.pending, names_of(self._world.identity))
+            if not secret.pending.begun(self._address) and not self.problem:
+                await self._forget()
+
+    def _whole(self, credential: Mapping[str, bytes]) -> dict[str, bytes]:
+        """A driver's credential with all that makes it usable."""
+        problem = self._world.driver.problem(credential)
+        if problem:
+            raise DriverError(f"the driver has got a credential that it cannot use itself: {problem}")
+        # Somebody else's kubeconfig for the same hub is as good as ours.
+        way = self._world.secret.stored(self._address).get(KUBECONFIG) or self._kubeconfig()
+        return {**names_of(self._world.identity), **({KUBECONFIG: way} if way else {}), **credential}
+
+    async def _forget(self) -> None:
         world = self._world
-        part = part_of(world.secret.data, self._prefix)
-        after = {key: value for key, value in {**part, **progress.data}.items() if value is not None}
-        if world.driver.problem(after):
-            await world.secret.store(stepped(world.secret.data, self._prefix, progress.data))
-        else:
-            # Somebody else's kubeconfig for the same hub is as good as ours.
-            kubeconfig = None if KUBECONFIG in part else self._kubeconfig()
-            await world.secret.store(settled(world.secret.data, self._prefix, progress.data, kubeconfig))
-            self._prefix = ""
+        await world.secret.pending.close(self._address, [one.address for one in world.bootstraps.candidates])
 
     def _kubeconfig(self) -> bytes | None:
         user = self._world.driver.kubeconfig_user()

@@ -15,8 +15,9 @@ from muster.machinery.clock import sleep
 from muster.machinery.confinement import temporary_directory
 from muster.machinery.logs import get_logger
 from muster.registration.agent.memory.bootstrap import Candidate
+from muster.registration.agent.memory.directory import mirror
 from muster.registration.agent.memory.hub_kubeconfig import hub_kubeconfig
-from muster.registration.agent.memory.hub_secret import KUBECONFIG, NEXT, PENDING, mirror
+from muster.registration.agent.memory.hub_secret import KUBECONFIG
 from muster.registration.agent.world import AgentWorld
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.errors import Conflict, Forbidden, KubeError, NotFound, Unauthorized
@@ -38,8 +39,8 @@ async def moved(world: AgentWorld, candidate: Candidate) -> bool:
         try:
             if not await _knows_us(world, kubeconfig):
                 return False
-            begun = {key: None for key in world.secret.data if key.startswith(NEXT)}
-            await world.secret.store({**begun, KUBECONFIG: kubeconfig})
+            await world.secret.pending.move(stored, candidate.address)
+            await world.secret.store({KUBECONFIG: kubeconfig})
         except Conflict:
             await sleep(world.clock, backoff.next() / 10)
         except (KubeError, OSError, TimeoutError) as error:
@@ -55,8 +56,7 @@ async def _knows_us(world: AgentWorld, kubeconfig: bytes) -> bool:
     """Ask with the stored credential, from a directory of its own: the one in use stays as it is until the answer is yes."""
     with temporary_directory("muster-agent-") as scratch:
         directory = Path(scratch) / "moved"
-        files = {key: value for key, value in world.secret.data.items() if not key.startswith((PENDING, NEXT))}
-        await asyncio.to_thread(mirror, directory, {**files, KUBECONFIG: kubeconfig})
+        await asyncio.to_thread(mirror, directory, {**world.secret.data, KUBECONFIG: kubeconfig}, KUBECONFIG)
         try:
             hub = world.connect(directory / KUBECONFIG)
         except KubeconfigError:

@@ -10,18 +10,22 @@ from __future__ import annotations
 import asyncio
 
 from muster.machinery.backoff import Backoff
-from muster.machinery.clock import pause, sleep
+from muster.machinery.clock import pause
+from muster.machinery.clock import sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
 from muster.registration.agent.credential import CredentialKeeper
 from muster.registration.agent.failover import Failover
 from muster.registration.agent.joining import introduce
 from muster.registration.agent.memory.bootstrap import Candidate
-from muster.registration.agent.memory.hub_secret import opened
+from muster.registration.agent.memory.hub_secret import names_of
 from muster.registration.agent.moving import moved
 from muster.registration.agent.world import AgentWorld
 from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Conflict, Forbidden, KubeError, Unauthorized
+from muster.runtime.client.errors import Conflict
+from muster.runtime.client.errors import Forbidden
+from muster.runtime.client.errors import KubeError
+from muster.runtime.client.errors import Unauthorized
 from muster.runtime.client.kubeconfig import KubeconfigError
 
 log = get_logger("muster.registration.agent")
@@ -49,26 +53,36 @@ async def _join(world: AgentWorld, hub: KubeClient, candidate: Candidate) -> Non
 
     if await moved(world, candidate):
         return
-    prefix = await _introduced(world, hub, candidate)
-    keeper = CredentialKeeper(world, hub, candidate.address, prefix, trouble=trouble)
+    await _introduced(world, hub, candidate)
+    keeper = CredentialKeeper(world, hub, candidate.address, trouble=trouble)
     await race(keeper.run(until_usable=True), _stay_introduced(world, hub))
     log.info("registered", cluster=world.cluster, hub=candidate.address.server)
 
 
-async def _introduced(world: AgentWorld, hub: KubeClient, candidate: Candidate) -> str:
-    """Make room in the secret for what this registration stores, then tell the hub of the cluster; where that room is."""
+async def _introduced(world: AgentWorld, hub: KubeClient, candidate: Candidate) -> None:
+    """Make room for what this registration has to remember, then tell the hub of the cluster."""
     backoff = Backoff(1.0, 60.0, random=world.random)
     while True:
         try:
-            prefix, changes = opened(world.secret.data, world.secret.address, candidate.address, world.identity)
-            await world.secret.store(changes)
+            await _make_room(world)
             await introduce(hub, world)
-            return prefix
+            return
         except Conflict:
             await sleep(world.clock, backoff.next() / 10)
         except (KubeError, OSError) as error:
             world.state.say("registering", candidate.address.server, _problem(error, candidate))
             await sleep(world.clock, backoff.next())
+
+
+async def _make_room(world: AgentWorld) -> None:
+    secret = world.secret
+    hubs = [one.address for one in world.bootstraps.candidates]
+    if not secret.is_of_another(world.identity):
+        await secret.pending.begin(names_of(world.identity), [*hubs, secret.address] if secret.address else hubs)
+        return
+    # Nothing of another identity is of use, and its credential would be taken for ours.
+    await secret.pending.begin(names_of(world.identity), [])
+    await secret.remove()
 
 
 async def _stay_introduced(world: AgentWorld, hub: KubeClient) -> None:

@@ -1,7 +1,4 @@
-"""What every part of an agent is given: its own cluster, its memory, who it is, its driver, the ways to hubs, and time.
-
-`first` is how an agent lives through a phase: everything that belongs to the phase runs at once, and the first that ends, ends it.
-"""
+"""What every part of an agent is given: its own cluster, its memory, who it is, its driver, the ways to hubs, and time."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
-from muster.registration.agent.memory.hub_secret import AGENT_NAME, CLUSTER_NAME, HubSecret, part_of
+from muster.registration.agent.memory.hub_secret import HubSecret
 from muster.registration.agent.options import AgentOptions
 from muster.registration.drivers.seam import SpokeDriver
 from muster.registration.names import AgentIdentity
@@ -77,8 +74,6 @@ class AgentWorld:
         """Why the stored credential is of no use (for this hub); empty when it is."""
         if address is not None and self.secret.address != address:
             return "no credential for this hub is stored"
-        stored = part_of(self.secret.data, "")
-        names = {CLUSTER_NAME: self.identity.cluster, AGENT_NAME: self.identity.agent}
-        if any(stored.get(key, name.encode()) != name.encode() for key, name in names.items()):
+        if self.secret.is_of_another(self.identity):
             return "the stored credential is another agent's"
-        return self.driver.problem(stored)
+        return self.driver.problem(self.secret.data)

@@ -1,9 +1,9 @@
 """The two Protocols behind which a way of proving an agent's identity hides: one for the hub's side, one for the agent's.
 
-A *spoke driver* is a state machine whose whole memory is the agent's Secret. `advance` looks at what is stored and at the hub and
-does one thing: it says what to store next, or creates or reads something on the hub, and how long to wait. What it says is stored
-before it is called again. So an agent may die between any two steps and goes on where it was, with the same key and the same
-request: no second identity, nothing lost, nothing piling up on the hub.
+A *spoke driver* is a state machine whose whole memory is in the agent's Secrets. `advance` looks at the credential, at what is
+pending and at the hub and does one thing: it says what to remember next, or creates or reads something on the hub, or has got a
+credential, and how long to wait. What it says is stored before it is called again. So an agent may die between any two steps and
+goes on where it was, with the same key and the same request: no second identity, nothing lost, nothing piling up on the hub.
 
 A *hub driver* says which clusters are its own, votes on accepting them unasked, and makes and takes away what an accepted cluster
 needs beyond the RBAC that all drivers share. `grant` and `revoke` are called again and again: what is there already, or gone
@@ -133,9 +133,13 @@ class Report:
 
 @dataclass(frozen=True)
 class Progress:
-    """What follows from one step. `data` is stored before anything else happens; None removes a key."""
+    """What follows from one step; it is stored before anything else happens."""
 
-    data: Mapping[str, bytes | None] = field(default_factory=dict, repr=False)
+    pending: Mapping[str, bytes | None] = field(default_factory=dict, repr=False)
+    """Changes to what the driver has to remember of what it has begun; None removes a key."""
+    credential: Mapping[str, bytes] | None = field(default=None, repr=False)
+    """A whole credential, which takes the place of the one in use; with it everything pending is forgotten. It is stored first: an
+    agent that dies in between finds what was pending beside the credential that came of it."""
     again: float | None = None
     """Seconds until the next step; 0 at once, None when only a change wakes the driver."""
     report: Report | None = None
@@ -166,8 +170,13 @@ class SpokeDriver(Protocol):
         """Why the stored credential cannot be used for this identity now; empty when it can. Cheap, no side effect."""
         ...
 
-    async def advance(self, hub: KubeClient, stored: Mapping[str, bytes], seen: Document | None = None) -> Progress:
+    async def advance(
+        self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
+    ) -> Progress:
         """One step towards a good credential, or towards the next one when this one ages.
+
+        `stored` is the credential in use with all that is kept beside it, empty when there is none for this hub; `pending` is
+        what earlier steps said to remember.
 
         `seen` is the object that the last step asked to watch, as the watch knows it now: what is seen need not be asked for.
         None when it is not watched, not there, or not known. Raises KubeError when the hub cannot be asked or does not let us:

@@ -36,7 +36,7 @@ FORBIDDEN = {
 KNOWN = {
     "runtime/client/credentials.py": {"create_subprocess_exec": "after a pod was sent to what its node offers"},
     "runtime/client/kubeconfig.py": {"expanduser": "in a process of its own only"},
-    "registration/agent/memory/hub_secret.py": {
+    "registration/agent/memory/directory.py": {
         **dict.fromkeys(("read_bytes", "replace_private"), "in a directory that `mirror` has asked about"),
     },
     "operator/bundle.py": {

@@ -308,12 +308,17 @@ class Fleet:
         document = {"metadata": {"name": secret, "namespace": AGENT_NAMESPACE}, "stringData": {"kubeconfig": kubeconfig}}
         await self.admin.apply(SECRETS, document, manager="administrator")
 
-    async def stored(self) -> dict[str, bytes]:
+    async def stored(self, name: str = "hub-kubeconfig-secret") -> dict[str, bytes]:
         try:
-            secret = await self.admin.get(SECRETS, "hub-kubeconfig-secret", AGENT_NAMESPACE)
+            secret = await self.admin.get(SECRETS, name, AGENT_NAMESPACE)
         except NotFound:
             return {}
         return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
+
+    async def pending(self) -> dict[str, bytes]:
+        """What is begun, whatever hub it is for."""
+        kept = await self.stored("hub-kubeconfig-secret-pending")
+        return {key.partition(".")[2] or key: value for key, value in kept.items()}
 
     async def join(self, hub: Hub | None = None) -> None:
         """From nothing to Available, with an agent that runs."""

@@ -25,6 +25,16 @@ async def test_an_agent_joins_and_is_available(fleet: Fleet) -> None:
     assert set(stored) == {"cluster-name", "agent-name", "kubeconfig", "tls.crt", "tls.key"}
     files = {path.name: path.read_bytes() for path in (fleet.directory / "hub").iterdir()}
     assert files == stored
+    assert await fleet.pending() == {}
+
+
+async def test_there_is_no_hub_secret_before_there_is_a_credential(fleet: Fleet) -> None:
+    await fleet.give(fleet.hub.kubeconfig())
+    async with fleet.running():
+        await until(fleet.hub.requests_made, "a request")
+        assert set(await fleet.pending()) == {"cluster-name", "agent-name", "key", "name"}
+        assert await fleet.stored() == {}
+        assert not list((fleet.directory / "hub").iterdir())
 
 
 async def test_joining_costs_the_hub_few_requests(fleet: Fleet) -> None:
@@ -46,11 +56,11 @@ async def test_an_agent_without_names_makes_some_and_keeps_them_over_restarts(fl
     await fleet.give(fleet.hub.kubeconfig())
     async with fleet.running(cluster_name=""):
         await until(lambda: fleet.hub.admin.list(MANAGED_CLUSTERS), "a ManagedCluster")
-        first = await until(fleet.stored, "names")
+        first = await until(fleet.pending, "names")
     async with fleet.running(cluster_name="") as agent:
         await until(lambda: agent.cluster_name, "a name")
         await until(lambda: agent.state.phase == "registering", "registering")
-    again = await fleet.stored()
+    again = await fleet.pending()
     assert (again["cluster-name"], again["agent-name"]) == (first["cluster-name"], first["agent-name"])
     assert len((await fleet.hub.admin.list(MANAGED_CLUSTERS)).items) == 1
 
@@ -351,7 +361,8 @@ async def test_an_agent_that_another_cluster_of_its_name_shuts_out_registers_ane
         await fleet.advance(120)
         await until(lambda: _requests(fleet, 2), "a second request")
         assert await fleet.hub.cluster()
-        assert (await fleet.stored())["agent-name"] == old["agent-name"]
+        assert await fleet.stored() == {}
+        assert (await fleet.pending())["agent-name"] == old["agent-name"]
         assert (await fleet.hub.requests_made())[-1]["spec"]["username"] == "bootstrap"
 
 
@@ -372,9 +383,9 @@ async def test_another_cluster_name_means_another_identity(fleet: Fleet) -> None
         await fleet.join()
     async with fleet.running(cluster_name="c2"):
         await until(lambda: fleet.hub.cluster("c2"), "the new ManagedCluster")
-        stored = await until(lambda: _has_key(fleet, "pending.key"), "a pending request")
-    assert stored["cluster-name"] == b"c2"
-    assert "tls.crt" not in stored
+        pending = await until(lambda: _begun(fleet), "a pending request")
+    assert pending["cluster-name"] == b"c2"
+    assert await fleet.stored() == {}
 
 
 async def test_nothing_of_the_certificates_key_reaches_the_log(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
@@ -406,6 +417,11 @@ async def _condition(fleet: Fleet, kind: str, wanted: str) -> bool:
 
 async def _other_certificate(fleet: Fleet, old: bytes) -> bool:
     return (await fleet.stored()).get("tls.crt", old) != old
+
+
+async def _begun(fleet: Fleet) -> dict[str, bytes] | None:
+    pending = await fleet.pending()
+    return pending if "key" in pending else None
 
 
 async def _has_key(fleet: Fleet, key: str) -> dict[str, bytes] | None:

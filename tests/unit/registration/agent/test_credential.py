@@ -8,16 +8,21 @@ from muster.machinery.authentication import UserInfo
 from muster.registration.agent.credential import CredentialKeeper
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.world import AgentWorld
-from muster.registration.drivers.seam import Progress, Report, Watched
+from muster.registration.drivers.seam import Progress
+from muster.registration.drivers.seam import Report
+from muster.registration.drivers.seam import Watched
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.builtin import EVENTS
 from muster.runtime.client.errors import Unreachable
-from tests.unit.registration.agent.conftest import Fleet, Link, until
-from tests.unit.registration.agent.worlds import IdleDriver, world_of
+from tests.unit.registration.agent.conftest import Fleet
+from tests.unit.registration.agent.conftest import Link
+from tests.unit.registration.agent.conftest import until
+from tests.unit.registration.agent.worlds import IdleDriver
+from tests.unit.registration.agent.worlds import world_of
 
 ADDRESS = HubAddress("hub", "https://hub.example:6443")
 BOOTSTRAP = UserInfo("bootstrap", groups=("system:authenticated",))
-CERTIFICATE = {"tls.crt": b"c", "tls.key": b"k", "pending.key": None}
+CERTIFICATE = {"tls.crt": b"c", "tls.key": b"k"}
 
 
 @asynccontextmanager
@@ -37,25 +42,51 @@ async def keeping(
 
 
 async def test_what_a_driver_says_is_stored_before_it_is_asked_again(fleet: Fleet) -> None:
-    driver = IdleDriver(Progress({"pending.key": b"p"}, again=0), Progress(CERTIFICATE))
+    driver = IdleDriver(Progress({"key": b"p"}, again=0), Progress(credential=CERTIFICATE))
     async with keeping(fleet, driver, until_usable=True) as (_, task):
         await asyncio.wait_for(task, 10)
-    assert driver.stored == [{}, {"pending.key": b"p"}]
+    assert driver.pending == [{}, {"key": b"p"}]
+    assert driver.stored == [{}, {}]
     stored = await fleet.stored()
     assert stored["tls.crt"] == b"c"
     assert b"https://hub.example:6443" in stored["kubeconfig"]
-    assert "pending.key" not in stored
+    assert await fleet.pending() == {}
 
 
-async def test_the_certificate_and_its_kubeconfig_come_in_one_write(fleet: Fleet) -> None:
-    driver = IdleDriver(Progress({"pending.key": b"p"}, again=0), Progress(CERTIFICATE))
+async def test_a_credential_appears_whole_in_one_write_and_then_what_was_pending_goes(fleet: Fleet) -> None:
+    driver = IdleDriver(Progress({"key": b"p"}, again=0), Progress(credential=CERTIFICATE))
     async with keeping(fleet, driver, until_usable=True) as (_, task):
         await asyncio.wait_for(task, 10)
-    assert [verb for verb, path in fleet.spoke.requests if "/secrets" in path] == ["POST", "PATCH"]
+    assert set(await fleet.stored()) == {"cluster-name", "agent-name", "kubeconfig", "tls.crt", "tls.key"}
+    writes = [(verb, path.partition("agent/")[2]) for verb, path in fleet.spoke.requests if "/secrets" in path]
+    assert writes == [("POST", "secrets"), ("POST", "secrets"), ("DELETE", "secrets/hub-kubeconfig-secret-pending")]
+
+
+async def test_a_credential_that_its_driver_cannot_use_is_not_stored(fleet: Fleet) -> None:
+    driver, troubles = (
+        IdleDriver(Progress(credential={"tls.key": b"k"}), Progress(credential=CERTIFICATE)),
+        list[Exception | None](),
+    )
+    async with keeping(fleet, driver, troubles, until_usable=True) as (_, task):
+        await until(lambda: troubles, "trouble")
+        assert await fleet.stored() == {}
+        await fleet.advance(3)
+        await asyncio.wait_for(task, 10)
+    assert "it cannot use itself: no certificate" in str(troubles[0])
+
+
+async def test_while_a_renewal_is_pending_the_credential_in_use_is_not_touched(fleet: Fleet) -> None:
+    driver = IdleDriver(Progress(credential=CERTIFICATE, again=0), Progress({"key": b"next"}, again=0), Progress({"key": None}))
+    async with keeping(fleet, driver):
+        await until(lambda: len(driver.pending) == 3, "three steps")
+        assert driver.pending == [{}, {}, {"key": b"next"}]
+        await until(lambda: _nothing_pending(fleet), "what was given up to be forgotten")
+    assert (await fleet.stored())["tls.key"] == b"k"
+    assert not [path for verb, path in fleet.spoke.requests if verb == "PATCH" and path.endswith("/hub-kubeconfig-secret")]
 
 
 async def test_a_driver_is_woken_when_its_time_has_come_and_not_before(fleet: Fleet) -> None:
-    driver = IdleDriver(Progress(CERTIFICATE, again=100), Progress())
+    driver = IdleDriver(Progress(credential=CERTIFICATE, again=100), Progress())
     async with keeping(fleet, driver):
         await until(lambda: 100 in fleet.clock.pending, "a timer")
         await fleet.advance(99)
@@ -98,7 +129,7 @@ async def test_a_driver_that_breaks_is_tried_again(fleet: Fleet) -> None:
                 raise ZeroDivisionError
             return await super().advance(*given)  # type: ignore[arg-type]
 
-    driver = Broken(Progress(CERTIFICATE))
+    driver = Broken(Progress(credential=CERTIFICATE))
     async with keeping(fleet, driver, until_usable=True) as (_, task):
         await fleet.advance(3)
         await asyncio.wait_for(task, 10)
@@ -109,6 +140,10 @@ async def test_what_is_reported_becomes_an_event_on_the_agents_own_cluster(fleet
     async with keeping(fleet, IdleDriver(Progress(report=report))):
         found = await until(lambda: _events(fleet), "an event")
     assert (found[0]["reason"], found[0]["type"]) == ("ClientCertificateCreationHalted", "Warning")
+
+
+async def _nothing_pending(fleet: Fleet) -> bool:
+    return not await fleet.pending()
 
 
 async def _events(fleet: Fleet) -> list[dict[str, object]]:

@@ -8,7 +8,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 from tests.unit.registration.agent.conftest import Fleet, Hub, until
 
-MOST = 40
+MOST = 50
 """More moments than joining has."""
 
 
@@ -49,7 +49,7 @@ async def test_a_death_at_any_moment_of_joining_costs_nothing(fleet: Fleet, mome
         async with fleet.running(cluster_name=""):
             await until(lambda: _struck_or_available(death, fleet), "death or success")
         fleet.hub.fate = fleet.spoke.fate = _peace
-        before = await fleet.stored()
+        before = {**await fleet.pending(), **await fleet.stored()}
         async with fleet.running(cluster_name="") as agent:
             await until(lambda: agent.state.phase == "serving", "serving")
             await until(lambda: _all_available(fleet), "the cluster being available")
@@ -63,6 +63,7 @@ async def test_a_death_at_any_moment_of_joining_costs_nothing(fleet: Fleet, mome
     assert after["cluster-name"].decode() == clusters[0]["metadata"]["name"]
     assert before.get("agent-name", after["agent-name"]) == after["agent-name"]
     assert set(after) == {"cluster-name", "agent-name", "kubeconfig", "tls.crt", "tls.key"}
+    assert await fleet.pending() == {}
 
 
 async def _peace() -> None:

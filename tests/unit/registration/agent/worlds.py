@@ -25,6 +25,7 @@ class IdleDriver:
     def __init__(self, *steps: Progress) -> None:
         self.steps = list(steps)
         self.stored: list[dict[str, bytes]] = []
+        self.pending: list[dict[str, bytes]] = []
         self.seen: list[Document | None] = []
         self.annotations: dict[str, str] = {}
 
@@ -39,8 +40,11 @@ class IdleDriver:
     def problem(self, stored: Mapping[str, bytes]) -> str:
         return "" if "tls.crt" in stored else "no certificate"
 
-    async def advance(self, hub: KubeClient, stored: Mapping[str, bytes], seen: Document | None = None) -> Progress:
+    async def advance(
+        self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
+    ) -> Progress:
         self.stored.append(dict(stored))
+        self.pending.append(dict(pending))
         self.seen.append(seen)
         return self.steps.pop(0) if self.steps else Progress()
 

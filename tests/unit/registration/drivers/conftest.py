@@ -110,6 +110,7 @@ class Agent:
         self.clock = clock
         self.options = options or {}
         self.stored: dict[str, bytes] = {}
+        self.pending: dict[str, bytes] = {}
         self.restart()
 
     def restart(self) -> None:
@@ -117,16 +118,21 @@ class Agent:
         self.driver: SpokeDriver = find("csr").spoke(context)
 
     async def step(self, hub: KubeClient) -> Progress:
-        progress = await self.driver.advance(hub, self.stored)
+        progress = await self.driver.advance(hub, self.stored, self.pending)
         self.store(progress)
         return progress
 
-    def store(self, progress: Progress) -> None:
-        for name, value in progress.data.items():
+    def store(self, progress: Progress, *, forget: bool = True) -> None:
+        """Without `forget`: somebody dies before what is done is no longer pending."""
+        if progress.credential is not None:
+            self.stored = dict(progress.credential)
+            self.pending = {} if forget else self.pending
+            return
+        for name, value in progress.pending.items():
             if value is None:
-                self.stored.pop(name, None)
+                self.pending.pop(name, None)
             else:
-                self.stored[name] = value
+                self.pending[name] = value
 
     async def settle(self, hub: KubeClient) -> Progress:
         """Steps until one says to wait."""

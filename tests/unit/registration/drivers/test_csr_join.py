@@ -44,7 +44,7 @@ async def test_an_agent_gets_its_certificate_when_an_administrator_approves(
     [csr] = await requests_of(admin)
     assert csr["metadata"]["name"].startswith("cluster1-")
     assert progress.watch is not None
-    assert progress.watch.name == csr["metadata"]["name"] == agent.stored["pending.name"].decode()
+    assert progress.watch.name == csr["metadata"]["name"] == agent.pending["name"].decode()
 
     await approve(admin, csr["metadata"]["name"])
     await until(lambda: joined(agent, bootstrap))

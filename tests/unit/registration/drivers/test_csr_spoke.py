@@ -38,7 +38,7 @@ def agent(clock: FakeClock) -> Agent:
 
 
 def pending(agent: Agent) -> str:
-    return agent.stored["pending.name"].decode()
+    return agent.pending["name"].decode()
 
 
 async def join(agent: Agent, hub: ScriptedHub) -> None:
@@ -51,7 +51,7 @@ async def test_key_and_name_are_stored_before_anything_is_asked(agent: Agent, hu
     first = await agent.step(hub.client)
     assert hub.calls == ["list"]
     assert hub.requests == {}
-    assert sorted(first.data) == ["pending.key", "pending.name"]
+    assert sorted(first.pending) == ["key", "name"]
     assert first.again == 0
 
     second = await agent.step(hub.client)
@@ -60,16 +60,16 @@ async def test_key_and_name_are_stored_before_anything_is_asked(agent: Agent, hu
     assert name == pending(agent)
     assert name.startswith("cluster1-")
     assert len(name) == len("cluster1-") + 5
-    assert second.data == {}
+    assert (second.pending, second.credential) == ({}, None)
     assert second.watch is not None
     assert (second.watch.resource, second.watch.name) == (SIGNING_REQUESTS, name)
 
 
 async def test_an_issued_certificate_comes_in_with_its_key_in_one_write(agent: Agent, hub: ScriptedHub, clock: FakeClock) -> None:
     await agent.settle(hub.client)
-    key, certificate = agent.stored["pending.key"], hub.issue(pending(agent))
+    key, certificate = agent.pending["key"], hub.issue(pending(agent))
     progress = await agent.step(hub.client)
-    assert progress.data == {"tls.crt": certificate, "tls.key": key, "pending.key": None, "pending.name": None}
+    assert progress.credential == {"tls.crt": certificate, "tls.key": key}
     assert progress.report is not None
     assert (progress.report.status, progress.report.reason) == (True, "ClientCertificateUpdated")
     assert progress.report.message == (
@@ -82,10 +82,10 @@ async def test_an_issued_certificate_comes_in_with_its_key_in_one_write(agent: A
 async def test_what_the_watch_has_seen_is_not_asked_for(agent: Agent, hub: ScriptedHub) -> None:
     await agent.settle(hub.client)
     asked = len(hub.calls)
-    waiting = await agent.driver.advance(hub.client, agent.stored, hub.requests[pending(agent)])
+    waiting = await agent.driver.advance(hub.client, agent.stored, agent.pending, hub.requests[pending(agent)])
     assert waiting.watch is not None
     hub.issue(pending(agent))
-    agent.store(await agent.driver.advance(hub.client, agent.stored, hub.requests[pending(agent)]))
+    agent.store(await agent.driver.advance(hub.client, agent.stored, agent.pending, hub.requests[pending(agent)]))
     assert agent.driver.problem(agent.stored) == ""
     assert len(hub.calls) == asked
 
@@ -93,7 +93,7 @@ async def test_what_the_watch_has_seen_is_not_asked_for(agent: Agent, hub: Scrip
 async def test_what_the_watch_has_seen_of_another_request_is_of_no_use(agent: Agent, hub: ScriptedHub) -> None:
     await agent.settle(hub.client)
     other = request_object("cluster1-other", AGENT, new_key())
-    progress = await agent.driver.advance(hub.client, agent.stored, other)
+    progress = await agent.driver.advance(hub.client, agent.stored, agent.pending, other)
     assert hub.calls[-1] == "get"
     assert progress.watch is not None
     assert progress.watch.name == pending(agent)
@@ -112,8 +112,21 @@ async def test_an_agent_that_dies_anywhere_asks_once_and_ends_with_the_same_key(
     assert agent.driver.problem(agent.stored) == ""
 
 
+async def test_an_agent_that_dies_before_it_forgets_what_was_pending_asks_for_nothing_more(agent: Agent, hub: ScriptedHub) -> None:
+    await agent.settle(hub.client)
+    hub.issue(pending(agent))
+    agent.store(await agent.driver.advance(hub.client, agent.stored, agent.pending), forget=False)
+    hub.requests.clear()
+    agent.restart()
+    asked = len(hub.calls)
+    await agent.settle(hub.client)
+    assert agent.pending == {}
+    assert agent.driver.problem(agent.stored) == ""
+    assert len(hub.calls) == asked
+
+
 async def test_an_agent_that_dies_before_storing_has_asked_for_nothing(agent: Agent, hub: ScriptedHub) -> None:
-    await agent.driver.advance(hub.client, agent.stored)
+    await agent.driver.advance(hub.client, agent.stored, agent.pending)
     agent.restart()
     await join(agent, hub)
     assert len(hub.requests) == 1
@@ -134,13 +147,13 @@ async def test_a_hub_that_is_away_changes_nothing(agent: Agent, hub: ScriptedHub
     hub.away = True
     with pytest.raises(Unreachable):
         await agent.step(hub.client)
-    assert agent.stored == {}
+    assert agent.pending == {}
     hub.away = False
     await agent.step(hub.client)
-    hub.away, before = True, dict(agent.stored)
+    hub.away, before = True, dict(agent.pending)
     with pytest.raises(Unreachable):
         await agent.step(hub.client)
-    assert agent.stored == before
+    assert agent.pending == before
 
 
 async def test_renewal_is_drawn_once_per_certificate_and_asked_for_in_time(
@@ -168,7 +181,7 @@ async def test_renewal_is_drawn_once_per_certificate_and_asked_for_in_time(
     hub.issue(pending(agent))
     progress = await agent.settle(hub.client)
     assert agent.stored["tls.key"] != old["tls.key"]
-    assert "pending.key" not in agent.stored
+    assert agent.pending == {}
     assert agent.driver.problem(agent.stored) == ""
     assert progress.again == LONGEST_SLEEP
 
@@ -222,11 +235,11 @@ async def test_a_refused_request_that_somebody_removes_is_asked_anew_at_once(age
 
 async def test_a_request_that_vanished_is_made_again_with_the_same_key(agent: Agent, hub: ScriptedHub) -> None:
     await agent.settle(hub.client)
-    key = agent.stored["pending.key"]
+    key = agent.pending["key"]
     hub.requests.clear()
     await agent.settle(hub.client)
     assert hub.live() == [pending(agent)]
-    assert agent.stored["pending.key"] == key
+    assert agent.pending["key"] == key
 
 
 async def test_a_certificate_for_somebody_else_is_refused_and_asked_anew_later(
@@ -295,18 +308,21 @@ async def test_a_certificate_of_another_name_is_a_problem_and_replaced(agent: Ag
 
 
 @pytest.mark.parametrize(
-    "stored",
+    ("stored", "pending"),
     [
-        {"pending.name": b"cluster1-aaaaa"},
-        {"pending.key": new_key()},
-        {"pending.name": b"cluster1-aaaaa", "pending.key": b"broken"},
-        {"pending.name": b"another-aaaaa", "pending.key": new_key()},
-        {"pending.name": b"\xff", "pending.key": new_key()},
-        {"tls.crt": b"junk", "tls.key": b"junk"},
+        ({}, {"name": b"cluster1-aaaaa"}),
+        ({}, {"key": new_key()}),
+        ({}, {"name": b"cluster1-aaaaa", "key": b"broken"}),
+        ({}, {"name": b"another-aaaaa", "key": new_key()}),
+        ({}, {"name": b"\xff", "key": new_key()}),
+        ({"tls.crt": b"junk", "tls.key": b"junk"}, {}),
+        ({"tls.crt": b"junk", "tls.key": b"junk"}, {"name": b"cluster1-aaaaa", "key": b"junk"}),
     ],
 )
-async def test_a_secret_that_was_tampered_with_is_begun_anew(agent: Agent, hub: ScriptedHub, stored: dict[str, bytes]) -> None:
-    agent.stored = dict(stored)
+async def test_a_secret_that_was_tampered_with_is_begun_anew(
+    agent: Agent, hub: ScriptedHub, stored: dict[str, bytes], pending: dict[str, bytes]
+) -> None:
+    agent.stored, agent.pending = dict(stored), dict(pending)
     await join(agent, hub)
     assert agent.driver.problem(agent.stored) == ""
     assert len(hub.requests) == 1
@@ -317,7 +333,7 @@ async def test_with_too_many_requests_on_the_hub_none_is_added(agent: Agent, hub
         hub.requests[f"cluster1-{number}"] = request_object(f"cluster1-{number}", AGENT, new_key())
     progress = await agent.settle(hub.client)
     assert len(hub.requests) == MOST_REQUESTS
-    assert agent.stored == {}
+    assert agent.pending == {}
     assert progress.report is not None
     assert (progress.report.event, progress.report.reason) == ("ClientCertificateCreationHalted", "ClientCertificateUpdateFailed")
     assert progress.again is not None
@@ -376,5 +392,5 @@ def test_the_driver_leaves_no_mark_on_the_cluster_and_names_its_files(clock: Fak
 async def test_the_secret_never_shows_in_what_a_step_says(agent: Agent, hub: ScriptedHub) -> None:
     progress = await agent.step(hub.client)
     assert "PRIVATE KEY" not in repr(progress)
-    assert progress.data["pending.key"] is not None
-    assert b"PRIVATE KEY" in progress.data["pending.key"]
+    assert progress.pending["key"] is not None
+    assert b"PRIVATE KEY" in progress.pending["key"]

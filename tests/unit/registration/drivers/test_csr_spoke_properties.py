@@ -54,6 +54,9 @@ class Fates(RuleBasedStateMachine):
     @rule()
     def the_agent_takes_a_step(self) -> None:
         self.run(self._step())
+        self.note_used()
+
+    def note_used(self) -> None:
         self.used |= {self.agent.stored[name] for name in ("tls.key",) if name in self.agent.stored}
 
     @rule()
@@ -63,8 +66,16 @@ class Fates(RuleBasedStateMachine):
     @rule()
     def the_agent_dies_after_acting_and_before_storing(self) -> None:
         with contextlib.suppress(Unreachable):
-            self.run(self.agent.driver.advance(self.hub.client, self.agent.stored))
+            self.run(self.agent.driver.advance(self.hub.client, self.agent.stored, self.agent.pending))
         self.agent.restart()
+
+    @rule()
+    def the_agent_dies_before_it_forgets_what_is_done(self) -> None:
+        with contextlib.suppress(Unreachable):
+            done = self.run(self.agent.driver.advance(self.hub.client, self.agent.stored, self.agent.pending))
+            self.agent.store(done, forget=False)
+        self.agent.restart()
+        self.note_used()
 
     # What the hub does.
 
@@ -108,12 +119,12 @@ class Fates(RuleBasedStateMachine):
     @invariant()
     def the_key_of_what_may_become_a_certificate_is_stored(self) -> None:
         for name in self.hub.live():
-            assert self.agent.stored["pending.name"].decode() == name
-            assert is_for(self.hub.requests[name], AGENT, self.agent.stored["pending.key"])
+            assert self.agent.pending["name"].decode() == name
+            assert is_for(self.hub.requests[name], AGENT, self.agent.pending["key"])
 
     @invariant()
     def the_key_of_every_answered_request_was_or_can_still_be_used(self) -> None:
-        keys = [self.agent.stored.get("pending.key"), *self.used]
+        keys = [self.agent.pending.get("key"), *self.used]
         for name, csr in self.hub.requests.items():
             if (csr.get("status") or {}).get("certificate") and not self.refused(name):
                 assert any(is_for(csr, AGENT, key) for key in keys if key is not None)
@@ -127,7 +138,7 @@ class Fates(RuleBasedStateMachine):
     @invariant()
     def a_certificate_in_use_is_the_agents_and_with_its_key(self) -> None:
         assert ("tls.crt" in self.agent.stored) == ("tls.key" in self.agent.stored)
-        assert ("pending.name" in self.agent.stored) == ("pending.key" in self.agent.stored)
+        assert ("name" in self.agent.pending) == ("key" in self.agent.pending)
         if "tls.crt" in self.agent.stored:
             certificate = self.agent.stored["tls.crt"]
             assert KeyPair(certificate, self.agent.stored["tls.key"]).matches()
@@ -149,7 +160,7 @@ class Fates(RuleBasedStateMachine):
 
     def kept(self) -> set[str]:
         """Kubernetes removes requests in time; never the one that waits to be fetched."""
-        return {self.agent.stored.get("pending.name", b"").decode()}
+        return {self.agent.pending.get("name", b"").decode()}
 
 
 TestFates = Fates.TestCase

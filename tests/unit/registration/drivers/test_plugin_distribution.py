@@ -42,7 +42,7 @@ async def main():
     spoke = driver.spoke(SpokeContext(AgentIdentity("c1", "a"), SYSTEM, random.random, Metrics(), {"token": ("s3cret",)}))
     stored = {}
     before = spoke.problem(stored)
-    stored.update((await spoke.advance(client, stored)).data)
+    stored.update((await spoke.advance(client, stored, {})).credential)
     told["spoke"] = [before, spoke.problem(stored), spoke.kubeconfig_user()]
     marked = spoke.decorate({"metadata": {"name": "c1"}})
     digest = marked["metadata"]["annotations"]["agent.open-cluster-management.io/token-digest"]

@@ -18,8 +18,9 @@ from pathlib import Path
 from muster.machinery.clock import Clock, pause
 from muster.machinery.confinement import read, shown
 from muster.machinery.logs import get_logger
+from muster.registration.agent.memory.directory import mirror
 from muster.registration.agent.memory.hub_kubeconfig import HubAddress, address_of
-from muster.registration.agent.memory.hub_secret import KUBECONFIG, mirror
+from muster.registration.agent.memory.hub_secret import KUBECONFIG
 from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.credentials import stamp_of
@@ -113,7 +114,7 @@ class Bootstraps:
             elif KUBECONFIG not in contents:
                 found.problems[source] = f"has no key {KUBECONFIG!r}"
             else:
-                mirror(directory, contents)
+                mirror(directory, contents, KUBECONFIG)
                 _add(found, source, directory / KUBECONFIG, contents)
         # Taken before reading: what is written meanwhile will be seen to have changed.
         self._stamps = {path: stamp_of(path) for path in self._files}

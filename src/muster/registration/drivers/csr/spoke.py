@@ -1,10 +1,10 @@
 """The agent's side: a state machine that asks the hub for a certificate, waits, takes it, and asks again before it ends.
 
-All it remembers is in the agent's Secret. A new key and the name of the request to be made with it are stored first
-(`pending.key`, `pending.name`), only then the request is made, under that name; the certificate that comes back replaces the old
-one together with its key, in one write. So whenever the agent dies it finds either nothing begun, or a request that it has the key
-of. Two things hold at every moment: at most one live request of ours is on the hub, and a certificate in use is replaced by a
-better one or not at all.
+All it remembers is in the agent's Secrets. A new key and the name of the request to be made with it are noted as pending first,
+only then the request is made, under that name; the certificate that comes back replaces the old one together with its key, in one
+write, and then what was pending is forgotten. So whenever the agent dies it finds either nothing begun, or a request that it has
+the key of, or the pending key in use already. Two things hold at every moment: at most one live request of ours is on the hub, and
+a certificate in use is replaced by a better one or not at all.
 
 A request that was refused (denied, failed, or answered with a certificate that is not for us) stays the pending one for a while,
 counted from the hub's own record of the refusal, so that neither a stubborn hub nor a restarting agent makes requests pile up.
@@ -46,8 +46,8 @@ log = get_logger("muster.registration.drivers.csr")
 AGENT: Final = "muster-registration-agent"
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
-PENDING_KEY: Final = "pending.key"
-PENDING_NAME: Final = "pending.name"
+PENDING_KEY: Final = "key"
+PENDING_NAME: Final = "name"
 _BASE: Final = 63 - GENERATED_SUFFIX_LENGTH
 """What the API server leaves of a generateName, and upstream's agents ask by one."""
 _GO_TIME: Final = "%Y-%m-%d %H:%M:%S +0000 UTC"
@@ -94,8 +94,13 @@ class CsrSpoke:
         config = load_kubeconfig(kubeconfig)
         return HttpClient(config, agent=AGENT, metrics=self._metrics, clock=self._clock, random=self._random)
 
-    async def advance(self, hub: KubeClient, stored: Mapping[str, bytes], seen: Document | None = None) -> Progress:
-        name, key = stored.get(PENDING_NAME, b"").decode(errors="replace"), stored.get(PENDING_KEY, b"")
+    async def advance(
+        self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
+    ) -> Progress:
+        name, key = pending.get(PENDING_NAME, b"").decode(errors="replace"), pending.get(PENDING_KEY, b"")
+        if key and key == stored.get(KEY):
+            # Its certificate came, and the agent died before it had forgotten what was pending.
+            return Progress(_NOTHING_PENDING, again=0)
         if name.startswith(self._prefix) and is_key(key):
             csr = await self._request(hub, name, key, seen)
             return self._follow(csr, name, key)
@@ -150,7 +155,7 @@ class CsrSpoke:
         validity = validity_of(certificate)
         text = f"client certificate rotated starting from {validity.since:{_GO_TIME}} to {validity.until:{_GO_TIME}}"
         return Progress(
-            {CERTIFICATE: certificate, KEY: key, **_NOTHING_PENDING},
+            credential={CERTIFICATE: certificate, KEY: key},
             again=max(self._until_renewal(certificate), 0.0),
             report=Report(True, ROTATED, text, "ClientCertificateCreated"),
         )

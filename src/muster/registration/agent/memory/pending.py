@@ -1,0 +1,62 @@
+"""The Secret of what an agent has begun and not finished: its names, and for each hub what its driver has to remember.
+
+It stands beside the Secret of the credential, which has everything or does not exist. What a driver notes for a hub (for
+certificates: the new private key and the name of the request made with it) is kept under the fingerprint of that hub's address, so
+an agent that tries several hubs in turn finds on each what it has begun there. What is of hubs that are no longer known is
+dropped. When nothing is begun any more and there is a credential, which has the names too, this Secret is removed.
+
+Nobody but the agent writes it, so it is not watched: it is read at the start, and again when a write meets somebody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from muster.registration.agent.memory.hub_kubeconfig import HubAddress
+from muster.registration.agent.memory.kept_secret import Changes, Data, KeptSecret
+
+
+class PendingSecret(KeptSecret):
+    def begun(self, hub: HubAddress) -> dict[str, bytes]:
+        """What was noted for a hub."""
+        return _part(self.data, f"{hub.fingerprint}.")
+
+    async def begin(self, names: Data, known: Iterable[HubAddress]) -> None:
+        """Keep the names, and what was begun on these hubs."""
+        await self.store({**self._of_others(known), **names})
+
+    async def note(self, hub: HubAddress, changes: Changes, names: Data) -> None:
+        """What a driver has to remember for a hub, and who the agent is that does."""
+        await self.store({**{f"{hub.fingerprint}.{key}": value for key, value in changes.items()}, **names})
+
+    async def move(self, before: HubAddress, after: HubAddress) -> None:
+        """What was begun on a hub goes on at its new address."""
+        begun = self.begun(before)
+        dropped: dict[str, bytes | None] = {f"{before.fingerprint}.{key}": None for key in begun}
+        await self.store({**dropped, **{f"{after.fingerprint}.{key}": value for key, value in begun.items()}})
+
+    async def close(self, hub: HubAddress, known: Iterable[HubAddress]) -> None:
+        """A credential for this hub is stored: nothing is pending there. What is begun on other known hubs stays."""
+        changes = self._of_others(one for one in known if one != hub)
+        if _parts(self.data).keys() <= changes.keys():
+            await self.remove()
+        else:
+            await self.store(changes)
+
+    def _of_others(self, known: Iterable[HubAddress]) -> dict[str, bytes | None]:
+        kept = tuple(f"{hub.fingerprint}." for hub in known)
+        return {key: None for key in _parts(self.data) if not key.startswith(kept)}
+
+
+def entries(data: Data, key: str) -> list[bytes]:
+    """What is noted under this key, of whichever hubs."""
+    return [value for name, value in sorted(data.items()) if name.partition(".")[2] == key]
+
+
+def _parts(data: Data) -> Mapping[str, bytes]:
+    """All but the names."""
+    return {key: value for key, value in data.items() if "." in key}
+
+
+def _part(data: Data, prefix: str) -> dict[str, bytes]:
+    return {key.removeprefix(prefix): value for key, value in data.items() if key.startswith(prefix)}
