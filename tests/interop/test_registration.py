@@ -23,7 +23,6 @@ from tests.support.planes import ControlPlane, chosen
 from tests.support.registration import HUB_SECRET, PENDING_SECRET, Agent, Hub, Spoke
 from tests.support.shifted import HOUR, lifetime, running
 
-YEAR = 365 * 24 * HOUR
 SECRET = f"/api/v1/namespaces/{AGENT_NAMESPACE}/secrets/hub-kubeconfig-secret"
 
 
@@ -229,7 +228,7 @@ async def test_agents_are_exchanged_at_every_step(ground: ControlPlane, our_hub:
     # Ours has asked for the next certificate on a hub that does not answer, and is exchanged.
     our_hub.stop()
     try:
-        async with running(ours, own, shift=0.85 * YEAR):
+        async with running(ours, own, shift=0.85 * lifetime(theirs["tls.crt"]).total_seconds()):
             await until(lambda: len(our_hub.requests("exchanged")) == 3, "a request for the next certificate")
         assert kept(go) == theirs
         await upstreams_serves()

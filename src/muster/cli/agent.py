@@ -172,6 +172,7 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
 def _work(given: dict[str, Any], options: AgentOptions) -> Beside | None:
     """The work agent that is to run beside, told what it shares with this one."""
     from muster.cli.work_beside import beside
+    from muster.registration.drivers import endpoints_of
 
     if not given["with_work"]:
         return None
@@ -187,7 +188,8 @@ def _work(given: dict[str, Any], options: AgentOptions) -> Beside | None:
         "--status-sync-interval": given["status_sync_interval"],
         "--feature-gates": ",".join(given["work_feature_gates"]),
     }
-    return beside(given["hub_kubeconfig_dir"], [f"{flag}={value}" for flag, value in told.items() if value])
+    arguments = [f"{flag}={value}" for flag, value in told.items() if value]
+    return beside(given["hub_kubeconfig_dir"], endpoints_of(options.driver), arguments)
 
 
 def _flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:

@@ -1,39 +1,43 @@
-"""Which hub a kubeconfig leads to, and whether it still does.
+"""Which hub the way leads to that the registration agent keeps, and whether it still does.
 
-The address counts letter by letter: records on the managed cluster are named by it, and other agents must name them alike. A
-credential that is renewed is followed by whoever uses it; another hub makes another agent.
+How such a way is written is known to registration drivers; here it is a file. The address counts letter by letter: records on the
+managed cluster are named by it, and other agents must name them alike. A credential that is renewed is followed by whoever uses
+it; another hub makes another agent.
 """
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from muster.machinery.confinement import read, shown
 
+if TYPE_CHECKING:
+    from muster.registration.drivers.endpoints import EndpointFormat, HubEndpoint
+
 LOOK_SECONDS = 5.0
 
 
-def hub_address(file: Path) -> str:
-    import yaml
+def find_hub(file: Path, endpoints: EndpointFormat) -> HubEndpoint:
+    from muster.registration.drivers.endpoints import EndpointError
 
     try:
-        document = yaml.safe_load(read(file)) or {}
-        context = next(one["context"] for one in document["contexts"] if one["name"] == document["current-context"])
-        return str(next(one["cluster"]["server"] for one in document["clusters"] if one["name"] == context["cluster"]))
-    except (OSError, yaml.YAMLError, LookupError, TypeError, StopIteration) as error:
-        raise click.ClickException(f"{shown(file)}: not a kubeconfig with a current context: {error}") from None
+        return endpoints.read(file, read(file))
+    except (OSError, EndpointError) as error:
+        problem = error.problem if isinstance(error, EndpointError) else error.strerror or str(error)
+        raise click.ClickException(f"{shown(file)}: not a {endpoints.key} that leads to a hub: {problem}") from None
 
 
-async def until_elsewhere(file: Path, address: str) -> str:
-    """Until the kubeconfig leads to another hub, whose address is given; one that is away or being written is waited for."""
+async def until_elsewhere(file: Path, endpoints: EndpointFormat, url: str) -> str:
+    """Until the file leads to another hub, whose address is given; one that is away or being written is waited for."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         try:
-            found = await asyncio.to_thread(hub_address, file)
+            found = await asyncio.to_thread(find_hub, file, endpoints)
         except click.ClickException:
             continue
-        if found != address:
-            return found
+        if found.url != url:
+            return found.url

@@ -1,6 +1,6 @@
 """`muster work-agent`: run a managed cluster's work agent until told to stop.
 
-The hub is reached with the kubeconfig that the registration agent keeps; renewed certificates are followed. With `--install` it
+The hub is reached in the way that the registration agent keeps for it; renewed certificates are followed. With `--install` it
 first makes what it needs on its cluster, which takes an administrator's rights; `--install-only` does nothing else. Upstream's
 flag names are accepted beside ours.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.executor_options import asking_options
-from muster.cli.hub_address import hub_address, until_elsewhere
+from muster.cli.hub_address import find_hub, until_elsewhere
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -33,10 +33,10 @@ from muster.machinery.confinement import read
 from muster.work.names import AGENT_GATES, ALL_REVIEWS, ALL_VERBS, PER_MANIFEST, RAW_FEEDBACK
 
 if TYPE_CHECKING:
+    from muster.registration.drivers.endpoints import EndpointFormat, HubEndpoint
     from muster.work.agent.options import WorkAgentOptions
 
 LEASE = "work-agent-lock"
-KUBE_DRIVER = "kube"
 AT_ONCE = 32
 """Requests under way to one server: more make no API server faster, and each takes a connection's memory."""
 
@@ -50,7 +50,7 @@ AT_ONCE = 32
     type=FilePath(dir_okay=False),
     help="Of the hub, as the registration agent keeps it.",
 )
-@click.option("--workload-source-driver", "driver", default=KUBE_DRIVER, show_default=True, help="Where works come from.")
+@click.option("--workload-source-driver", "driver", default="kube", show_default=True, help="Where works come from.")
 @click.option("--agent-id", default="", help="Of the records on the cluster that are ours.  [default: the hub's hash]")
 @click.option(
     "--kubeconfig", type=FilePath(dir_okay=False), help="Of the agent's own cluster.  [default: in-cluster, or kubectl's]"
@@ -124,9 +124,10 @@ def command(**options: Any) -> None:
 class Settings:
     management: FoundCluster
     spoke: FoundCluster | None
-    hub: FoundCluster | None
+    hub: HubEndpoint | None
     """None only where nothing is run."""
     hub_file: Path | None
+    endpoints: EndpointFormat
     options: WorkAgentOptions
     namespace: str
     install: bool
@@ -140,20 +141,18 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     from muster.work.agent.executor import ExecutorOptions
     from muster.work.agent.options import WorkAgentOptions
 
-    if given["driver"] != KUBE_DRIVER:
-        raise click.BadParameter(
-            f"{given['driver']!r} is not supported; there is {KUBE_DRIVER}", param_hint="--workload-source-driver"
-        )
+    endpoints = _endpoints(given["driver"])
     management = find_cluster(given["kubeconfig"], given["context"], here)
     spoke = find_cluster(given["spoke_kubeconfig"], "", here) if given["spoke_kubeconfig"] else None
     file = here.path(given["hub_kubeconfig"]) if given["hub_kubeconfig"] else None
     if file is None and not given["install_only"]:
         raise click.UsageError("give the hub's kubeconfig: --hub-kubeconfig FILE")
+    hub = find_hub(file, endpoints) if file else None
     gates = dict(gate for gates in given["gates"] for gate in gates)
     options = WorkAgentOptions(
         cluster_name=_cluster_name(given, file),
         agent_id=given["agent_id"],
-        hub_url=hub_address(file) if file else "",
+        hub_url=hub.url if hub else "",
         eviction_grace=given["eviction_grace"],
         poll_seconds=_positive(given["poll_seconds"]),
         workers=given["workers"],
@@ -169,8 +168,9 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     return Settings(
         management,
         spoke,
-        find_cluster(given["hub_kubeconfig"], "", here) if file else None,
+        hub,
         file,
+        endpoints,
         options,
         given["namespace"] or (management.config.namespace if management.in_pod else "") or AGENT_NAMESPACE,
         given["install"] or given["install_only"],
@@ -178,6 +178,15 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
         (host, given["health_port"]),
         given["leader_elect"],
     )
+
+
+def _endpoints(source: str) -> EndpointFormat:
+    from muster.registration.drivers import endpoints_named
+
+    found = endpoints_named(source)
+    if found is None:
+        raise click.BadParameter(f"{source!r} is not supported; there is kube", param_hint="--workload-source-driver")
+    return found
 
 
 def _cluster_name(given: dict[str, Any], file: Path | None) -> str:
@@ -204,9 +213,10 @@ def _positive(seconds: float) -> float:
 
 
 def _explain(error: Exception) -> click.ClickException | None:
+    from muster.registration.drivers.endpoints import EndpointError
     from muster.runtime.install.objects import InstallError
 
-    if isinstance(error, InstallError):
+    if isinstance(error, EndpointError | InstallError):
         return click.ClickException(str(error))
     return cluster_problem(error, "the cluster", "--health-port")
 
@@ -218,6 +228,7 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 
 async def _serve(settings: Settings, here: ProcessEnv) -> None:
     from muster.machinery.metrics import Metrics
+    from muster.registration.drivers.endpoints import ClientSettings
     from muster.runtime.controller.leader_election import LeaderElection, leader_identity
     from muster.runtime.controller.manager import Manager, RunnableFunc
     from muster.runtime.process.serve import serve as serve_manager
@@ -235,7 +246,8 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
         if settings.install_only or settings.hub is None:
             here.say(f"installed on {spoke.server}")
             return
-        hub = settings.hub.connect_in(stack, AGENT, metrics, AT_ONCE)
+        hub = settings.hub.connect(ClientSettings(AGENT, metrics, at_once=AT_ONCE))
+        stack.push_async_callback(hub.close)
         agent = WorkAgent(hub, spoke, settings.options, metrics=metrics)
         manager = Manager()
         manager.add("the work agent", agent)
@@ -255,5 +267,5 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
 async def _until_moved(settings: Settings) -> None:
     """Ends the agent when its cluster has gone to another hub: the next one begins with that."""
     assert settings.hub_file is not None, "there is a hub"
-    found = await until_elsewhere(settings.hub_file, settings.options.hub_url)
+    found = await until_elsewhere(settings.hub_file, settings.endpoints, settings.options.hub_url)
     raise click.ClickException(f"the hub is now {found}; starting anew")

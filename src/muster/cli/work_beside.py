@@ -1,6 +1,6 @@
 """A work agent in the process of the registration agent: for clusters that want one agent instead of two.
 
-It runs while there is a hub: it begins when the registration agent has put the hub's kubeconfig where it is told, and begins anew
+It runs while there is a hub: it begins when the registration agent has put the way to the hub where it is told, and begins anew
 when the cluster goes to another hub. It is the very part that `muster work-agent` runs, told the same flags.
 """
 
@@ -10,38 +10,44 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from muster.cli import work_agent
-from muster.cli.hub_address import hub_address, until_elsewhere
+from muster.cli.hub_address import find_hub, until_elsewhere
 from muster.cli.process import LOOPBACK, ProcessEnv
+
+if TYPE_CHECKING:
+    from muster.registration.drivers.endpoints import EndpointFormat
 
 LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Beside:
-    """`kubeconfig` as flags name it; `arguments` are those of `muster work-agent`."""
+    """`file` leads to the hub, as flags name it; `arguments` are those of `muster work-agent`."""
 
-    kubeconfig: str
+    file: str
+    endpoints: EndpointFormat
     arguments: tuple[str, ...]
 
 
-def beside(directory: str, arguments: Sequence[str]) -> Beside:
-    kubeconfig = f"{directory}/kubeconfig"
-    told = (f"--hub-kubeconfig={kubeconfig}", f"--health-host={LOOPBACK}", "--health-port=0", *arguments)
+def beside(directory: str, endpoints: EndpointFormat, arguments: Sequence[str]) -> Beside:
+    file = f"{directory}/{endpoints.key}"
+    hub = (f"--hub-kubeconfig={file}", f"--workload-source-driver={endpoints.name}")
+    told = (*hub, f"--health-host={LOOPBACK}", "--health-port=0", *arguments)
     # Nobody should learn of a wrong argument only when the cluster is accepted.
     work_agent.command.make_context("work-agent", list(told))
-    return Beside(kubeconfig, told)
+    return Beside(file, endpoints, told)
 
 
 async def run_beside(beside: Beside, here: ProcessEnv) -> None:
     """Until cancelled, or until the work agent ends by itself: then so does this, in the same way."""
-    file = here.path(beside.kubeconfig)
+    file = here.path(beside.file)
     while True:
         await _until_there(file)
         context = work_agent.command.make_context("work-agent", list(beside.arguments))
         agent = asyncio.create_task(work_agent.serve(work_agent.settings(context.params, here), here))
-        moved = asyncio.create_task(until_elsewhere(file, hub_address(file)))
+        moved = asyncio.create_task(until_elsewhere(file, beside.endpoints, find_hub(file, beside.endpoints).url))
         try:
             await asyncio.wait((agent, moved), return_when=asyncio.FIRST_COMPLETED)
         finally:

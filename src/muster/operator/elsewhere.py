@@ -39,8 +39,8 @@ def connect_by_kubeconfig(way: bytes) -> KubeClient:
     return HttpClient(parse_kubeconfig(way), agent="muster-operator")
 
 
-def refuse_foreign_files(config: ClientConfig, source: str, directory: Path | None = None) -> None:
-    """Raises KubeconfigError for a kubeconfig that names files, or programs, outside of its directory."""
+def refuse_foreign_files(config: ClientConfig, source: str) -> None:
+    """Raises KubeconfigError for a kubeconfig that names files, or programs."""
     identity = config.identity
     if identity.exec_plugin is not None:
         raise KubeconfigError(source, "user", "exec", "the operator runs no programs for others")
@@ -51,8 +51,7 @@ def refuse_foreign_files(config: ClientConfig, source: str, directory: Path | No
         "tokenFile": identity.token_file,
     }
     for field, value in named.items():
-        inside = directory is not None and isinstance(value, Path) and value.resolve().is_relative_to(directory.resolve())
-        if isinstance(value, Path) and not inside:
+        if isinstance(value, Path):
             raise KubeconfigError(source, "", field, "must be in the kubeconfig itself, not in a file")
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.resource import Document
+from muster.registration.drivers.kubeconfigs import KubeconfigDriver, KubeconfigSpoke
 from muster.registration.drivers.seam import (
     NOTHING_TO_DO,
-    Driver,
     DriverConfigError,
     HubContext,
     Outcome,
@@ -29,8 +28,6 @@ from muster.registration.names import AGENT_ANNOTATIONS, DRIVER_ANNOTATION
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.runtime.client.errors import AlreadyExists, KubeError, NotFound
-from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import load_kubeconfig
 
 NAME = "static-token"
 DIGEST = f"{AGENT_ANNOTATIONS}/token-digest"
@@ -41,13 +38,12 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-class TokenSpoke:
+class TokenSpoke(KubeconfigSpoke):
     def __init__(self, context: SpokeContext) -> None:
         tokens = context.options.get("token") or ()
         if not tokens or not tokens[-1]:
             raise DriverConfigError(NAME, "token", "an agent needs one")
         self._token = tokens[-1]
-        self._context = context
 
     def decorate(self, cluster: Document) -> Document:
         metadata = cluster.get("metadata") or {}
@@ -66,9 +62,6 @@ class TokenSpoke:
         if not self.problem(stored):
             return Progress()
         return Progress(credential={"token": self._token.encode()}, again=0, report=Report(True, "TokenStored", "token stored"))
-
-    def connect(self, kubeconfig: Path) -> KubeClient:
-        return HttpClient(load_kubeconfig(kubeconfig), agent=NAME, metrics=self._context.metrics)
 
 
 class TokenHub:
@@ -115,7 +108,7 @@ class TokenHub:
         await asyncio.Event().wait()
 
 
-class StaticToken(Driver):
+class StaticToken(KubeconfigDriver):
     name = NAME
     aliases = ("token",)
 

@@ -13,6 +13,7 @@ import yaml
 from muster.cli import hub_address, work_agent, work_beside
 from muster.cli.process import ProcessEnv
 from muster.cli.work_beside import beside, run_beside
+from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 
 
 def lead_to(directory: Path, server: str) -> None:
@@ -53,7 +54,7 @@ def surroundings(tmp_path: Path) -> ProcessEnv:
 
 async def test_it_runs_while_there_is_a_hub_and_anew_for_another_one(tmp_path: Path, runs: asyncio.Queue[str]) -> None:
     directory = tmp_path / "hub"
-    running = asyncio.create_task(run_beside(beside(str(directory), ["--agent-id=a"]), surroundings(tmp_path)))
+    running = asyncio.create_task(run_beside(beside(str(directory), KUBECONFIGS, ["--agent-id=a"]), surroundings(tmp_path)))
     try:
         async with asyncio.timeout(10):
             lead_to(directory, "https://first:6443")
@@ -70,7 +71,7 @@ async def test_it_runs_while_there_is_a_hub_and_anew_for_another_one(tmp_path: P
 async def test_a_kubeconfig_that_is_being_written_is_waited_for(tmp_path: Path, runs: asyncio.Queue[str]) -> None:
     directory = tmp_path / "hub"
     lead_to(directory, "https://first:6443")
-    moved = asyncio.create_task(hub_address.until_elsewhere(directory / "kubeconfig", "https://first:6443"))
+    moved = asyncio.create_task(hub_address.until_elsewhere(directory / "kubeconfig", KUBECONFIGS, "https://first:6443"))
     (directory / "kubeconfig").write_text("{half")
     await asyncio.sleep(0.05)
     assert not moved.done()
@@ -86,7 +87,7 @@ async def test_the_end_of_the_work_agent_is_the_end_of_both(tmp_path: Path, monk
     monkeypatch.setattr(work_agent, "serve", serve)
     lead_to(tmp_path / "hub", "https://first:6443")
     with pytest.raises(click.ClickException, match="no"):
-        await run_beside(beside(str(tmp_path / "hub"), []), surroundings(tmp_path))
+        await run_beside(beside(str(tmp_path / "hub"), KUBECONFIGS, []), surroundings(tmp_path))
 
 
 @pytest.mark.parametrize("broken", [lambda file: file.unlink(), lambda file: file.write_text("a: 1")])
@@ -94,9 +95,9 @@ def test_what_is_no_kubeconfig_has_no_address(tmp_path: Path, broken: Callable[[
     lead_to(tmp_path, "https://first:6443")
     broken(tmp_path / "kubeconfig")
     with pytest.raises(click.ClickException, match="not a kubeconfig"):
-        hub_address.hub_address(tmp_path / "kubeconfig")
+        hub_address.find_hub(tmp_path / "kubeconfig", KUBECONFIGS)
 
 
 def test_a_wrong_argument_is_told_before_there_is_a_hub() -> None:
     with pytest.raises(click.ClickException):
-        beside("dir", ["--status-sync-interval=soon"])
+        beside("dir", KUBECONFIGS, ["--status-sync-interval=soon"])

@@ -16,11 +16,11 @@ from muster.machinery.objects import Object
 from muster.operator.bundle import KLUSTERLET_OPERATOR
 from muster.operator.klusterlet.controller import KlusterletOperator, KlusterletOptions
 from muster.operator.names import KLUSTERLETS
+from muster.registration.drivers.endpoints import EndpointError, EndpointFormat
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS
 from muster.runtime.client.errors import Unreachable
-from muster.runtime.client.kubeconfig import KubeconfigError
 from muster.runtime.client.rest import JSON, Query
 from muster.runtime.install.objects import ensure_namespace
 from tests.unit.operator.conftest import CountingClient, Place, running
@@ -55,13 +55,13 @@ class Hub:
         """Users who may do everything; others may do nothing."""
 
     @asynccontextmanager
-    async def open(self, contents: Mapping[str, bytes], source: str) -> AsyncIterator[KubeClient]:
+    async def open(self, endpoints: EndpointFormat, contents: Mapping[str, bytes], source: str) -> AsyncIterator[KubeClient]:
         self.opened += 1
         try:
-            document = yaml.load(contents["kubeconfig"])
+            document = yaml.load(contents[endpoints.key])
             name = document["users"][0]["user"]["username"]
         except (KeyError, TypeError, yaml.YAMLError):
-            raise KubeconfigError(source, "", "", "not a kubeconfig") from None
+            raise EndpointError(source, "not a kubeconfig") from None
         if self.away:
             raise Unreachable("hub", "connection refused")
         groups = ("system:masters",) if name in self.permitted else ()

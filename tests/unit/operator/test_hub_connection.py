@@ -16,6 +16,8 @@ from muster.operator.klusterlet.connection import ConnectionCheck, ForeignCreden
 from muster.operator.klusterlet.manifests import REGISTRATION, Component, agent_deployment
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.names import KLUSTERLETS
+from muster.registration.drivers.endpoints import EndpointError
+from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 from muster.registration.hub.clusters import rbac
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET, cluster_group
 from muster.runtime.auth.self_access import missing_rights
@@ -152,7 +154,7 @@ EXEC = _kubeconfig(exec={"apiVersion": "client.authentication.k8s.io/v1", "comma
 
 async def test_no_program_is_run_for_a_kubeconfig() -> None:
     with pytest.raises(ForeignCredential):
-        async with open_secret({"kubeconfig": EXEC}, "here"):
+        async with open_secret(KUBECONFIGS, {"kubeconfig": EXEC}, "here"):
             pytest.fail("it was opened")
 
 
@@ -165,10 +167,10 @@ async def test_a_credential_of_the_agent_alone_is_unknown_not_degraded() -> None
 async def test_a_kubeconfig_may_name_files_of_its_own_secret_only(tmp_path: Path) -> None:
     token = tmp_path / "operators-own-token"
     token.write_text("secret")
-    with pytest.raises(KubeconfigError, match="tokenFile"):
-        async with open_secret({"kubeconfig": _kubeconfig(tokenFile=str(token))}, "here"):
+    with pytest.raises(EndpointError, match="tokenFile"):
+        async with open_secret(KUBECONFIGS, {"kubeconfig": _kubeconfig(tokenFile=str(token))}, "here"):
             pytest.fail("it was opened")
-    async with open_secret({"kubeconfig": _kubeconfig(tokenFile="token"), "token": b"mine"}, "here") as client:
+    async with open_secret(KUBECONFIGS, {"kubeconfig": _kubeconfig(tokenFile="token"), "token": b"mine"}, "here") as client:
         assert client.server == "https://hub.example.com"
     with pytest.raises(KubeconfigError, match="tokenFile"):
         refuse_foreign_files(parse_kubeconfig(_kubeconfig(tokenFile=str(token))), "here")

@@ -16,83 +16,55 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from muster.administration.drivers import fitting
-from muster.administration.drivers import installed_driver
-from muster.administration.drivers import refuse_unheard
+from muster.administration.drivers import fitting, installed_driver, refuse_unheard
 from muster.administration.dryrun import is_dry_run
-from muster.administration.errors import AdministrationError
-from muster.administration.errors import Refused
-from muster.administration.errors import TookTooLong
+from muster.administration.errors import AdministrationError, Refused, TookTooLong
 from muster.administration.hub.preflight import settle
-from muster.administration.hubs import CLUSTERADM
-from muster.administration.hubs import HubAddress
-from muster.administration.hubs import MADE_BY
-from muster.administration.members.hub_trust import Connect
-from muster.administration.members.hub_trust import connect_by_http
-from muster.administration.members.hub_trust import told_server
-from muster.administration.members.klusterlets import await_agents
-from muster.administration.members.klusterlets import cluster_name_of
-from muster.administration.members.klusterlets import hub_connection_of
-from muster.administration.members.klusterlets import hub_secret
-from muster.administration.members.klusterlets import list_klusterlets
-from muster.administration.members.klusterlets import operator_problem
-from muster.administration.members.klusterlets import pending_key
-from muster.administration.members.klusterlets import pending_secret
-from muster.administration.members.newcomers import Introduction
-from muster.administration.members.newcomers import check_hub
-from muster.administration.progress import Progress
-from muster.administration.progress import SILENT
-from muster.administration.progress import wait
+from muster.administration.hubs import CLUSTERADM, MADE_BY, HubAddress
+from muster.administration.members.hub_trust import Connect, connect_by_http, told_server
+from muster.administration.members.klusterlets import (
+    await_agents,
+    cluster_name_of,
+    hub_connection_of,
+    hub_secret,
+    list_klusterlets,
+    operator_problem,
+    pending_key,
+    pending_secret,
+)
+from muster.administration.members.newcomers import Introduction, check_hub
+from muster.administration.progress import SILENT, Progress, wait
 from muster.api import Document
-from muster.api.operator.v1 import ADDON_AUTH_TYPES
-from muster.api.operator.v1 import Klusterlet
-from muster.api.operator.v1 import ResourceRequirement
+from muster.api.operator.v1 import ADDON_AUTH_TYPES, Klusterlet, ResourceRequirement
 from muster.api.resource import known_fields
 from muster.kube.patching.mergepatch import apply_merge_patch
-from muster.machinery.clock import Clock
-from muster.machinery.clock import SYSTEM
-from muster.operator.applying import Applier
-from muster.operator.applying import Wanted
-from muster.operator.applying import checked
-from muster.operator.bundle import BundleOptions
-from muster.operator.bundle import KLUSTERLET_OPERATOR
-from muster.operator.bundle import bundle
-from muster.operator.klusterlet.plan import agent_namespace_of
-from muster.operator.klusterlet.plan import is_hosted
-from muster.operator.names import EXTERNAL_MANAGED_SECRET
-from muster.operator.names import KLUSTERLET
-from muster.operator.names import KLUSTERLETS
-from muster.operator.names import KUBECONFIG_KEY
-from muster.registration.drivers import DEFAULT
-from muster.registration.drivers import options_of
+from muster.machinery.clock import SYSTEM, Clock
+from muster.operator.applying import Applier, Wanted, checked
+from muster.operator.bundle import KLUSTERLET_OPERATOR, BundleOptions, bundle
+from muster.operator.klusterlet.plan import agent_namespace_of, is_hosted
+from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLET, KLUSTERLETS, KUBECONFIG_KEY
+from muster.registration.drivers import DEFAULT, options_of
 from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION
 from muster.registration.drivers.csr.spoke import KEY
 from muster.registration.drivers.flags import JOIN_FLAGS
 from muster.registration.drivers.profile import MemberSetup
-from muster.registration.drivers.seam import Driver
-from muster.registration.drivers.seam import DriverOptions
+from muster.registration.drivers.seam import Driver, DriverOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.registration.names import AGENT_ANNOTATIONS
-from muster.registration.names import AGENT_GATES
-from muster.registration.names import AGENT_NAMESPACE
-from muster.registration.names import AGENT_UNSUPPORTED_GATES
-from muster.registration.names import BOOTSTRAP_SECRET
-from muster.registration.names import is_cluster_name
-from muster.registration.names import reserved_name_problem
+from muster.registration.names import (
+    AGENT_ANNOTATIONS,
+    AGENT_GATES,
+    AGENT_NAMESPACE,
+    AGENT_UNSUPPORTED_GATES,
+    BOOTSTRAP_SECRET,
+    is_cluster_name,
+    reserved_name_problem,
+)
 from muster.runtime.client.base import KubeClient
-from muster.runtime.client.builtin import CRDS
-from muster.runtime.client.builtin import NAMESPACES
-from muster.runtime.client.builtin import SECRETS
+from muster.runtime.client.builtin import CRDS, NAMESPACES, SECRETS
 from muster.runtime.client.errors import NotFound
-from muster.runtime.client.kubeconfig import AuthInfo
-from muster.runtime.client.kubeconfig import ClientConfig
-from muster.runtime.client.kubeconfig import KubeconfigError
-from muster.runtime.client.kubeconfig import dump_kubeconfig
-from muster.runtime.install.objects import await_definitions
-from muster.runtime.install.objects import named
-from muster.runtime.install.pod_namespaces import RUN
-from muster.runtime.install.pod_namespaces import allow
-from muster.runtime.install.pod_namespaces import on_this_machine
+from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, KubeconfigError, dump_kubeconfig
+from muster.runtime.install.objects import await_definitions, named
+from muster.runtime.install.pod_namespaces import RUN, allow, on_this_machine
 from muster.work.names import AGENT_GATES as WORK_GATES
 
 CERTIFICATE_SECONDS: Final = 31_536_000

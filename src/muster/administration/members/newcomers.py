@@ -23,15 +23,15 @@ from muster.api import MalformedObject
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import Klusterlet
 from muster.registration.agent.failover import denied, needed_to_register
-from muster.registration.agent.memory.hub_kubeconfig import address_of
-from muster.registration.agent.memory.hub_secret import CLUSTER_NAME, KUBECONFIG
+from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
+from muster.registration.drivers import endpoints_of
 from muster.registration.drivers.csr.approval import is_in_use
+from muster.registration.drivers.endpoints import EndpointError
 from muster.registration.drivers.ownership import owner_of
 from muster.registration.kinds import CLUSTER_CLAIMS
 from muster.runtime.auth.self_access import missing_rights
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import KubeError, NotFound, Unauthorized, Untrusted
-from muster.runtime.client.kubeconfig import KubeconfigError
 
 ID_CLAIM: Final = "id.k8s.io"
 ANOTHER: Final = "choose another --cluster-name; if it is the same cluster, go on with --force"
@@ -107,13 +107,14 @@ async def _is_ours(here: KubeClient, who: Introduction) -> bool:
     """Whether the agents here live under that name on that hub already."""
     if who.existing is None:
         return False
-    known = await hub_secret(here, who.existing)
-    if known.get(CLUSTER_NAME, b"").decode(errors="replace") != who.cluster or KUBECONFIG not in known:
+    known, endpoints = await hub_secret(here, who.existing), endpoints_of(who.driver)
+    if known.get(CLUSTER_NAME, b"").decode(errors="replace") != who.cluster or endpoints.key not in known:
         return False
     try:
-        return address_of(known[KUBECONFIG], "", Path()).server == who.server.rstrip("/")
-    except KubeconfigError:
+        way = endpoints.read(Path(endpoints.key), known[endpoints.key], beside=known)
+    except EndpointError:
         return False
+    return way.address.server == who.server.rstrip("/")
 
 
 async def _identifier(managed: KubeClient) -> str:

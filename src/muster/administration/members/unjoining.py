@@ -30,10 +30,11 @@ from muster.operator.applying import Place, places, remove
 from muster.operator.bundle import KLUSTERLET_OPERATOR, bundle
 from muster.operator.elsewhere import read_way
 from muster.operator.klusterlet.connection import ForeignCredential, Open, open_secret
-from muster.operator.klusterlet.plan import agent_namespace_of, is_hosted
+from muster.operator.klusterlet.plan import Plan, agent_namespace_of, is_hosted
 from muster.operator.klusterlet.removal import APPLIED_WORKS
 from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLETS, KUBECONFIG_KEY, OPERATOR_NAMESPACE
 from muster.operator.reporting import DELETING
+from muster.registration.drivers.endpoints import EndpointError, EndpointFormat
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_SECRET
 from muster.runtime.auth.self_access import missing_rights, rights
@@ -176,7 +177,7 @@ async def _managed(run: _Leave, klusterlet: Klusterlet) -> AsyncIterator[KubeCli
 async def _tell_hub(run: _Leave, klusterlet: Klusterlet) -> None:
     """What could not be done is noted."""
     by_hand = f"an administrator of the hub removes it with kubectl delete managedcluster {run.cluster}"
-    if run.options.hub is None and not (await hub_secret(run.client, klusterlet)).get(KUBECONFIG_KEY):
+    if run.options.hub is None and not (await hub_secret(run.client, klusterlet)).get(_endpoints(klusterlet).key):
         run.left.append(f"the agents have no credential for the hub; if ManagedCluster {run.cluster} is on the hub, {by_hand}")
         return
     try:
@@ -190,7 +191,7 @@ async def _tell_hub(run: _Leave, klusterlet: Klusterlet) -> None:
         run.left.append(
             f"the agents' credential is of use to them alone, so ManagedCluster {run.cluster} stays on the hub; {by_hand}"
         )
-    except (KubeError, KubeconfigError, TimeoutError, OSError) as error:
+    except (KubeError, EndpointError, TimeoutError, OSError) as error:
         why = str(error) or f"no answer within {HUB_WITHIN:g} s"
         run.left.append(f"the hub could not be told: {why}; ManagedCluster {run.cluster} stays there; {by_hand}")
 
@@ -199,7 +200,11 @@ async def _way_to_hub(run: _Leave, klusterlet: Klusterlet) -> AbstractAsyncConte
     if run.options.hub is not None:
         return _closing(run.connect(run.options.hub))
     source = f"Secret {agent_namespace_of(klusterlet)}/{HUB_SECRET}"
-    return run.open(await hub_secret(run.client, klusterlet), source)
+    return run.open(_endpoints(klusterlet), await hub_secret(run.client, klusterlet), source)
+
+
+def _endpoints(klusterlet: Klusterlet) -> EndpointFormat:
+    return Plan(klusterlet, "").endpoints
 
 
 @asynccontextmanager

@@ -1,9 +1,10 @@
-"""Whether the agents' credential lets them work on the hub: the hub itself is asked, with the very kubeconfig that they use.
+"""Whether the agents' credential lets them work on the hub: the hub itself is asked, in the very way that they go.
 
 First the credential that the agent got is tried. Where that does not do, the bootstrap kubeconfig is tried too, so that the
 reason, "<bootstrap reason>,<hub reason>", says which of the two somebody has to look after. With several hubs, one bootstrap
 kubeconfig that works is enough. A credential that only the agent's own pod can produce (an exec plugin) is not tried: nothing that
-could be found out here would be about the agent, so the condition is Unknown and says where to look instead.
+could be found out here would be about the agent, so the condition is Unknown and says where to look instead. How a way to a hub is
+written is known to the Klusterlet's driver alone.
 """
 
 from __future__ import annotations
@@ -19,23 +20,20 @@ from typing import Final
 from muster.api import Condition
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.confinement import temporary_directory
-from muster.operator.elsewhere import refuse_foreign_files
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, HUB_KUBECONFIG_MISSING, HUB_SECRET_MISSING
 from muster.operator.klusterlet.plan import Plan
-from muster.operator.names import KUBECONFIG_KEY
 from muster.operator.reporting import condition
 from muster.registration.agent.failover import needed_to_register
 from muster.registration.agent.memory.directory import mirror
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
 from muster.registration.drivers import find
+from muster.registration.drivers.endpoints import ClientSettings, EndpointError, EndpointFormat, HubEndpoint
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import HUB_SECRET, LEASE
 from muster.runtime.auth.self_access import missing_rights, rights
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import LEASES
 from muster.runtime.client.errors import KubeError
-from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import KubeconfigError, load_kubeconfig
 
 WITHIN: Final = 20.0
 """Seconds that a hub has to answer."""
@@ -45,33 +43,36 @@ BOOTSTRAP_REASONS: Final = ("BootstrapSecretError", "BootstrapSecretUnauthorized
 """Of a kubeconfig that does not work, one that may not do enough, and one that cannot be tried here."""
 
 Contents = Mapping[str, bytes]
-Open = Callable[[Contents, str], AbstractAsyncContextManager[KubeClient]]
-"""A client for the kubeconfig in a Secret, whose place is told for errors. Raises KubeconfigError."""
+Open = Callable[[EndpointFormat, Contents, str], AbstractAsyncContextManager[KubeClient]]
+"""A client for the way to a hub in a Secret, whose place is told for errors. Raises EndpointError."""
 
 
 class ForeignCredential(Exception):
-    """A kubeconfig that is of use only where the agent runs."""
+    """A way to a hub that is of use only where the agent runs."""
 
 
 @asynccontextmanager
-async def open_secret(contents: Contents, source: str) -> AsyncIterator[KubeClient]:
-    """Raises KubeconfigError and ForeignCredential."""
+async def open_secret(endpoints: EndpointFormat, contents: Contents, source: str) -> AsyncIterator[KubeClient]:
+    """Raises EndpointError and ForeignCredential."""
     with temporary_directory("muster-hub-") as name:
         directory = Path(name)
-        await asyncio.to_thread(mirror, directory, contents, KUBECONFIG_KEY)
-        try:
-            config = load_kubeconfig(directory / KUBECONFIG_KEY)
-        except KubeconfigError as error:
-            # The directory's name says nothing to anybody.
-            raise KubeconfigError(source, error.where, error.field, error.problem) from None
-        if config.identity.exec_plugin is not None:
-            raise ForeignCredential(config.server)
-        refuse_foreign_files(config, source, directory)
-        client = HttpClient(config, agent="muster-operator")
+        await asyncio.to_thread(mirror, directory, contents, endpoints.key)
+        endpoint = endpoints.read(directory / endpoints.key, contents.get(endpoints.key, b""), source)
+        if not endpoint.is_portable():
+            raise ForeignCredential(endpoint.url)
+        _refuse_foreign_files(endpoint, source, directory)
+        client = endpoint.connect(ClientSettings("muster-operator"))
         try:
             yield client
         finally:
             await client.close()
+
+
+def _refuse_foreign_files(endpoint: HubEndpoint, source: str, directory: Path) -> None:
+    """One that named files of the operator's pod could have the operator's own token sent anywhere."""
+    for field, path in endpoint.files().items():
+        if not path.resolve().is_relative_to(directory.resolve()):
+            raise EndpointError(source, f"{field}: must be in the Secret itself, not in a file elsewhere")
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,10 @@ class ConnectionCheck:
         message = f"{bootstrap.message}\n{hub.message}"
         return condition(HUB_CONNECTION, True, f"{bootstrap.reason},{hub.reason}", message)
 
+    @property
+    def _endpoints(self) -> EndpointFormat:
+        return self.plan.endpoints
+
     def _place(self, secret: str) -> str:
         return f"Secret {self.plan.agent_namespace}/{secret}"
 
@@ -121,8 +126,8 @@ class ConnectionCheck:
         if contents is None:
             text = f"{where} is missing: on the hub, an administrator has to accept the cluster and its request"
             return Finding(False, HUB_SECRET_MISSING, text)
-        if not contents.get(KUBECONFIG_KEY):
-            text = f"{where} has no {KUBECONFIG_KEY}: the agent writes it whole, once the hub has given it a credential"
+        if not contents.get(self._endpoints.key):
+            text = f"{where} has no {self._endpoints.key}: the agent writes it whole, once the hub has given it a credential"
             return Finding(False, HUB_KUBECONFIG_MISSING, text)
         cluster = self.plan.klusterlet.spec.cluster_name or contents.get(CLUSTER_NAME, b"").decode(errors="replace")
         if not cluster:
@@ -149,14 +154,16 @@ class ConnectionCheck:
     ) -> Finding:
         failed, unauthorized, unchecked = reasons
         try:
-            async with asyncio.timeout(WITHIN), self.open(contents, where) as hub:
+            async with asyncio.timeout(WITHIN), self.open(self._endpoints, contents, where) as hub:
                 missing = await missing_rights(hub, needed)
         except ForeignCredential as error:
             text = f"{where} is of use to the agent alone; whether it works on {error}, the ManagedCluster's conditions tell"
             return Finding(None, unchecked, text)
         except TimeoutError:
             return Finding(False, failed, f"{where}: no answer from the hub within {WITHIN:g} s")
-        except (KubeError, KubeconfigError, OSError) as error:
+        except EndpointError as error:
+            return Finding(False, failed, f"{where}: {error.problem}")
+        except (KubeError, OSError) as error:
             return Finding(False, failed, f"{where}: {error}")
         if missing:
             return Finding(False, unauthorized, f"{where}: the hub does not permit {', '.join(map(str, missing))}")

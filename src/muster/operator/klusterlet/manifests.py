@@ -96,7 +96,9 @@ def _registration(plan: Plan) -> list[str]:
 
 
 def _work(plan: Plan) -> list[str]:
-    return ["work-agent", f"--hub-kubeconfig={HUB_KUBECONFIG}/kubeconfig", *work_arguments(plan), *_electing(plan)]
+    endpoints = plan.endpoints
+    hub = [f"--hub-kubeconfig={HUB_KUBECONFIG}/{endpoints.key}", f"--workload-source-driver={endpoints.name}"]
+    return ["work-agent", *hub, *work_arguments(plan), *_electing(plan)]
 
 
 def _both(plan: Plan) -> list[str]:

@@ -18,7 +18,8 @@ from muster.api.operator.v1 import Klusterlet, LocalSecretsConfig, SpokeRegistra
 from muster.kube.names import dns1123_label
 from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_HOSTED_FINALIZER, OPERATOR_NAMESPACE, chosen_image
 from muster.operator.spec import BadSpec, gate_flags, installed_driver, invalid_gates
-from muster.registration.drivers import DEFAULT
+from muster.registration.drivers import DEFAULT, endpoints_of
+from muster.registration.drivers.endpoints import EndpointFormat
 from muster.registration.drivers.errors import BadField
 from muster.registration.drivers.profile import Process
 from muster.registration.drivers.seam import Driver
@@ -95,6 +96,11 @@ class Plan:
     def driver(self) -> Driver:
         """Raises BadSpec when there is none of that name."""
         return installed_driver(self.registration.registration_driver.auth_type, f"{_CONFIGURED}.registrationDriver.authType")
+
+    @property
+    def endpoints(self) -> EndpointFormat:
+        """How ways to its hub are written; known also where its driver is not here."""
+        return endpoints_of(self.registration.registration_driver.auth_type)
 
     @property
     def by_driver(self) -> Process:

@@ -25,7 +25,6 @@ from muster.machinery.tasks import race
 from muster.registration.agent.choosing import choose
 from muster.registration.agent.failover import Failover
 from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
-from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.memory.hub_secret import HubSecret, names_of
 from muster.registration.agent.memory.identity import settle
 from muster.registration.agent.memory.old_layout import take_over
@@ -33,18 +32,20 @@ from muster.registration.agent.options import AgentOptions
 from muster.registration.agent.registering import register
 from muster.registration.agent.serving import Leave, serve
 from muster.registration.agent.world import AgentState, AgentWorld, Connect
+from muster.registration.drivers.endpoints import ClientSettings, EndpointError, HubAddress, HubEndpoint
 from muster.registration.drivers.seam import Driver, SpokeContext
 from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SECRETS
 from muster.runtime.client.errors import KubeError
-from muster.runtime.client.kubeconfig import KubeconfigError
 from muster.runtime.controller.events import EventRecorder
 
 log = get_logger("muster.registration.agent")
 
 CONTROLLER = "registration-agent"
+CLIENT = "muster-registration-agent"
+"""As whom hubs see its requests."""
 EXPIRED = "the client certificate expires and rebootstrap is required."
 
 
@@ -74,7 +75,7 @@ class Agent:
         self._random = random
         self._metrics = metrics or Metrics()
         self._driver = driver
-        self._connect = connect
+        self._connect = connect or self._connected
         self._failover = Failover(clock, options.hub_connection_timeout)
         self._world: AgentWorld | None = None
         self.state = AgentState()
@@ -104,9 +105,11 @@ class Agent:
             own = self._watch_of(options.hub_secret)
             given = {name: self._watch_of(name) for name in (() if files else options.bootstrap_secrets)}
             directory = options.hub_kubeconfig_dir or Path(scratch) / "hub"
-            secret = HubSecret(self._management, options.namespace, options.hub_secret, directory)
+            secret = HubSecret(self._management, options.namespace, options.hub_secret, directory, self._driver.endpoints)
             own.on_change(secret.seen)
-            bootstraps = Bootstraps(given, options.namespace, files, Path(scratch) / "bootstrap", self._clock)
+            bootstraps = Bootstraps(
+                given, options.namespace, files, Path(scratch) / "bootstrap", self._driver.endpoints, self._clock
+            )
             events = self._recorder()
             watches = [own, *given.values()]
             live = self._live(watches, secret, bootstraps, events)
@@ -122,6 +125,9 @@ class Agent:
             clock=self._clock,
             random=self._random,
         )
+
+    def _connected(self, endpoint: HubEndpoint) -> KubeClient:
+        return endpoint.connect(ClientSettings(CLIENT, self._metrics, self._clock, self._random))
 
     def _recorder(self) -> EventRecorder:
         name = self._options.agent_name or CONTROLLER
@@ -147,7 +153,7 @@ class Agent:
                     await register(world, hub, self._failover)
                 else:
                     await self._after(await serve(world, address), address)
-            except (OSError, KubeconfigError) as error:
+            except (OSError, EndpointError) as error:
                 world.state.say("serving", address.server, f"the hub's kubeconfig cannot be used: {error}")
                 for_want_of_better = True
             if for_want_of_better:
@@ -179,7 +185,7 @@ class Agent:
             self._options,
             identity,
             driver,
-            self._connect or driver.connect,
+            self._connect,
             self.state,
             self._metrics,
             self._clock,

@@ -14,9 +14,8 @@ from muster.machinery.clock import pause
 from muster.machinery.logs import get_logger
 from muster.registration.agent.failover import Failover, objection
 from muster.registration.agent.memory.bootstrap import Candidate
-from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.world import AgentWorld
-from muster.runtime.client.kubeconfig import KubeconfigError
+from muster.registration.drivers.endpoints import EndpointError, HubAddress
 
 log = get_logger("muster.registration.agent")
 
@@ -65,8 +64,8 @@ async def _from_candidates(world: AgentWorld, failover: Failover) -> Candidate |
 
 async def _objection(world: AgentWorld, candidate: Candidate) -> str:
     try:
-        hub = world.connect(candidate.path)
-    except KubeconfigError as error:
+        hub = world.connect(candidate.endpoint)
+    except EndpointError as error:
         return str(error)
     try:
         return await objection(hub, world.cluster, world.options.driver)

@@ -3,7 +3,7 @@
 The driver says what to store and what to wait for; this loop stores it before the driver is asked again, watches the one object on
 the hub that it waits for, and wakes it when that changes, when its time has come, or when somebody else changed the Secret. A step
 that fails is tried again later and later. What a driver has begun is kept apart from the credential. A credential that it has got
-is written whole, names and kubeconfig with it, in the place of another hub's if there was one; only then is what was begun
+is written whole, names and way to the hub with it, in the place of another hub's if there was one; only then is what was begun
 forgotten.
 """
 
@@ -16,9 +16,9 @@ from muster.api.resource import Document
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import pause
 from muster.machinery.logs import get_logger
-from muster.registration.agent.memory.hub_kubeconfig import HubAddress, hub_kubeconfig
-from muster.registration.agent.memory.hub_secret import KUBECONFIG, names_of
+from muster.registration.agent.memory.hub_secret import names_of
 from muster.registration.agent.world import AgentWorld
+from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.drivers.seam import DriverError, Progress, Report, Watched
 from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.store import Snapshot
@@ -113,17 +113,13 @@ class CredentialKeeper:
         problem = self._world.driver.problem(credential)
         if problem:
             raise DriverError(f"the driver has got a credential that it cannot use itself: {problem}")
-        # Somebody else's kubeconfig for the same hub is as good as ours.
-        way = self._world.secret.stored(self._address).get(KUBECONFIG) or self._kubeconfig()
-        return {**names_of(self._world.identity), **({KUBECONFIG: way} if way else {}), **credential}
+        # Somebody else's way to the same hub is as good as ours.
+        way = self._world.secret.way_to(self._address) or self._world.driver.way_to(self._address)
+        return {**names_of(self._world.identity), **way, **credential}
 
     async def _forget(self) -> None:
         world = self._world
         await world.secret.pending.close(self._address, [one.address for one in world.bootstraps.candidates])
-
-    def _kubeconfig(self) -> bytes | None:
-        user = self._world.driver.kubeconfig_user()
-        return None if user is None else hub_kubeconfig(self._address, user)
 
     def _tell(self, report: Report) -> None:
         write = log.info if report.status else log.warning

@@ -16,8 +16,8 @@ from muster.api.cluster.v1 import ACCEPTED, GROUP, ManagedCluster
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.clock import Clock
 from muster.registration.agent.memory.bootstrap import Candidate
-from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.drivers import find
+from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.auth.self_access import missing_rights, rights
 from muster.runtime.client.base import KubeClient

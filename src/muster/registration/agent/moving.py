@@ -1,6 +1,6 @@
 """A hub that has moved: the bootstrap kubeconfig calls it by the same name, but it is elsewhere now or shows another authority.
 
-If it takes the credential that the agent has, it is the same hub, and all that changes is the kubeconfig: no new request, nobody
+If it takes the credential that the agent has, it is the same hub, and all that changes is the way to it: no new request, nobody
 has to approve anything, and the cluster is hardly away. Only a hub that answers and does not know us is registered with again. One
 that does not answer is waited for: whether it knows us, it could not say yet.
 """
@@ -8,6 +8,7 @@ that does not answer is waited for: whether it knows us, it could not say yet.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 from muster.machinery.backoff import Backoff
@@ -15,13 +16,10 @@ from muster.machinery.clock import sleep
 from muster.machinery.confinement import temporary_directory
 from muster.machinery.logs import get_logger
 from muster.registration.agent.memory.bootstrap import Candidate
-from muster.registration.agent.memory.directory import mirror
-from muster.registration.agent.memory.hub_kubeconfig import hub_kubeconfig
-from muster.registration.agent.memory.hub_secret import KUBECONFIG
 from muster.registration.agent.world import AgentWorld
+from muster.registration.drivers.endpoints import EndpointError
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.errors import Conflict, Forbidden, KubeError, NotFound, Unauthorized
-from muster.runtime.client.kubeconfig import KubeconfigError
 
 log = get_logger("muster.registration.agent")
 
@@ -30,17 +28,17 @@ ANSWER_SECONDS = 20.0
 
 async def moved(world: AgentWorld, candidate: Candidate) -> bool:
     """Whether the stored credential is good for this hub too; if so, it is stored as this hub's from now on."""
-    stored, user = world.secret.address, world.driver.kubeconfig_user()
-    if stored is None or user is None or stored.name != candidate.address.name or world.credential_problem():
+    stored = world.secret.address
+    if stored is None or stored.name != candidate.address.name or world.credential_problem():
         return False
-    kubeconfig = hub_kubeconfig(candidate.address, user)
+    way = world.driver.way_to(candidate.address)
     backoff = Backoff(1.0, 60.0, random=world.random)
     while True:
         try:
-            if not await _knows_us(world, kubeconfig):
+            if not await _knows_us(world, way):
                 return False
             await world.secret.pending.move(stored, candidate.address)
-            await world.secret.store({KUBECONFIG: kubeconfig})
+            await world.secret.store(way)
         except Conflict:
             await sleep(world.clock, backoff.next() / 10)
         except (KubeError, OSError, TimeoutError) as error:
@@ -52,14 +50,12 @@ async def moved(world: AgentWorld, candidate: Candidate) -> bool:
             return True
 
 
-async def _knows_us(world: AgentWorld, kubeconfig: bytes) -> bool:
+async def _knows_us(world: AgentWorld, way: Mapping[str, bytes]) -> bool:
     """Ask with the stored credential, from a directory of its own: the one in use stays as it is until the answer is yes."""
     with temporary_directory("muster-agent-") as scratch:
-        directory = Path(scratch) / "moved"
-        await asyncio.to_thread(mirror, directory, {**world.secret.data, KUBECONFIG: kubeconfig}, KUBECONFIG)
         try:
-            hub = world.connect(directory / KUBECONFIG)
-        except KubeconfigError:
+            hub = world.connect(await world.secret.tried(way, Path(scratch) / "moved"))
+        except EndpointError:
             return False
         try:
             async with asyncio.timeout(ANSWER_SECONDS):

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from muster.machinery.backoff import Backoff
-from muster.machinery.clock import pause
-from muster.machinery.clock import sleep
+from muster.machinery.clock import pause, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
 from muster.registration.agent.credential import CredentialKeeper
@@ -21,12 +20,9 @@ from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_secret import names_of
 from muster.registration.agent.moving import moved
 from muster.registration.agent.world import AgentWorld
+from muster.registration.drivers.endpoints import EndpointError
 from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Conflict
-from muster.runtime.client.errors import Forbidden
-from muster.runtime.client.errors import KubeError
-from muster.runtime.client.errors import Unauthorized
-from muster.runtime.client.kubeconfig import KubeconfigError
+from muster.runtime.client.errors import Conflict, Forbidden, KubeError, Unauthorized
 
 log = get_logger("muster.registration.agent")
 
@@ -36,8 +32,8 @@ INTRODUCTION_SECONDS = 3600.0
 async def register(world: AgentWorld, candidate: Candidate, failover: Failover) -> None:
     world.state.say("registering", candidate.address.server)
     try:
-        hub = world.connect(candidate.path)
-    except KubeconfigError as error:
+        hub = world.connect(candidate.endpoint)
+    except EndpointError as error:
         world.state.say("registering", candidate.address.server, str(error))
         await _until_changed(world, candidate, failover)
         return

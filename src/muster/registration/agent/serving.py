@@ -23,16 +23,14 @@ from muster.registration.agent.credential import CredentialKeeper
 from muster.registration.agent.failover import CHECK_SECONDS, denied
 from muster.registration.agent.joining import accepted, own_cluster
 from muster.registration.agent.memory.bootstrap import Candidate
-from muster.registration.agent.memory.hub_kubeconfig import HubAddress
-from muster.registration.agent.memory.hub_secret import KUBECONFIG
 from muster.registration.agent.reports.lease import LeaseKeeper
 from muster.registration.agent.reports.status import StatusReporter
 from muster.registration.agent.world import AgentWorld
+from muster.registration.drivers.endpoints import EndpointError, HubAddress
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.cache.informer import Informer
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import Forbidden, KubeError
-from muster.runtime.client.kubeconfig import KubeconfigError
 from muster.runtime.controller.events import EventRecorder
 
 log = get_logger("muster.registration.agent")
@@ -60,9 +58,11 @@ class Leave(Enum):
 
 
 async def serve(world: AgentWorld, address: HubAddress) -> Leave:
-    """Raises OSError when the kubeconfig cannot be put where it belongs, KubeconfigError when it cannot be used."""
+    """Raises OSError when the way to the hub cannot be put where it belongs, EndpointError when it cannot be used."""
     await world.secret.mirrored()
-    hub = world.connect(world.secret.directory / KUBECONFIG)
+    if world.secret.endpoint is None:
+        return Leave.EXPIRED
+    hub = world.connect(world.secret.endpoint)
     try:
         world.state.registered = True
         world.state.say("serving", address.server)
@@ -103,8 +103,8 @@ class Service:
 
     async def _wait_with(self, candidate: Candidate) -> None:
         try:
-            hub = self._world.connect(candidate.path)
-        except KubeconfigError:
+            hub = self._world.connect(candidate.endpoint)
+        except EndpointError:
             return
         try:
             await race(self._hurry_once_accepted(hub), self._clusters.synced())
@@ -158,8 +158,8 @@ class Service:
 
     async def _is_accepted(self, candidate: Candidate) -> bool:
         try:
-            bootstrap = self._world.connect(candidate.path)
-        except KubeconfigError:
+            bootstrap = self._world.connect(candidate.endpoint)
+        except EndpointError:
             return False
         try:
             async with asyncio.timeout(CHECK_SECONDS):

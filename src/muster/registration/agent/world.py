@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from muster.machinery.clock import Clock, Random
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
-from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.memory.hub_secret import HubSecret
 from muster.registration.agent.options import AgentOptions
+from muster.registration.drivers.endpoints import HubAddress, HubEndpoint
 from muster.registration.drivers.seam import SpokeDriver
 from muster.registration.names import AgentIdentity
 from muster.runtime.client.base import KubeClient
@@ -20,8 +19,8 @@ from muster.runtime.controller.events import EventRecorder
 
 log = get_logger("muster.registration.agent")
 
-Connect = Callable[[Path], KubeClient]
-"""A client for a kubeconfig. Raises KubeconfigError."""
+Connect = Callable[[HubEndpoint], KubeClient]
+"""A client of a hub. Raises EndpointError."""
 
 
 @dataclass

@@ -18,6 +18,7 @@ from muster.registration.drivers.flags import AWS, CSR, DEFAULT, GRPC
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
+    from muster.registration.drivers.endpoints import EndpointFormat
     from muster.registration.drivers.profile import Profile
     from muster.registration.drivers.seam import Driver, DriverOptions
 
@@ -41,6 +42,8 @@ __all__ = [
     "UnknownDriver",
     "available",
     "driver_options",
+    "endpoints_named",
+    "endpoints_of",
     "find",
     "options_of",
     "profile_of",
@@ -85,6 +88,26 @@ def profiles() -> tuple[Profile, ...]:
 def profile_of(name: str) -> Profile | None:
     """By any of its names; None when nothing is known of such a driver."""
     return next((one for one in profiles() if name in (one.name, *one.aliases)), None)
+
+
+def endpoints_of(name: str) -> EndpointFormat:
+    """How a driver's ways to a hub are written. One that is not here is taken for one with kubeconfigs, as most are: that it is
+    missing, others say."""
+    from muster.registration.drivers.kubeconfigs import KUBECONFIGS
+
+    try:
+        return find(name).endpoints
+    except DriverError:
+        return KUBECONFIGS
+
+
+def endpoints_named(source: str) -> EndpointFormat | None:
+    """What a work agent's `--workload-source-driver` calls so; None where no driver has it."""
+    from muster.registration.drivers.kubeconfigs import KUBECONFIGS
+
+    if source == KUBECONFIGS.name:
+        return KUBECONFIGS
+    return next((found for found in map(endpoints_of, available()) if found.name == source), None)
 
 
 def driver_options(settings: Iterable[str]) -> dict[str, DriverOptions]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from muster.registration.drivers.kubeconfigs import KUBECONFIGS, KubeconfigDriver
 from muster.registration.drivers.seam import Driver, HubContext, HubDriver, SpokeContext, SpokeDriver
 
 
@@ -20,10 +21,11 @@ def as_driver(driver: Driver | BothSides) -> Driver:
     return driver if isinstance(driver, Driver) else PlainDriver(driver)
 
 
-class PlainDriver(Driver):
+class PlainDriver(KubeconfigDriver):
     def __init__(self, driver: BothSides) -> None:
         self.name = driver.name
         self.aliases = tuple(driver.aliases)
+        self.endpoints = getattr(driver, "endpoints", KUBECONFIGS)
         self._driver = driver
 
     def hub(self, context: HubContext) -> HubDriver:

@@ -10,6 +10,9 @@ needs beyond the RBAC that all drivers share. `grant` and `revoke` are called ag
 already, is success. They report step by step, and a problem is a result, not an exception, so that the condition on the
 ManagedCluster can say what is missing. For clusters that it does not own a driver does nothing and abstains.
 
+How an agent reaches its hub is the driver's business too (`endpoints.py`): nobody else looks into what leads there. Drivers whose
+agents talk to the hub's own API server take the bases in `kubeconfigs.py`.
+
 A `Driver` bundles both sides under the name that `--registration-auth` and `--enabled-registration-drivers` take, with what others
 have to know of it (`profile.py`). Drivers of other distributions are found by the entry point group `muster.registration.drivers`,
 see `drivers/__init__.py`.
@@ -21,7 +24,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 from typing import Protocol
 
 from muster.api.cluster.v1 import ManagedCluster
@@ -29,6 +31,7 @@ from muster.api.resource import Document
 from muster.machinery.clock import Clock, Random
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR
+from muster.registration.drivers.endpoints import EndpointFormat, HubAddress
 from muster.registration.drivers.errors import DriverConfigError as DriverConfigError
 from muster.registration.drivers.errors import DriverError as DriverError
 from muster.registration.drivers.profile import Profile
@@ -162,8 +165,8 @@ class SpokeDriver(Protocol):
         """What a new or existing ManagedCluster must say for the hub's side: annotations, mostly."""
         ...
 
-    def kubeconfig_user(self) -> Document | None:
-        """The user entry of the hub kubeconfig, with files named relative to it; None for hubs without a kubeconfig."""
+    def way_to(self, hub: HubAddress) -> Mapping[str, bytes]:
+        """The entries beside the credential that make it a way to this hub, in the driver's own format."""
         ...
 
     def problem(self, stored: Mapping[str, bytes]) -> str:
@@ -184,10 +187,6 @@ class SpokeDriver(Protocol):
         """
         ...
 
-    def connect(self, kubeconfig: Path) -> KubeClient:
-        """A client of the hub for this kubeconfig, bootstrap or not; it follows files that change."""
-        ...
-
 
 class Driver(Profile, ABC):
     """A way of registering: both sides, and what its profile says to everybody else.
@@ -195,6 +194,11 @@ class Driver(Profile, ABC):
     One of another distribution may be any object that has `name`, `aliases`, `hub` and `spoke`: where it does not inherit from this
     class, the defaults of `Profile` hold for it.
     """
+
+    @property
+    @abstractmethod
+    def endpoints(self) -> EndpointFormat:
+        """How ways to a hub are written, those that agents are given and those that they make of them."""
 
     @abstractmethod
     def hub(self, context: HubContext) -> HubDriver:

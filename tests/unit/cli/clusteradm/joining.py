@@ -12,8 +12,8 @@ from muster.administration.hub.tokens import BOOTSTRAP_USERS
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 from muster.operator.names import KLUSTERLETS
-from muster.registration.agent.memory.hub_kubeconfig import address_of, hub_kubeconfig
 from muster.registration.drivers.csr.requests import new_key, request_object
+from muster.registration.drivers.kubeconfigs import KUBECONFIGS, hub_kubeconfig
 from muster.registration.hub.clusters.rbac import Agents, own_binding, own_role
 from muster.registration.hub.install import BOOTSTRAP_GROUP
 from muster.registration.names import AGENT_NAMESPACE, AgentIdentity
@@ -63,7 +63,7 @@ class Joining:
         await fleet.admin().update(SIGNING_REQUESTS, csr, subresource="approval")
         await fleet.until(lambda: fleet.signed(name))
         certificate = (await fleet.admin().get(SIGNING_REQUESTS, name))["status"]["certificate"]
-        address = address_of(yaml.safe_dump(await self.bootstrap()).encode(), "", fleet.kubeconfig)
+        address = KUBECONFIGS.read(fleet.kubeconfig, yaml.safe_dump(await self.bootstrap()).encode()).address
         content = {
             "cluster-name": name.encode(),
             "agent-name": b"agent1",

@@ -26,6 +26,8 @@ from muster.machinery.objects import Object
 from muster.registration.agent.agent import Agent
 from muster.registration.agent.install import ACCOUNT, install
 from muster.registration.agent.options import AgentOptions
+from muster.registration.drivers.endpoints import HubEndpoint
+from muster.registration.drivers.kubeconfigs import KubeconfigEndpoint
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE, LEASE
 from muster.runtime.client.builtin import (
@@ -275,8 +277,10 @@ class Fleet:
         chosen = replace(self.options, **options)
         return Agent(client, chosen, clock=self.clock, random=self.random, connect=self.connect)
 
-    def connect(self, path: Path) -> Link:
+    def connect(self, endpoint: HubEndpoint) -> Link:
         """As whom a kubeconfig lets one in, judged as a hub would: by certificate, else by token."""
+        assert isinstance(endpoint, KubeconfigEndpoint)
+        path = endpoint.file
         document = yaml.load(path.read_bytes())
         server = document["clusters"][0]["cluster"]["server"]
         hub = next(hub for hub in (self.hub, self.other) if hub.url == server)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from muster.registration.agent.memory.bootstrap import Bootstraps
+from muster.registration.drivers.kubeconfigs import KUBECONFIGS, KubeconfigEndpoint
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.store import Snapshot
@@ -20,7 +21,7 @@ async def following(fleet: Fleet, names: tuple[str, ...] = (), files: tuple[Path
         name: Informer(client, SECRETS, AGENT_NAMESPACE, field_selector=f"metadata.name={name}", clock=fleet.clock)
         for name in names
     }
-    bootstraps = Bootstraps(secrets, AGENT_NAMESPACE, files, fleet.directory / "bootstrap", fleet.clock)
+    bootstraps = Bootstraps(secrets, AGENT_NAMESPACE, files, fleet.directory / "bootstrap", KUBECONFIGS, fleet.clock)
     tasks = [asyncio.create_task(run()) for run in (*(secret.run for secret in secrets.values()), bootstraps.run)]
     try:
         for informer in secrets.values():
@@ -39,7 +40,9 @@ async def test_secrets_are_candidates_in_the_given_order(fleet: Fleet) -> None:
     async with following(fleet, ("b", "a")) as bootstraps:
         assert [candidate.address.server for candidate in bootstraps.candidates] == [fleet.hub.url, fleet.other.url]
         assert bootstraps.candidates[0].source == f"Secret {AGENT_NAMESPACE}/b"
-        assert bootstraps.candidates[0].path.read_text() == fleet.hub.kubeconfig()
+        endpoint = bootstraps.candidates[0].endpoint
+        assert isinstance(endpoint, KubeconfigEndpoint)
+        assert endpoint.file.read_text() == fleet.hub.kubeconfig()
 
 
 async def test_a_changed_secret_is_another_candidate_for_the_same_hub(fleet: Fleet) -> None:

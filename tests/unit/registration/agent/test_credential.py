@@ -6,19 +6,14 @@ from contextlib import asynccontextmanager
 
 from muster.machinery.authentication import UserInfo
 from muster.registration.agent.credential import CredentialKeeper
-from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.world import AgentWorld
-from muster.registration.drivers.seam import Progress
-from muster.registration.drivers.seam import Report
-from muster.registration.drivers.seam import Watched
+from muster.registration.drivers.endpoints import HubAddress
+from muster.registration.drivers.seam import Progress, Report, Watched
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.builtin import EVENTS
 from muster.runtime.client.errors import Unreachable
-from tests.unit.registration.agent.conftest import Fleet
-from tests.unit.registration.agent.conftest import Link
-from tests.unit.registration.agent.conftest import until
-from tests.unit.registration.agent.worlds import IdleDriver
-from tests.unit.registration.agent.worlds import world_of
+from tests.unit.registration.agent.conftest import Fleet, Link, until
+from tests.unit.registration.agent.worlds import IdleDriver, world_of
 
 ADDRESS = HubAddress("hub", "https://hub.example:6443")
 BOOTSTRAP = UserInfo("bootstrap", groups=("system:authenticated",))

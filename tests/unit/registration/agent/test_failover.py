@@ -9,7 +9,8 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.machinery.authentication import UserInfo
 from muster.registration.agent.failover import Failover, denied, objection
 from muster.registration.agent.memory.bootstrap import Candidate
-from muster.registration.agent.memory.hub_kubeconfig import HubAddress
+from muster.registration.drivers.endpoints import HubAddress
+from muster.registration.drivers.kubeconfigs import KubeconfigEndpoint
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLES
@@ -20,7 +21,8 @@ TWO = {"bootstrap_secrets": ("first", "second"), "hub_connection_timeout": 100.0
 
 
 def candidate(name: str) -> Candidate:
-    return Candidate(name, Path(name), HubAddress(name, f"https://{name}"), name)
+    url = f"https://{name}"
+    return Candidate(name, KubeconfigEndpoint(HubAddress(name, url), url, Path(name), name), name)
 
 
 async def test_a_hub_that_failed_goes_to_the_end_of_the_list_for_a_while(clock: FakeClock) -> None:

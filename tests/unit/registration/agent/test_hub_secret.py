@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from muster.registration.agent.memory.directory import mirror
-from muster.registration.agent.memory.hub_kubeconfig import HubAddress, hub_kubeconfig
 from muster.registration.agent.memory.hub_secret import HubSecret
 from muster.registration.agent.memory.old_layout import take_over
+from muster.registration.drivers.endpoints import HubAddress
+from muster.registration.drivers.kubeconfigs import KUBECONFIGS, hub_kubeconfig
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client.builtin import SECRETS
 from muster.runtime.client.errors import Conflict
@@ -220,4 +221,4 @@ def test_a_file_that_is_right_is_not_touched(tmp_path: Path) -> None:
 
 def _secret(fleet: Fleet) -> HubSecret:
     client = Link(fleet.spoke, fleet.account)
-    return HubSecret(client, AGENT_NAMESPACE, "hub-kubeconfig-secret", fleet.directory / "hub")
+    return HubSecret(client, AGENT_NAMESPACE, "hub-kubeconfig-secret", fleet.directory / "hub", KUBECONFIGS)

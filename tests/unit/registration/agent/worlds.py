@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from muster.api.resource import Document
@@ -10,6 +9,7 @@ from muster.machinery.metrics import Metrics
 from muster.registration.agent.memory.bootstrap import Bootstraps
 from muster.registration.agent.memory.hub_secret import HubSecret
 from muster.registration.agent.world import AgentState, AgentWorld
+from muster.registration.drivers.kubeconfigs import KUBECONFIGS, KubeconfigSpoke
 from muster.registration.drivers.seam import Progress
 from muster.registration.names import AGENT_NAMESPACE, AgentIdentity
 from muster.runtime.client.base import KubeClient
@@ -19,7 +19,7 @@ from tests.unit.registration.agent.conftest import Fleet, Link
 IDENTITY = AgentIdentity("c1", "a")
 
 
-class IdleDriver:
+class IdleDriver(KubeconfigSpoke):
     """Is content with everything; `steps` are what it says when it is asked, in turn."""
 
     def __init__(self, *steps: Progress) -> None:
@@ -34,7 +34,7 @@ class IdleDriver:
             cluster["metadata"]["annotations"] = {**(cluster["metadata"].get("annotations") or {}), **self.annotations}
         return cluster
 
-    def kubeconfig_user(self) -> Document | None:
+    def kubeconfig_user(self) -> Document:
         return {"client-certificate": "tls.crt", "client-key": "tls.key"}
 
     def problem(self, stored: Mapping[str, bytes]) -> str:
@@ -48,16 +48,13 @@ class IdleDriver:
         self.seen.append(seen)
         return self.steps.pop(0) if self.steps else Progress()
 
-    def connect(self, kubeconfig: Path) -> KubeClient:
-        raise AssertionError("nobody connects here")
-
 
 def world_of(fleet: Fleet, driver: IdleDriver | None = None, **options: Any) -> AgentWorld:
     spoke = Link(fleet.spoke, fleet.account)
     return AgentWorld(
         spoke,
-        HubSecret(spoke, AGENT_NAMESPACE, "hub-kubeconfig-secret", fleet.directory / "hub"),
-        Bootstraps({}, AGENT_NAMESPACE, (), fleet.directory / "bootstrap", fleet.clock),
+        HubSecret(spoke, AGENT_NAMESPACE, "hub-kubeconfig-secret", fleet.directory / "hub", KUBECONFIGS),
+        Bootstraps({}, AGENT_NAMESPACE, (), fleet.directory / "bootstrap", KUBECONFIGS, fleet.clock),
         EventRecorder(spoke, "agent", "test", clock=fleet.clock),
         replace(fleet.options, **options),
         IDENTITY,

@@ -1,7 +1,6 @@
 """The agent's side step by step: what is stored before what is asked, and what every answer of the hub leads to."""
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -10,6 +9,8 @@ from muster.machinery.metrics import Metrics
 from muster.registration.drivers import find
 from muster.registration.drivers.csr.requests import new_key, request_object
 from muster.registration.drivers.csr.spoke import HALTED_PAUSE, LONGEST_SLEEP, MOST_REQUESTS, REFUSED_PAUSE, UNHEARD_PAUSE
+from muster.registration.drivers.endpoints import HubAddress
+from muster.registration.drivers.kubeconfigs import hub_kubeconfig
 from muster.registration.drivers.seam import DriverConfigError, SpokeContext
 from muster.registration.names import AgentIdentity
 from muster.runtime.client.builtin import SIGNING_REQUESTS
@@ -377,16 +378,13 @@ def test_an_option_that_does_not_exist_is_refused_by_name(clock: FakeClock) -> N
         Agent(AGENT, clock, {"clinet-cert-expiration-seconds": ("3600",)})
 
 
-def test_the_driver_leaves_no_mark_on_the_cluster_and_names_its_files(clock: FakeClock, tmp_path: Path) -> None:
+def test_the_driver_leaves_no_mark_on_the_cluster_and_names_its_files(clock: FakeClock) -> None:
     driver = find("csr").spoke(SpokeContext(AGENT, clock, lambda: 0.5, Metrics()))
     assert driver.decorate({"metadata": {"name": "cluster1"}}) == {"metadata": {"name": "cluster1"}}
-    assert driver.kubeconfig_user() == {"client-certificate": "tls.crt", "client-key": "tls.key"}
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        "{clusters: [{name: h, cluster: {server: 'https://hub:6443'}}], users: [{name: u, user: {token: t}}],"
-        " contexts: [{name: c, context: {cluster: h, user: u}}], current-context: c}"
-    )
-    assert driver.connect(kubeconfig).server == "https://hub:6443"
+    address = HubAddress("h", "https://hub:6443")
+    assert driver.way_to(address) == {
+        "kubeconfig": hub_kubeconfig(address, {"client-certificate": "tls.crt", "client-key": "tls.key"})
+    }
 
 
 async def test_the_secret_never_shows_in_what_a_step_says(agent: Agent, hub: ScriptedHub) -> None:

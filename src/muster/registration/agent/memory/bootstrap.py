@@ -1,7 +1,7 @@
-"""The kubeconfigs that an agent was given to introduce itself with, followed while they change.
+"""The ways to hubs that an agent was given to introduce itself by, followed while they change.
 
 They come from Secrets in the agent's namespace or from files, in an order that is the order of preference. A Secret's contents are
-put into a private directory, so that whatever the kubeconfig names beside itself is found there. Files are read again only when
+put into a private directory, so that whatever the way names beside itself is found there. Files are read again only when
 they were touched. What cannot be used is left out and said once, and the others go on. A `Candidate` is a value: when a token, an
 authority or the server changes, it is another candidate.
 """
@@ -19,12 +19,10 @@ from muster.machinery.clock import Clock, pause
 from muster.machinery.confinement import read, shown
 from muster.machinery.logs import get_logger
 from muster.registration.agent.memory.directory import mirror
-from muster.registration.agent.memory.hub_kubeconfig import HubAddress, address_of
-from muster.registration.agent.memory.hub_secret import KUBECONFIG
+from muster.registration.drivers.endpoints import EndpointError, EndpointFormat, HubAddress, HubEndpoint
 from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.credentials import stamp_of
-from muster.runtime.client.kubeconfig import KubeconfigError, load_kubeconfig
 
 log = get_logger("muster.registration.agent")
 
@@ -36,9 +34,12 @@ FILE_SECONDS = 10.0
 class Candidate:
     source: str
     """Where an administrator finds it."""
-    path: Path
-    address: HubAddress
+    endpoint: HubEndpoint
     digest: str
+
+    @property
+    def address(self) -> HubAddress:
+        return self.endpoint.address
 
 
 @dataclass
@@ -58,12 +59,14 @@ class Bootstraps:
         namespace: str,
         files: tuple[Path, ...],
         directory: Path,
+        endpoints: EndpointFormat,
         clock: Clock,
     ) -> None:
         self._secrets = secrets
         self._namespace = namespace
         self._files = files
         self._directory = directory
+        self._format = endpoints
         self._clock = clock
         self._news = asyncio.Event()
         self._refreshing = asyncio.Lock()
@@ -105,43 +108,40 @@ class Bootstraps:
                 listener()
 
     def _read(self, secrets: Mapping[str, Mapping[str, bytes] | None]) -> _Found:
-        found = _Found(files=list(self._files))
+        found, key = _Found(files=list(self._files)), self._format.key
         for name, contents in secrets.items():
             source = f"Secret {self._namespace}/{name}"
             directory = self._directory / name
             if contents is None:
                 found.problems[source] = "does not exist"
-            elif KUBECONFIG not in contents:
-                found.problems[source] = f"has no key {KUBECONFIG!r}"
+            elif key not in contents:
+                found.problems[source] = f"has no key {key!r}"
             else:
-                mirror(directory, contents, KUBECONFIG)
-                _add(found, source, directory / KUBECONFIG, contents)
+                mirror(directory, contents, key)
+                self._add(found, source, directory / key, contents)
         # Taken before reading: what is written meanwhile will be seen to have changed.
         self._stamps = {path: stamp_of(path) for path in self._files}
         for path in self._files:
             try:
-                contents = {KUBECONFIG: read(path)}
+                contents = {key: read(path)}
             except OSError as error:
                 found.problems[shown(path)] = error.strerror or str(error)
             else:
-                _add(found, shown(path), path, contents)
+                self._add(found, shown(path), path, contents)
         self._stamps = {path: self._stamps.get(path) or stamp_of(path) for path in found.files}
         return found
 
-
-def _add(found: _Found, source: str, path: Path, contents: Mapping[str, bytes]) -> None:
-    try:
-        config = load_kubeconfig(path)
-        address = address_of(contents[KUBECONFIG], source, path.parent)
-    except KubeconfigError as error:
-        found.problems[source] = ": ".join(part for part in (error.where, error.field, error.problem) if part)
-        return
-    if isinstance(config.ca, Path):
-        found.files.append(config.ca)
-    digest = hashlib.sha256()
-    for name in sorted(contents):
-        digest.update(f"{name}:{len(contents[name])}:".encode() + contents[name])
-    found.candidates.append(Candidate(source, path, address, digest.hexdigest()))
+    def _add(self, found: _Found, source: str, path: Path, contents: Mapping[str, bytes]) -> None:
+        try:
+            endpoint = self._format.read(path, contents[self._format.key], source)
+            found.files.extend(endpoint.files().values())
+        except EndpointError as error:
+            found.problems[source] = error.problem
+            return
+        digest = hashlib.sha256()
+        for name in sorted(contents):
+            digest.update(f"{name}:{len(contents[name])}:".encode() + contents[name])
+        found.candidates.append(Candidate(source, endpoint, digest.hexdigest()))
 
 
 def _contents(secret: Snapshot | None) -> dict[str, bytes] | None:

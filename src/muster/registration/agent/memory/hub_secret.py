@@ -1,6 +1,6 @@
 """The Secret that has the agent's credential for one hub, and the directory that mirrors it for this and other processes.
 
-It has a whole credential (the names, the kubeconfig, and what the kubeconfig names), written at once, or it does not exist:
+It has a whole credential (the names, the way to the hub, and what that names), written at once, or it does not exist:
 whoever finds it can use it. What is unfinished is in a Secret of its own (`pending.py`). While a credential for *another* hub is
 being got, the one in use stays whole; once the new one can be used, one write puts it in the other's place. So a hub that was
 named by mistake, or that never lets us in, costs nothing.
@@ -14,19 +14,17 @@ from typing import Final
 
 from muster.machinery.logs import get_logger
 from muster.registration.agent.memory.directory import mirror
-from muster.registration.agent.memory.hub_kubeconfig import HubAddress, address_of
 from muster.registration.agent.memory.kept_secret import Changes, Data, KeptSecret
 from muster.registration.agent.memory.pending import PendingSecret
+from muster.registration.drivers.endpoints import EndpointError, EndpointFormat, HubAddress, HubEndpoint
 from muster.registration.names import PENDING_SUFFIX, AgentIdentity
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.base import KubeClient
-from muster.runtime.client.kubeconfig import KubeconfigError
 
 log = get_logger("muster.registration.agent")
 
 CLUSTER_NAME: Final = "cluster-name"
 AGENT_NAME: Final = "agent-name"
-KUBECONFIG: Final = "kubeconfig"
 
 
 def names_of(identity: AgentIdentity) -> dict[str, bytes]:
@@ -35,19 +33,34 @@ def names_of(identity: AgentIdentity) -> dict[str, bytes]:
 
 
 class HubSecret(KeptSecret):
-    def __init__(self, client: KubeClient, namespace: str, name: str, directory: Path) -> None:
+    def __init__(self, client: KubeClient, namespace: str, name: str, directory: Path, endpoints: EndpointFormat) -> None:
         super().__init__(client, namespace, name)
-        self.directory = directory
+        self._directory = directory
+        self._format = endpoints
         self.pending = PendingSecret(client, namespace, name + PENDING_SUFFIX)
-        self.address: HubAddress | None = None
-        """The hub whose credential is stored."""
+        self.endpoint: HubEndpoint | None = None
+        """The way to the hub whose credential is stored."""
         self._mirroring = asyncio.Lock()
         self._stale = asyncio.Event()
         self._stale.set()
 
+    @property
+    def address(self) -> HubAddress | None:
+        """The hub whose credential is stored."""
+        return None if self.endpoint is None else self.endpoint.address
+
+    @property
+    def has_way(self) -> bool:
+        """Whether there is a way to some hub in it, of use or not."""
+        return self._format.key in self.data
+
     def stored(self, hub: HubAddress) -> Data:
         """The credential for this hub; empty when there is none."""
         return self.data if self.address == hub else {}
+
+    def way_to(self, hub: HubAddress) -> dict[str, bytes]:
+        """The entry that leads to this hub, where there is one."""
+        return {self._format.key: self.data[self._format.key]} if self.address == hub else {}
 
     def is_of_another(self, identity: AgentIdentity) -> bool:
         """Whether the names in it are not these."""
@@ -58,18 +71,26 @@ class HubSecret(KeptSecret):
         self._take(None if new is None else new.data)
 
     def _changed(self, before: Data) -> None:
-        if self.data.get(KUBECONFIG) != before.get(KUBECONFIG):
-            self.address = self._read_address()
+        if self.data.get(self._format.key) != before.get(self._format.key):
+            self.endpoint = self._read_endpoint()
         self._stale.set()
 
-    def _read_address(self) -> HubAddress | None:
-        if KUBECONFIG not in self.data:
+    def _read_endpoint(self) -> HubEndpoint | None:
+        way = self.data.get(self._format.key)
+        if way is None:
             return None
         try:
-            return address_of(self.data[KUBECONFIG], f"Secret {self.namespace}/{self.name}", self.directory)
-        except KubeconfigError as error:
-            log.warning("the stored kubeconfig of the hub cannot be read", error=str(error))
+            file = self._directory / self._format.key
+            return self._format.read(file, way, f"Secret {self.namespace}/{self.name}", self.data)
+        except EndpointError as error:
+            log.warning("the stored way to the hub cannot be read", error=str(error))
             return None
+
+    async def tried(self, way: Data, directory: Path) -> HubEndpoint:
+        """The stored credential with another way, in a directory of its own. Raises EndpointError."""
+        files = {**self.data, **way}
+        await asyncio.to_thread(mirror, directory, files, self._format.key)
+        return self._format.read(directory / self._format.key, files[self._format.key])
 
     async def replace(self, hub: HubAddress, credential: Data) -> None:
         """Make this the credential in use, in one write. What others keep beside a credential stays with one for the same hub."""
@@ -91,7 +112,7 @@ class HubSecret(KeptSecret):
             if self._stale.is_set():
                 self._stale.clear()
                 try:
-                    await asyncio.to_thread(mirror, self.directory, self.data, KUBECONFIG)
+                    await asyncio.to_thread(mirror, self._directory, self.data, self._format.key)
                 except OSError:
                     self._stale.set()
                     raise
@@ -103,5 +124,5 @@ class HubSecret(KeptSecret):
             try:
                 await self.mirrored()
             except OSError as error:
-                log.error("cannot write the hub kubeconfig", directory=str(self.directory), error=error.strerror)
+                log.error("cannot write the way to the hub", directory=str(self._directory), error=error.strerror)
                 await asyncio.sleep(10)

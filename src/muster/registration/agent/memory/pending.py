@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from muster.registration.agent.memory.hub_kubeconfig import HubAddress
 from muster.registration.agent.memory.kept_secret import Changes, Data, KeptSecret
+from muster.registration.drivers.endpoints import HubAddress
 
 
 class PendingSecret(KeptSecret):

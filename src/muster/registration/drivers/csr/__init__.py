@@ -9,16 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from muster.machinery.authorization import AccessAttributes
-from muster.registration.drivers.csr.options import (
-    APPROVED_IDENTITIES,
-    APPROVED_USERS,
-    EXPIRATION,
-    NAME,
-)
+from muster.registration.drivers.csr.options import APPROVED_IDENTITIES, APPROVED_USERS, EXPIRATION, NAME
 from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION
 from muster.registration.drivers.errors import BadField
+from muster.registration.drivers.kubeconfigs import KubeconfigDriver
 from muster.registration.drivers.profile import HubSetup, Process, carrying
-from muster.registration.drivers.seam import Driver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import REGISTER_GROUP
 from muster.runtime.auth.self_access import rights
@@ -29,7 +24,7 @@ if TYPE_CHECKING:
     from muster.registration.drivers.seam import DriverOptions, HubContext, HubDriver, SpokeContext, SpokeDriver
 
 
-class CsrDriver(Driver):
+class CsrDriver(KubeconfigDriver):
     """Each side is loaded where it is used: an agent has no use for the hub's."""
 
     name = NAME

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 from muster.api.resource import Document
@@ -33,17 +32,15 @@ from muster.registration.drivers.csr.requests import (
     validity_of,
     verdict_of,
 )
+from muster.registration.drivers.kubeconfigs import KubeconfigSpoke
 from muster.registration.drivers.seam import Progress, Report, SpokeContext, Watched
 from muster.registration.names import ADDON_LABEL, CLUSTER_LABEL
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 from muster.runtime.client.errors import AlreadyExists, NotFound
-from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import load_kubeconfig
 
 log = get_logger("muster.registration.drivers.csr")
 
-AGENT: Final = "muster-registration-agent"
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 PENDING_KEY: Final = "key"
@@ -67,12 +64,11 @@ FAILED: Final = "ClientCertificateUpdateFailed"
 HALTED: Final = "ClientCertificateCreationHalted"
 
 
-class CsrSpoke:
+class CsrSpoke(KubeconfigSpoke):
     def __init__(self, context: SpokeContext) -> None:
         self._identity = context.identity
         self._clock = context.clock
         self._random = context.random
-        self._metrics = context.metrics
         self._expiration = client_expiration(context.options)
         self._prefix = f"{self._identity.cluster}-"[:_BASE]
         self._drawn = ""
@@ -81,18 +77,11 @@ class CsrSpoke:
         """The name of the request that was last said to wait for its approval."""
         self._renewal: tuple[bytes, datetime] | None = None
 
-    def decorate(self, cluster: Document) -> Document:
-        return cluster
-
     def kubeconfig_user(self) -> Document:
         return {"client-certificate": CERTIFICATE, "client-key": KEY}
 
     def problem(self, stored: Mapping[str, bytes]) -> str:
         return certificate_problem(stored.get(CERTIFICATE, b""), stored.get(KEY, b""), self._identity, self._clock.now())
-
-    def connect(self, kubeconfig: Path) -> KubeClient:
-        config = load_kubeconfig(kubeconfig)
-        return HttpClient(config, agent=AGENT, metrics=self._metrics, clock=self._clock, random=self._random)
 
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
