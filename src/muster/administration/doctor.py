@@ -24,7 +24,7 @@ from muster.machinery.golang.durations import human_duration
 from muster.machinery.golang.timestamps import parse_time
 from muster.operator.klusterlet.plan import agent_namespace_of
 from muster.operator.names import CLUSTER_MANAGER, OPERATOR_NAMESPACE
-from muster.registration.drivers.csr.requests import issued_certificate, validity_of, verdict_of
+from muster.registration.drivers.certificates.requests import issued_certificate, validity_of, verdict_of
 from muster.registration.hub import install as registration
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import (

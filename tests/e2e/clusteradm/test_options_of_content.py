@@ -11,7 +11,8 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from muster.registration.drivers.csr.requests import key_fingerprint, new_key, request_object
+from muster.registration.drivers.certificates.agents import agent_profile
+from muster.registration.drivers.certificates.requests import key_fingerprint, new_key, request_object
 from muster.registration.names import AgentIdentity
 from tests.e2e.clusteradm.claims import shows
 from tests.e2e.clusteradm.conftest import World, open_world
@@ -57,7 +58,7 @@ class Newcomer:
         identity, key = AgentIdentity(self.name, agent), new_key()
         token = yaml.safe_load(self.hub.token_kubeconfig())["users"][0]["user"]["token"]
         client = Client(self.hub.cluster.url, ca=self.hub.cluster.ca, token=token)
-        client.post(CSRS, request_object(f"{self.name}-{request or agent}", identity, key)).expect(201)
+        client.post(CSRS, request_object(f"{self.name}-{request or agent}", agent_profile(identity), key)).expect(201)
         return Asked(identity.common_name, f"system:bootstrap:{token.partition('.')[0]}", key_fingerprint(key))
 
     @property
@@ -94,7 +95,7 @@ def test_checks_of_requests_can_be_skipped(fleet: World) -> None:
     assert not silent.accepted
     stranger = fleet.hub.account("stranger", [ASKING])
     token = yaml.safe_load(stranger)["users"][0]["user"]["token"]
-    request = request_object(f"{crowded.name}-one", AgentIdentity(crowded.name, "one"), new_key())
+    request = request_object(f"{crowded.name}-one", agent_profile(AgentIdentity(crowded.name, "one")), new_key())
     Client(fleet.hub.cluster.url, ca=fleet.hub.cluster.ca, token=token).post(CSRS, request).expect(201)
     assert "is no bootstrap identity" in fleet.fails("accept", "--clusters", crowded.name)
     fleet.ok("accept", "--clusters", f"{silent.name},{crowded.name}", "--skip-approve-check")

@@ -19,7 +19,8 @@ from muster.api import Document
 from muster.kube import certificates
 from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.objects import Object
-from muster.registration.drivers.csr.requests import USAGES, issued_certificate, verdict_of
+from muster.registration.drivers.certificates.profile import CLIENT_USAGES
+from muster.registration.drivers.certificates.requests import issued_certificate, verdict_of
 from muster.registration.names import CLIENT_SIGNER
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SIGNING_REQUESTS
@@ -85,7 +86,7 @@ def _request(name: str) -> Document:
         "spec": {
             "request": base64.b64encode(pem).decode(),
             "signerName": CLIENT_SIGNER,
-            "usages": list(USAGES),
+            "usages": list(CLIENT_USAGES),
             "expirationSeconds": EXPIRATION,
         },
     }

@@ -44,8 +44,8 @@ from muster.operator.bundle import KLUSTERLET_OPERATOR, BundleOptions, bundle
 from muster.operator.klusterlet.plan import agent_namespace_of, is_hosted
 from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLET, KLUSTERLETS, KUBECONFIG_KEY
 from muster.registration.drivers import DEFAULT, options_of
-from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION
-from muster.registration.drivers.csr.spoke import KEY
+from muster.registration.drivers.certificates.agents import SHORTEST_EXPIRATION
+from muster.registration.drivers.certificates.profile import KEY
 from muster.registration.drivers.flags import JOIN_FLAGS
 from muster.registration.drivers.profile import MemberSetup
 from muster.registration.drivers.seam import Driver, DriverOptions

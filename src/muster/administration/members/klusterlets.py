@@ -18,8 +18,9 @@ from muster.operator.names import KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.operator.reporting import APPLIED
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
 from muster.registration.agent.memory.pending import entries
-from muster.registration.drivers.csr.requests import key_fingerprint
-from muster.registration.drivers.csr.spoke import KEY, PENDING_KEY
+from muster.registration.drivers.certificates.machine import PENDING_KEY
+from muster.registration.drivers.certificates.profile import KEY
+from muster.registration.drivers.certificates.requests import key_fingerprint
 from muster.registration.names import HUB_SECRET, PENDING_SECRET
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS

@@ -20,7 +20,8 @@ from muster.cli.clusteradm import main
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import GVR, Object
-from muster.registration.drivers.csr.requests import new_key, request_object
+from muster.registration.drivers.certificates.agents import agent_profile
+from muster.registration.drivers.certificates.requests import new_key, request_object
 from muster.registration.hub.install import BOOTSTRAP_GROUP, install
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AgentIdentity
@@ -109,7 +110,7 @@ class Fleet:
     ) -> str:
         """A signing request of an agent; gives its name."""
         name = name or f"{label or cluster}-{agent}"
-        document = request_object(name, AgentIdentity(cluster, agent), key or new_key())
+        document = request_object(name, agent_profile(AgentIdentity(cluster, agent)), key or new_key())
         document["spec"] |= spec
         if label:
             document["metadata"]["labels"]["open-cluster-management.io/cluster-name"] = label

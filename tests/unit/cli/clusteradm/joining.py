@@ -12,7 +12,8 @@ from muster.administration.hub.tokens import BOOTSTRAP_USERS
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 from muster.operator.names import KLUSTERLETS
-from muster.registration.drivers.csr.requests import new_key, request_object
+from muster.registration.drivers.certificates.agents import agent_profile
+from muster.registration.drivers.certificates.requests import new_key, request_object
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS, hub_kubeconfig
 from muster.registration.hub.clusters.rbac import Agents, own_binding, own_role
 from muster.registration.hub.install import BOOTSTRAP_GROUP
@@ -57,7 +58,7 @@ class Joining:
         await fleet.cluster(name, spec={"hubAcceptsClient": True}, status={"conditions": AVAILABLE})
         for wanted in (own_role(name, {}, accepted=True), own_binding(name, {}, Agents(by_group=True))):
             await fleet.admin().apply(wanted.resource, wanted.body, manager="test")
-        await fleet.user(NEWCOMER).create(SIGNING_REQUESTS, request_object(name, AgentIdentity(name, "agent1"), key))
+        await fleet.user(NEWCOMER).create(SIGNING_REQUESTS, request_object(name, agent_profile(AgentIdentity(name, "agent1")), key))
         csr = await fleet.admin().get(SIGNING_REQUESTS, name)
         csr["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test", "message": ""}]}
         await fleet.admin().update(SIGNING_REQUESTS, csr, subresource="approval")

@@ -12,7 +12,7 @@ from muster.administration.members.accept import Accepted, AcceptOptions, accept
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
-from muster.registration.drivers.csr.requests import key_fingerprint, new_key
+from muster.registration.drivers.certificates.requests import key_fingerprint, new_key
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SIGNING_REQUESTS
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, HUB, Fleet, Told

@@ -15,17 +15,12 @@ from muster.kube import certificates
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.metrics import Metrics
 from muster.registration.drivers.awsirsa import ARN_ANNOTATION
+from muster.registration.drivers.certificates.agents import agent_profile
+from muster.registration.drivers.certificates.requests import new_key, request_object
 from muster.registration.drivers.csr.approval import Approver
-from muster.registration.drivers.csr.requests import new_key, request_object
 from muster.registration.drivers.seam import DriverConfigError, HubContext, Vote
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.registration.names import (
-    ALL_CLUSTERS_GROUP,
-    CLUSTER_LABEL,
-    DRIVER_ANNOTATION,
-    AgentIdentity,
-    cluster_group,
-)
+from muster.registration.names import ALL_CLUSTERS_GROUP, CLUSTER_LABEL, DRIVER_ANNOTATION, AgentIdentity, cluster_group
 from muster.runtime.cache.informer import Informers
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, EVENTS, SIGNING_REQUESTS
 from muster.runtime.client.errors import AlreadyExists, Forbidden, NotFound
@@ -61,7 +56,7 @@ async def ask(
     if introduced:
         with contextlib.suppress(AlreadyExists, Forbidden):
             await client.create(MANAGED_CLUSTERS, {**KIND, "metadata": {"name": identity.cluster}})
-    csr = request_object(name, identity, key or new_key())
+    csr = request_object(name, agent_profile(identity), key or new_key())
     csr["spec"] |= changes.get("spec", {})
     csr["metadata"]["labels"] |= changes.get("labels", {})
     return await client.create(SIGNING_REQUESTS, csr)

@@ -7,8 +7,15 @@ import pytest
 from muster.kube.certificates import subject
 from muster.machinery.metrics import Metrics
 from muster.registration.drivers import find
-from muster.registration.drivers.csr.requests import new_key, request_object
-from muster.registration.drivers.csr.spoke import HALTED_PAUSE, LONGEST_SLEEP, MOST_REQUESTS, REFUSED_PAUSE, UNHEARD_PAUSE
+from muster.registration.drivers.certificates.agents import agent_profile
+from muster.registration.drivers.certificates.machine import (
+    HALTED_PAUSE,
+    LONGEST_SLEEP,
+    MOST_REQUESTS,
+    REFUSED_PAUSE,
+    UNHEARD_PAUSE,
+)
+from muster.registration.drivers.certificates.requests import new_key, request_object
 from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.drivers.kubeconfigs import hub_kubeconfig
 from muster.registration.drivers.seam import DriverConfigError, SpokeContext
@@ -93,7 +100,7 @@ async def test_what_the_watch_has_seen_is_not_asked_for(agent: Agent, hub: Scrip
 
 async def test_what_the_watch_has_seen_of_another_request_is_of_no_use(agent: Agent, hub: ScriptedHub) -> None:
     await agent.settle(hub.client)
-    other = request_object("cluster1-other", AGENT, new_key())
+    other = request_object("cluster1-other", agent_profile(AGENT), new_key())
     progress = await agent.driver.advance(hub.client, agent.stored, agent.pending, other)
     assert hub.calls[-1] == "get"
     assert progress.watch is not None
@@ -281,7 +288,7 @@ async def test_a_certificate_that_cannot_be_read_is_no_certificate(agent: Agent,
 async def test_a_name_that_is_anothers_on_the_hub_is_given_up(agent: Agent, hub: ScriptedHub) -> None:
     await agent.step(hub.client)
     taken = pending(agent)
-    hub.requests[taken] = request_object(taken, AGENT, new_key())
+    hub.requests[taken] = request_object(taken, agent_profile(AGENT), new_key())
     await agent.settle(hub.client)
     assert pending(agent) != taken
     assert set(hub.requests) == {taken, pending(agent)}
@@ -331,7 +338,7 @@ async def test_a_secret_that_was_tampered_with_is_begun_anew(
 
 async def test_with_too_many_requests_on_the_hub_none_is_added(agent: Agent, hub: ScriptedHub) -> None:
     for number in range(MOST_REQUESTS):
-        hub.requests[f"cluster1-{number}"] = request_object(f"cluster1-{number}", AGENT, new_key())
+        hub.requests[f"cluster1-{number}"] = request_object(f"cluster1-{number}", agent_profile(AGENT), new_key())
     progress = await agent.settle(hub.client)
     assert len(hub.requests) == MOST_REQUESTS
     assert agent.pending == {}

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from muster.kube.certificates import KeyPair, common_name, load_key, subject
-from muster.registration.drivers.csr.requests import is_for, validity_of
+from muster.registration.drivers.certificates.agents import agent_profile
+from muster.registration.drivers.certificates.requests import is_for, validity_of
 from muster.registration.names import AgentIdentity
 from muster.runtime.client.errors import Unreachable
 from tests.support.fake_clock import FakeClock
@@ -120,14 +121,14 @@ class Fates(RuleBasedStateMachine):
     def the_key_of_what_may_become_a_certificate_is_stored(self) -> None:
         for name in self.hub.live():
             assert self.agent.pending["name"].decode() == name
-            assert is_for(self.hub.requests[name], AGENT, self.agent.pending["key"])
+            assert is_for(self.hub.requests[name], agent_profile(AGENT), self.agent.pending["key"])
 
     @invariant()
     def the_key_of_every_answered_request_was_or_can_still_be_used(self) -> None:
         keys = [self.agent.pending.get("key"), *self.used]
         for name, csr in self.hub.requests.items():
             if (csr.get("status") or {}).get("certificate") and not self.refused(name):
-                assert any(is_for(csr, AGENT, key) for key in keys if key is not None)
+                assert any(is_for(csr, agent_profile(AGENT), key) for key in keys if key is not None)
 
     def refused(self, name: str) -> bool:
         """Answered with something of no use to the agent: nothing is lost with its key."""

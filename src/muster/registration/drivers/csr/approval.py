@@ -20,8 +20,9 @@ from muster.api.cluster.v1 import AVAILABLE, JOINED, ManagedCluster
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
+from muster.registration.drivers.certificates.agents import AgentRequest, NotAnAgentsRequest, read_request
+from muster.registration.drivers.certificates.requests import verdict_of
 from muster.registration.drivers.csr.first_requests import approval, has_rival, is_approved_for, is_contender, is_settled
-from muster.registration.drivers.csr.requests import AgentRequest, NotAnAgentsRequest, read_request, verdict_of
 from muster.registration.drivers.seam import HubContext
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL, OURS, REGISTER_GROUP

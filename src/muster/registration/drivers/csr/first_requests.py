@@ -18,7 +18,8 @@ from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.objects import Object
-from muster.registration.drivers.csr.requests import AgentRequest, issued_certificate, verdict_of
+from muster.registration.drivers.certificates.agents import AgentRequest
+from muster.registration.drivers.certificates.requests import issued_certificate, verdict_of
 
 _FOR: Final = "Approved for the ManagedCluster with uid "
 

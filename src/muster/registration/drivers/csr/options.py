@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.registration.drivers.csr.requests import SHORTEST_EXPIRATION
+from muster.registration.drivers.certificates.agents import SHORTEST_EXPIRATION
 from muster.registration.drivers.seam import DriverConfigError, DriverOptions
 
 NAME: Final = "csr"

@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.kube import certificates
-from muster.registration.drivers.csr.requests import (
-    NotAnAgentsRequest,
+from muster.registration.drivers.certificates.agents import NotAnAgentsRequest, agent_profile, read_request
+from muster.registration.drivers.certificates.requests import (
     Validity,
     certificate_problem,
     is_for,
     is_key,
     new_key,
-    read_request,
     request_object,
     validity_of,
 )
@@ -48,7 +47,7 @@ def asked(
     **spec: Any,
 ) -> Document:
     """A request with a subject of the test's own making."""
-    csr = request_object("cluster1-xxxxx", AGENT, KEY)
+    csr = request_object("cluster1-xxxxx", agent_profile(AGENT), KEY)
     attributes = [(NameOID.ORGANIZATION_NAME, name) for name in organizations]
     attributes += [(NameOID.COMMON_NAME, name) for name in common_names]
     name = x509.Name([x509.NameAttribute(kind, value, _validate=False) for kind, value in (*attributes, *more)])
@@ -69,7 +68,7 @@ def refusal(csr: Document) -> NotAnAgentsRequest:
 
 
 def test_what_an_agent_asks_is_read_back_as_what_it_meant() -> None:
-    csr = request_object("cluster1-xxxxx", AGENT, KEY, 7200)
+    csr = request_object("cluster1-xxxxx", agent_profile(AGENT, expiration=7200), KEY)
     csr["spec"] |= {"username": AGENT.common_name, "uid": "7", "groups": ["g"], "extra": {"k": ["v"]}}
     assert csr["spec"]["usages"] == ["digital signature", "key encipherment", "client auth"]
     assert csr["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client"
@@ -80,7 +79,7 @@ def test_what_an_agent_asks_is_read_back_as_what_it_meant() -> None:
     assert request.renewal
     requester = request.requester
     assert (requester.name, requester.uid, requester.groups, requester.extra) == (AGENT.common_name, "7", ("g",), {"k": ("v",)})
-    assert "expirationSeconds" not in request_object("n", AGENT, KEY)["spec"]
+    assert "expirationSeconds" not in request_object("n", agent_profile(AGENT), KEY)["spec"]
 
 
 def test_a_name_longer_than_x509_has_it_is_asked_for_and_read_without_a_warning() -> None:
@@ -88,9 +87,9 @@ def test_a_name_longer_than_x509_has_it_is_asked_for_and_read_without_a_warning(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="Attribute's length must be")
-        csr = request_object("n", agent, KEY)
+        csr = request_object("n", agent_profile(agent), KEY)
     assert read_request(csr).identity == agent
-    assert is_for(csr, agent, KEY)
+    assert is_for(csr, agent_profile(agent), KEY)
 
 
 def test_a_request_by_somebody_else_is_no_renewal() -> None:
@@ -224,7 +223,7 @@ def test_no_name_that_merely_looks_like_a_clusters_is_taken_for_it(cluster: str,
 @given(labels, st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True), labels)
 def test_a_request_is_read_as_its_own_clusters_and_under_no_other_label(cluster: str, agent: str, label: str) -> None:
     identity = AgentIdentity(cluster, agent)
-    csr = request_object("n", identity, KEY)
+    csr = request_object("n", agent_profile(identity), KEY)
     csr["metadata"]["labels"] = {CLUSTER_LABEL: label}
     if label == cluster:
         assert read_request(csr).identity == identity
@@ -233,12 +232,12 @@ def test_a_request_is_read_as_its_own_clusters_and_under_no_other_label(cluster:
 
 
 def test_a_request_is_an_agents_own_only_with_its_key_and_name() -> None:
-    csr = request_object("n", AGENT, KEY)
-    assert is_for(csr, AGENT, KEY)
-    assert not is_for(csr, AGENT, new_key())
-    assert not is_for(csr, AgentIdentity("cluster1", "other"), KEY)
-    assert not is_for({**csr, "spec": {**csr["spec"], "signerName": "example.com/other"}}, AGENT, KEY)
-    assert not is_for({}, AGENT, KEY)
+    csr = request_object("n", agent_profile(AGENT), KEY)
+    assert is_for(csr, agent_profile(AGENT), KEY)
+    assert not is_for(csr, agent_profile(AGENT), new_key())
+    assert not is_for(csr, agent_profile(AgentIdentity("cluster1", "other")), KEY)
+    assert not is_for({**csr, "spec": {**csr["spec"], "signerName": "example.com/other"}}, agent_profile(AGENT), KEY)
+    assert not is_for({}, agent_profile(AGENT), KEY)
 
 
 def test_a_stored_key_that_cannot_be_used_is_none() -> None:
@@ -258,23 +257,23 @@ def issued(identity: AgentIdentity = AGENT, lifetime: timedelta = timedelta(days
 
 def test_a_certificate_is_good_for_its_agent_with_its_key_until_it_ends() -> None:
     good = issued()
-    assert certificate_problem(good, KEY, AGENT, NOW) == ""
-    assert certificate_problem(good, KEY, AGENT, NOW + timedelta(hours=23)) == ""
-    assert "expired at 2026-01-02T00:00:00Z" in certificate_problem(good, KEY, AGENT, NOW + timedelta(days=1))
-    assert "not for the stored key" in certificate_problem(good, new_key(), AGENT, NOW)
+    assert certificate_problem(good, KEY, AGENT.common_name, NOW) == ""
+    assert certificate_problem(good, KEY, AGENT.common_name, NOW + timedelta(hours=23)) == ""
+    assert "expired at 2026-01-02T00:00:00Z" in certificate_problem(good, KEY, AGENT.common_name, NOW + timedelta(days=1))
+    assert "not for the stored key" in certificate_problem(good, new_key(), AGENT.common_name, NOW)
     assert "is for 'system:open-cluster-management:cluster1:abcde'" in certificate_problem(
-        good, KEY, AgentIdentity("cluster1", "x"), NOW
+        good, KEY, AgentIdentity("cluster1", "x").common_name, NOW
     )
-    assert "cannot be read" in certificate_problem(b"junk", KEY, AGENT, NOW)
-    assert "no client certificate" in certificate_problem(b"", KEY, AGENT, NOW)
-    assert "no client certificate" in certificate_problem(good, b"", AGENT, NOW)
+    assert "cannot be read" in certificate_problem(b"junk", KEY, AGENT.common_name, NOW)
+    assert "no client certificate" in certificate_problem(b"", KEY, AGENT.common_name, NOW)
+    assert "no client certificate" in certificate_problem(good, b"", AGENT.common_name, NOW)
 
 
 def test_a_chain_is_good_until_the_first_of_it_ends() -> None:
     authority = certificates.CertificateAuthority.create("short", NOW, timedelta(hours=6))
     chain = issued() + authority.pem
     assert validity_of(chain).until == NOW + timedelta(hours=6)
-    assert "expired" in certificate_problem(chain, KEY, AGENT, NOW + timedelta(hours=7))
+    assert "expired" in certificate_problem(chain, KEY, AGENT.common_name, NOW + timedelta(hours=7))
 
 
 @given(st.floats(0, 1, exclude_max=True))
@@ -285,5 +284,5 @@ def test_renewal_comes_when_a_quarter_to_a_fifth_of_the_life_is_left(chance: flo
 
 
 def test_requests_are_signed_with_sha256() -> None:
-    request = x509.load_pem_x509_csr(base64.b64decode(request_object("n", AGENT, KEY)["spec"]["request"]))
+    request = x509.load_pem_x509_csr(base64.b64decode(request_object("n", agent_profile(AGENT), KEY)["spec"]["request"]))
     assert isinstance(request.signature_hash_algorithm, hashes.SHA256)

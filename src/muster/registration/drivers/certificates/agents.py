@@ -1,0 +1,114 @@
+"""Certificates of registration agents: what one asks for, and what the hub's side takes for such a request.
+
+The label on a request is only a hint: anybody may set it. What counts is what would be signed, so `read_request` takes a request
+for a cluster's only if label, organizations and common name agree to the letter and nothing else would get into the certificate:
+no alternative names, no further subject attributes, no other usages than a client's. Who asks is what the API server recorded, and
+is left to the caller to judge. By which signer agents ask is their driver's choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from muster.kube import certificates
+from muster.kube.names import GENERATED_SUFFIX_LENGTH
+from muster.machinery.authentication import UserInfo
+from muster.registration.drivers.certificates.profile import CLIENT_USAGES, CertificateProfile
+from muster.registration.drivers.certificates.requests import UnreadableRequest, signing_request_of
+from muster.registration.names import (
+    ADDON_LABEL,
+    ALL_CLUSTERS_GROUP,
+    CLIENT_SIGNER,
+    CLUSTER_LABEL,
+    AgentIdentity,
+    cluster_group,
+    parse_common_name,
+)
+
+SHORTEST_EXPIRATION: Final = 3600
+"""Certificates that live shorter than this are renewed faster than people can follow."""
+_BASE: Final = 63 - GENERATED_SUFFIX_LENGTH
+"""What the API server leaves of a generateName, and upstream's agents ask by one."""
+_SUBJECT: Final = frozenset((NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME))
+
+
+def agent_profile(identity: AgentIdentity, *, signer: str = CLIENT_SIGNER, expiration: int = 0) -> CertificateProfile:
+    """The certificate of an agent."""
+    return CertificateProfile(
+        identity.common_name,
+        identity.organizations,
+        f"{identity.cluster}-"[:_BASE],
+        f"{CLUSTER_LABEL}={identity.cluster},!{ADDON_LABEL}",
+        {CLUSTER_LABEL: identity.cluster},
+        signer=signer,
+        expiration=expiration,
+    )
+
+
+class NotAnAgentsRequest(ValueError):
+    """A request that is not one of an agent for itself; `field` is where that shows."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class AgentRequest:
+    """Somebody's wish for a certificate of an agent."""
+
+    identity: AgentIdentity
+    requester: UserInfo
+    fingerprint: str
+    """Of the public key to be certified."""
+
+    @property
+    def renewal(self) -> bool:
+        """Whether the agent asks for itself, with the certificate it has."""
+        return self.requester.name == self.identity.common_name
+
+
+def read_request(csr: Mapping[str, Any], signer: str = CLIENT_SIGNER) -> AgentRequest:
+    """Raises NotAnAgentsRequest."""
+    labels = (csr.get("metadata") or {}).get("labels") or {}
+    spec = csr.get("spec") or {}
+    cluster = labels.get(CLUSTER_LABEL)
+    if not cluster:
+        raise NotAnAgentsRequest(f"metadata.labels[{CLUSTER_LABEL}]", "names no cluster")
+    if ADDON_LABEL in labels:
+        raise NotAnAgentsRequest(f"metadata.labels[{ADDON_LABEL}]", "it is an addon's")
+    if spec.get("signerName") != signer:
+        raise NotAnAgentsRequest("spec.signerName", f"expected {signer}")
+    if sorted(spec.get("usages") or ()) != sorted(CLIENT_USAGES):
+        raise NotAnAgentsRequest("spec.usages", f"expected {', '.join(CLIENT_USAGES)} and nothing else")
+    try:
+        request = signing_request_of(spec)
+    except UnreadableRequest as error:
+        raise NotAnAgentsRequest("spec.request", f"cannot be read: {error}") from error
+    identity = _subject_of(request)
+    if identity.cluster != cluster:
+        raise NotAnAgentsRequest("spec.request", f"its subject is of cluster {identity.cluster!r}, its label says {cluster!r}")
+    return AgentRequest(identity, UserInfo.decode(spec), certificates.fingerprint(request.public_key()))
+
+
+def _subject_of(request: x509.CertificateSigningRequest) -> AgentIdentity:
+    subject = request.subject
+    if {attribute.oid for attribute in subject} - _SUBJECT:
+        raise NotAnAgentsRequest("spec.request", "its subject has more than organizations and a common name")
+    if len(subject.get_attributes_for_oid(NameOID.COMMON_NAME)) != 1:
+        raise NotAnAgentsRequest("spec.request", "its subject has not exactly one common name")
+    if any(isinstance(extension.value, x509.SubjectAlternativeName) for extension in request.extensions):
+        raise NotAnAgentsRequest("spec.request", "it asks for alternative names")
+    identity = parse_common_name(certificates.common_name(subject))
+    if identity is None:
+        raise NotAnAgentsRequest("spec.request", "its common name is no agent's")
+    # Agents of old ask without the group of all clusters.
+    if set(certificates.organizations(subject)) - {ALL_CLUSTERS_GROUP} != {cluster_group(identity.cluster)}:
+        raise NotAnAgentsRequest("spec.request", f"its organizations are not those of cluster {identity.cluster!r}")
+    return identity
