@@ -98,6 +98,11 @@ def test_what_is_no_kubeconfig_has_no_address(tmp_path: Path, broken: Callable[[
         hub_address.find_hub(tmp_path / "kubeconfig", KUBECONFIGS)
 
 
+def test_the_work_agent_is_told_how_the_way_to_the_hub_is_written() -> None:
+    told = beside("dir", KUBECONFIGS, [])
+    assert told.arguments[:2] == ("--hub-kubeconfig=dir/kubeconfig", "--workload-source-driver=kube")
+
+
 def test_a_wrong_argument_is_told_before_there_is_a_hub() -> None:
     with pytest.raises(click.ClickException):
         beside("dir", KUBECONFIGS, ["--status-sync-interval=soon"])

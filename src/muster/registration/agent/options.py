@@ -14,9 +14,9 @@ from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SEC
 @dataclass(frozen=True)
 class AgentOptions:
     cluster_name: str = ""
-    """Empty: what the hub secret says, else a new UUID."""
+    """Empty: as before, else a new UUID."""
     agent_name: str = ""
-    """Empty: what the hub secret says, else five random characters."""
+    """Empty: as before, else five random characters."""
     namespace: str = AGENT_NAMESPACE
     hub_secret: str = HUB_SECRET
     bootstrap_secrets: tuple[str, ...] = (BOOTSTRAP_SECRET,)

@@ -1,5 +1,7 @@
 """An agent's life: it joins, lives through everything that can happen to it, and comes back from each without help."""
 
+import base64
+
 import pytest
 
 from muster.machinery.authentication import UserInfo
@@ -72,6 +74,27 @@ async def test_a_restart_while_a_request_is_pending_makes_no_second_one(fleet: F
     async with fleet.running():
         await fleet.join()
     assert len(await fleet.hub.requests_made()) == 1
+
+
+async def test_an_agent_of_before_is_gone_on_from(fleet: Fleet) -> None:
+    """What is pending was in the credential's Secret once."""
+    await fleet.give(fleet.hub.kubeconfig())
+    async with fleet.running():
+        await until(fleet.hub.requests_made, "a request")
+    kept = await fleet.stored("hub-kubeconfig-secret-pending")
+    hub = next(key for key in kept if "." in key).partition(".")[0]
+    old = {key.replace(f"{hub}.", "pending."): value for key, value in kept.items()} | {"pending.hub": hub.encode()}
+    await fleet.admin.delete(SECRETS, "hub-kubeconfig-secret-pending", AGENT_NAMESPACE)
+    data = {key: base64.b64encode(value).decode() for key, value in old.items()}
+    secret = {"metadata": {"name": "hub-kubeconfig-secret", "namespace": AGENT_NAMESPACE}, "data": data}
+    await fleet.admin.create(SECRETS, secret)
+    async with fleet.running():
+        await until(lambda: _begun(fleet), "what was pending in its new place")
+        assert await fleet.stored("hub-kubeconfig-secret-pending") == kept
+        await until(lambda: _gone(fleet), "the Secret without a credential to go")
+        await fleet.join()
+    assert len(await fleet.hub.requests_made()) == 1
+    assert (await fleet.stored())["tls.key"] == old["pending.key"]
 
 
 async def test_a_restart_after_the_certificate_was_issued_finds_it(fleet: Fleet) -> None:
@@ -417,6 +440,10 @@ async def _condition(fleet: Fleet, kind: str, wanted: str) -> bool:
 
 async def _other_certificate(fleet: Fleet, old: bytes) -> bool:
     return (await fleet.stored()).get("tls.crt", old) != old
+
+
+async def _gone(fleet: Fleet) -> bool:
+    return not await fleet.stored()
 
 
 async def _begun(fleet: Fleet) -> dict[str, bytes] | None:

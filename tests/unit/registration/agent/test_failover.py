@@ -119,6 +119,17 @@ async def test_a_hub_on_which_nobody_approves_gives_way_to_the_other(fleet: Flee
         await until(fleet.other.requests_made, "a request on the second hub")
 
 
+async def test_going_round_hubs_on_which_nobody_approves_makes_one_request_on_each(fleet: Fleet) -> None:
+    await _give_both(fleet)
+    async with fleet.running(**TWO):
+        await until(fleet.hub.requests_made, "a request on the first hub")
+        for _ in range(4):
+            await fleet.advance(110)
+        await until(fleet.other.requests_made, "a request on the second hub")
+    assert len(await fleet.hub.requests_made()) == 1
+    assert len(await fleet.other.requests_made()) == 1
+
+
 async def test_a_single_hub_is_never_left_because_of_a_denial(fleet: Fleet) -> None:
     await fleet.give(fleet.hub.kubeconfig())
     async with fleet.running(hub_connection_timeout=100.0) as agent:
