@@ -102,7 +102,11 @@ class CredentialKeeper:
         secret = self._world.secret
         if progress.credential is not None:
             await secret.replace(self._address, self._whole(progress.credential))
-            await self._forget()
+            try:
+                await self._forget()
+            except KubeError as error:
+                # The credential is there and is to be told of; the driver finds what is left of how it came.
+                log.debug("cannot forget what was pending", error=str(error))
         elif progress.pending:
             await secret.pending.note(self._address, progress.pending, names_of(self._world.identity))
             if not secret.pending.begun(self._address) and not self.problem:
@@ -110,12 +114,13 @@ class CredentialKeeper:
 
     def _whole(self, credential: Mapping[str, bytes]) -> dict[str, bytes]:
         """A driver's credential with all that makes it usable."""
-        problem = self._world.driver.problem(credential)
-        if problem:
-            raise DriverError(f"the driver has got a credential that it cannot use itself: {problem}")
         # Somebody else's way to the same hub is as good as ours.
         way = self._world.secret.way_to(self._address) or self._world.driver.way_to(self._address)
-        return {**names_of(self._world.identity), **way, **credential}
+        whole = {**names_of(self._world.identity), **way, **credential}
+        problem = self._world.driver.problem(whole)
+        if problem:
+            raise DriverError(f"the driver has got a credential that it cannot use itself: {problem}")
+        return whole
 
     async def _forget(self) -> None:
         world = self._world

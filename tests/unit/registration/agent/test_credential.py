@@ -70,6 +70,23 @@ async def test_a_credential_that_its_driver_cannot_use_is_not_stored(fleet: Flee
     assert "it cannot use itself: no certificate" in str(troubles[0])
 
 
+async def test_a_credential_is_told_of_though_what_was_pending_cannot_be_forgotten(fleet: Fleet) -> None:
+    done = Report(True, "ClientCertificateUpdated", "rotated", "ClientCertificateCreated")
+    driver = IdleDriver(Progress({"key": b"p"}, again=0), Progress(credential=CERTIFICATE, report=done))
+
+    async def no_removal() -> None:
+        if fleet.spoke.requests[-1][0] == "DELETE":
+            raise Unreachable("spoke", "away")
+
+    fleet.spoke.fate = no_removal
+    async with keeping(fleet, driver, until_usable=True) as (_, task):
+        await asyncio.wait_for(task, 10)
+        found = await until(lambda: _events(fleet), "an event")
+    assert found[0]["reason"] == "ClientCertificateCreated"
+    assert (await fleet.stored())["tls.crt"] == b"c"
+    assert (await fleet.pending())["key"] == b"p"
+
+
 async def test_while_a_renewal_is_pending_the_credential_in_use_is_not_touched(fleet: Fleet) -> None:
     driver = IdleDriver(Progress(credential=CERTIFICATE, again=0), Progress({"key": b"next"}, again=0), Progress({"key": None}))
     async with keeping(fleet, driver):
