@@ -191,7 +191,7 @@ async def _tell_hub(run: _Leave, klusterlet: Klusterlet) -> None:
         run.left.append(
             f"the agents' credential is of use to them alone, so ManagedCluster {run.cluster} stays on the hub; {by_hand}"
         )
-    except (KubeError, EndpointError, TimeoutError, OSError) as error:
+    except (KubeError, EndpointError, KubeconfigError, TimeoutError, OSError) as error:
         why = str(error) or f"no answer within {HUB_WITHIN:g} s"
         run.left.append(f"the hub could not be told: {why}; ManagedCluster {run.cluster} stays there; {by_hand}")
 
