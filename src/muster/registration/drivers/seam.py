@@ -28,10 +28,12 @@ from typing import Protocol
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.resource import Document
-from muster.machinery.clock import Clock, Random
+from muster.machinery.clock import Clock
+from muster.machinery.clock import Random
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR
-from muster.registration.drivers.endpoints import EndpointFormat, HubAddress
+from muster.registration.drivers.endpoints import EndpointFormat
+from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.drivers.errors import DriverConfigError as DriverConfigError
 from muster.registration.drivers.errors import DriverError as DriverError
 from muster.registration.drivers.profile import Profile

@@ -82,7 +82,7 @@ class WireSpoke:
 
 class WireDriver:
     name = "wire"
-    aliases = ()
+    aliases: tuple[str, ...] = ()
 
     def __init__(self, fleet: Fleet) -> None:
         self.endpoints = WireFormat(fleet.hub, fleet.other)
