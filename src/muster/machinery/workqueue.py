@@ -40,7 +40,11 @@ class WorkQueue(Generic[K]):
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
+        """`on_ready` is for those who keep no workers waiting: it is called for each key that comes, and starts a worker with what
+        `take` gives; a worker takes its next key when it is done with one."""
+        self._on_ready = on_ready
         self._group = group or _one_group
         self._max_per_group = max_per_group
         self._clock = clock
@@ -105,6 +109,8 @@ class WorkQueue(Generic[K]):
         self._dirty[key] = self._clock.monotonic()
         if key not in self._processing:
             self._enqueue(key)
+            if self._on_ready is not None:
+                self._on_ready()
 
     def add_when_idle(self, key: K, within: float) -> None:
         """Once nothing else can be worked on, and like any other key after `within` seconds; an ordinary turn that comes before
@@ -114,6 +120,8 @@ class WorkQueue(Generic[K]):
         self._adds.inc()
         self._idle[key] = self._clock.call_later(within, lambda: self.add(key))
         self._wake()
+        if self._on_ready is not None:
+            self._on_ready()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Once this time has passed; of two times asked for, the earlier counts."""
@@ -155,13 +163,23 @@ class WorkQueue(Generic[K]):
         for key in self._of(group, self._failures):
             del self._failures[key]
 
-    def _of(self, group: Hashable, keys: Iterable[K]) -> list[K]:
-        return [key for key in keys if self._group(key) == group]
+    def take(self) -> K | None:
+        """The next key, to be given back by `done`, or None if there is none that can be begun now."""
+        if not self._groups:
+            return self._take_idle()
+        group, keys = next(iter(self._groups.items()))
+        key = keys.popleft()
+        if keys:
+            self._groups.move_to_end(group)
+        else:
+            del self._groups[group]
+        self._waited.observe(self._clock.monotonic() - self._dirty.pop(key))
+        return self._begin(key)
 
     async def get(self) -> K:
         """The next key, to be given back by `done`. Raises `Closed` when the queue is shut down and empty."""
         while True:
-            key = self._take()
+            key = self.take()
             if key is not None:
                 return key
             if self._closed:
@@ -233,18 +251,6 @@ class WorkQueue(Generic[K]):
                 waiter.set_result(None)
                 return
 
-    def _take(self) -> K | None:
-        if not self._groups:
-            return self._take_idle()
-        group, keys = next(iter(self._groups.items()))
-        key = keys.popleft()
-        if keys:
-            self._groups.move_to_end(group)
-        else:
-            del self._groups[group]
-        self._waited.observe(self._clock.monotonic() - self._dirty.pop(key))
-        return self._begin(key)
-
     def _take_idle(self) -> K | None:
         for key in self._idle:
             if key not in self._processing and self._has_share(self._group(key)):
@@ -267,6 +273,9 @@ class WorkQueue(Generic[K]):
         if group in self._groups and not self._has_share(group):
             self._full[group] = self._groups.pop(group)
         return key
+
+    def _of(self, group: Hashable, keys: Iterable[K]) -> list[K]:
+        return [key for key in keys if self._group(key) == group]
 
     def _ripe(self, key: K) -> None:
         self._timers.pop(key, None)

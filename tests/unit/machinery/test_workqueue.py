@@ -239,3 +239,26 @@ async def test_a_group_that_held_its_share_goes_on_when_it_gives_some_back() -> 
     queue.done("a/2")
     queue.done("a/0")
     assert [await queue.get(), await queue.get()] == ["a/3", "a/4"]
+
+
+async def test_workers_can_be_started_as_keys_come_and_go_on_while_there_are_any() -> None:
+    begun: list[str] = []
+
+    def start() -> None:
+        key = queue.take()
+        if key is not None:
+            begun.append(key)
+
+    queue: WorkQueue[str] = WorkQueue(group=cluster_of, max_per_group=1, on_ready=start)
+    for key in ("a/0", "a/1", "b/0"):
+        queue.add(key)
+    assert begun == ["a/0", "b/0"]
+    queue.add("a/0")
+    queue.done("a/0")
+    assert queue.take() == "a/1"
+    queue.done("a/1")
+    assert queue.take() == "a/0"
+    queue.done("b/0")
+    assert queue.take() is None
+    queue.add_when_idle("b/1", 60)
+    assert begun == ["a/0", "b/0", "b/1"]

@@ -1,21 +1,21 @@
-"""Runs the built-in controllers of all clusters in one process: one store subscription, one work queue, a task per running key.
+"""Runs the built-in controllers of all clusters in one process: one subscription, one work queue, workers while there is work.
 
 A controller names the resources it cares about, turns an event into keys, and reconciles a key from the current state. The work
 queue sees to it that a burst of events is one reconcile, that the same key never runs twice at once, and that a failing key is
 tried again with growing delay and holds up nobody else. Its groups are the clusters, each with a share of its own and all of them
-without a common limit: a cluster whose webhooks hang waits alone, and idle clusters cost nothing here.
+without a common limit, and a worker is started when a key comes that can be begun: a cluster whose webhooks hang waits alone, and
+idle clusters cost nothing here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from muster.apiserver.cluster import Cluster
 from muster.machinery.logs import get_logger
-from muster.machinery.workqueue import Closed, WorkQueue
+from muster.machinery.workqueue import WorkQueue
 from muster.store.api import Event
 
 if TYPE_CHECKING:
@@ -61,13 +61,17 @@ class ControllerManager:
             for resource in controller.resources or ():
                 self._by_resource.setdefault(resource, []).append(index)
         self._queue: WorkQueue[Item] = WorkQueue(
-            "builtin-controllers", group=_cluster_of, max_per_group=WORKERS, initial_delay=_INITIAL_DELAY, max_delay=_MAX_DELAY
+            "builtin-controllers",
+            group=_cluster_of,
+            max_per_group=WORKERS,
+            initial_delay=_INITIAL_DELAY,
+            max_delay=_MAX_DELAY,
+            on_ready=self._start_worker,
         )
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         self._subscribe()
-        self._spawn(self._dispatch(), "controllers")
 
     def _subscribe(self) -> None:
         self._subscription = self._server.store.subscribe(None, None, None, self._on_events, self._on_lost)
@@ -111,23 +115,20 @@ class ControllerManager:
                     name = self._controllers[index].name
                     log.error("event not understood", controller=name, cluster=cluster.name, key=event.entry.key, exc_info=problem)
 
-    async def _dispatch(self) -> None:
-        """The queue gives keys only to clusters that have not got their share, so none waits here for another."""
-        with suppress(Closed):
-            while True:
-                item = await self._queue.get()
-                self._spawn(self._work(item), f"controllers of {_cluster_of(item)}")
+    def _start_worker(self) -> None:
+        item = self._queue.take()
+        if item is not None:
+            task = asyncio.create_task(self._work(item), name=f"controllers of {_cluster_of(item)}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _work(self, item: Item) -> None:
-        try:
-            await self._reconcile(item)
-        finally:
-            self._queue.done(item)
+    async def _work(self, item: Item | None) -> None:
+        while item is not None:
+            try:
+                await self._reconcile(item)
+            finally:
+                self._queue.done(item)
+            item = self._queue.take()
 
     async def _reconcile(self, item: Item) -> None:
         index, name, key = item
