@@ -10,7 +10,8 @@ Whoever waits for something to happen, or needs a token, asks `is_dry_run` first
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from muster.api import Document
@@ -77,13 +78,14 @@ class JournalingClient(DelegatingClient):
         found = self._made[target]
         if found is None:
             raise NotFound(404, "NotFound", f"{target.resource} {namespace}/{name}: deleted in this dry run")
-        return resource.decode(found)
+        return resource.decode(deepcopy(found))
 
     async def write(self, write: Write, send: Send, dry_run: bool) -> Object:
         if write.target.resource.plural in REVIEWS:
             return await send(dry_run)
         answer = await self._pretend(write, send) if self.dry_run else await send(dry_run)
-        self.journal.writes.append(write)
+        # What the caller does with its document later was not written.
+        self.journal.writes.append(replace(write, body=deepcopy(write.body)))
         return answer
 
     async def _pretend(self, write: Write, send: Send) -> Object:
@@ -97,7 +99,7 @@ class JournalingClient(DelegatingClient):
         if write.verb == "delete":
             self._made[write.place] = None
         elif not write.target.subresource:
-            self._made[write.place] = answer
+            self._made[write.place] = deepcopy(answer)
         return answer
 
     def _made_here(self, place: Target) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ async def revision(client: InProcessClient) -> str:
     return found.resource_version
 
 
-def config_map(name: str, namespace: str = "default") -> dict[str, object]:
+def config_map(name: str, namespace: str = "default") -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": {"a": "b"}}
 
 
@@ -84,6 +85,16 @@ async def test_what_would_be_there_can_be_read_and_what_would_be_gone_cannot(adm
     await client.delete(CONFIG_MAPS, "there", "default")
     with pytest.raises(NotFound):
         await client.get(CONFIG_MAPS, "there", "default")
+
+
+async def test_what_is_changed_after_it_was_read_or_written_is_not_written(admin: InProcessClient) -> None:
+    client = JournalingClient(admin, Journal(), dry_run=True)
+    wanted = config_map("made")
+    answer = await client.create(CONFIG_MAPS, wanted)
+    for mine in (wanted, answer, await client.get(CONFIG_MAPS, "made", "default")):
+        mine["data"]["a"] = "changed"
+    assert (await client.get(CONFIG_MAPS, "made", "default"))["data"] == {"a": "b"}
+    assert client.journal.documents()[0]["data"] == {"a": "b"}
 
 
 async def test_what_needs_a_namespace_or_definition_of_the_same_run_is_taken_as_given(admin: InProcessClient) -> None:
