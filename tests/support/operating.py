@@ -11,9 +11,9 @@ from typing import Any
 from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import GVR, Object
 from muster.operator.bundle import Operator, bundle
-from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS
 from muster.runtime.client.errors import NotFound
+from muster.runtime.client.rest import RestClient
 from muster.runtime.install.objects import await_definitions
 
 SECONDS = 20.0
@@ -23,7 +23,7 @@ SECONDS = 20.0
 class Observed:
     """One cluster, seen by its administrator."""
 
-    admin: KubeClient
+    admin: RestClient
 
     async def surround(self, operator: Operator) -> None:
         """Install what is around an operator."""

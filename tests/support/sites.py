@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from muster.apiserver.adminkubeconfig import write_kubeconfig
-from muster.apiserver.auth.identity import User
 from muster.cli.programs import programs
-from muster.runtime.client.base import KubeClient
+from muster.machinery.authentication import UserInfo
 from muster.runtime.client.http import HttpClient
 from muster.runtime.client.kubeconfig import ClientConfig, load_kubeconfig
+from muster.runtime.client.rest import RestClient
 from tests.support.planes import USERS, KubeOptions, KubePlane
 from tests.support.stage import open_stage
 
@@ -32,7 +32,7 @@ embedded_only = pytest.mark.skipif(KUBE, reason="says nothing about the API serv
 class Site:
     """One cluster, seen by its administrator."""
 
-    admin: KubeClient
+    admin: RestClient
     kubeconfig: Path
 
     @property
@@ -48,7 +48,7 @@ async def open_site(directory: Path) -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def _embedded(directory: Path) -> AsyncIterator[Site]:
-    people = {user.token: User(user.name, groups=(*user.groups, "system:authenticated")) for user in USERS.values()}
+    people = {user.token: UserInfo(user.name, groups=(*user.groups, "system:authenticated")) for user in USERS.values()}
     async with open_stage(programs(), directory / "node", static_tokens=people) as stage:
         await write_kubeconfig(stage.server, directory / "kubeconfig")
         yield Site(stage.client, directory / "kubeconfig")

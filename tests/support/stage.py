@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from muster.apiserver.auth.identity import User
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.fleet.node import NodeRuntime, Programs, RemoteNode
 from muster.fleet.node.clusternode import ClusterNode
+from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR
 from muster.runtime.client.base import KubeClient
@@ -140,7 +140,7 @@ async def open_stage(
     clock: Clock = SYSTEM,
     *,
     remote: bool = False,
-    static_tokens: Mapping[str, User] | None = None,
+    static_tokens: Mapping[str, UserInfo] | None = None,
 ) -> AsyncIterator[Stage]:
     server = ApiServer(ServerConfig(store="memory", clusters=("default",), clock=clock.now, static_tokens=static_tokens or {}))
     await server.start()

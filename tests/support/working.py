@@ -106,7 +106,7 @@ class Workplace:
         """On the managed cluster, for what works bring."""
         self.agent_namespace = f"agent-{self.name}"
         self.config = load_kubeconfig(cluster.kubeconfig)
-        self.admin: KubeClient = HttpClient(self.config)
+        self.admin = HttpClient(self.config)
         self.token = ""
         """Of the agent's own account, once somebody has asked for a client."""
         self._granted: dict[str, list[Object]] = {}

@@ -9,7 +9,8 @@ from muster.administration.errors import AdministrationError
 from muster.registration.drivers import DriverError, find
 from muster.registration.drivers.errors import Unfit
 from muster.registration.drivers.flags import Flag
-from muster.registration.drivers.seam import Driver, DriverOptions
+from muster.registration.drivers.profile import DriverOptions
+from muster.registration.drivers.seam import Driver
 
 
 def installed_driver(name: str, flag: str) -> Driver:

@@ -34,7 +34,8 @@ from muster.registration.names import AGENT_GATES, AGENT_UNSUPPORTED_GATES
 if TYPE_CHECKING:
     from muster.cli.work_beside import Beside
     from muster.registration.agent.options import AgentOptions
-    from muster.registration.drivers.seam import Driver, DriverOptions
+    from muster.registration.drivers.profile import DriverOptions
+    from muster.registration.drivers.seam import Driver
     from muster.runtime.client.kubeconfig import ClientConfig
 
 LEASE = "registration-agent-lock"

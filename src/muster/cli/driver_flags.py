@@ -12,7 +12,7 @@ from muster.cli.values import Names
 
 if TYPE_CHECKING:
     from muster.registration.drivers.flags import Flag
-    from muster.registration.drivers.seam import DriverOptions
+    from muster.registration.drivers.profile import DriverOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -19,9 +19,9 @@ from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR
 from muster.operator.names import CLUSTER_MANAGERS, EXTERNAL_MANAGED_SECRET, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
-from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, NODES, SECRETS, SIGNING_REQUESTS
 from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, dump_kubeconfig
+from muster.runtime.client.rest import RestClient
 from muster.runtime.install.objects import ensure_namespace
 from muster.runtime.install.pod_namespaces import allow, on_this_machine
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
@@ -78,7 +78,7 @@ class Managed(Observed):
         await self.says("HubConnectionDegraded", "False", "HubConnectionFunctional")
         await self.says("Available", "True", "KlusterletAvailable")
 
-    async def work(self, cluster: str, there: KubeClient | None = None) -> Observed:
+    async def work(self, cluster: str, there: RestClient | None = None) -> Observed:
         """Have a work of the hub applied to the managed cluster, and reported on; gives where it is."""
         where = Observed(there or self.admin)
         manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hello", "namespace": "default"}}
@@ -98,7 +98,7 @@ class Managed(Observed):
         await self.hub.until(reported, "the work is reported as applied and available", SECONDS)
         return where
 
-    async def applies_works(self, cluster: str, there: KubeClient | None = None) -> None:
+    async def applies_works(self, cluster: str, there: RestClient | None = None) -> None:
         """They come, are reported on, and go again."""
         where = await self.work(cluster, there)
         await self.hub.admin.delete(MANIFEST_WORKS, "hello", cluster)

@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
-from muster.runtime.client.base import KubeClient
 from muster.runtime.client.rest import JSON, Query, RestClient
 
 
@@ -23,7 +22,7 @@ class ScriptedClient(RestClient):
     def server(self) -> str:
         return "scripted"
 
-    def as_user(self, name: str) -> KubeClient:
+    def as_user(self, name: str) -> Self:
         return self
 
     async def exchange(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.fleet.in_process import InProcessClient
-from muster.machinery.objects import GVR, Object
+from muster.machinery.objects import Object
 from muster.runtime.client.base import WatchEvent
 from muster.runtime.client.builtin import LEASES
 from muster.runtime.client.errors import Forbidden, Unreachable
@@ -25,7 +25,7 @@ class Cuttable(InProcessClient):
     requests = 0
     refusals = 0
 
-    async def watch(self, resource: GVR, namespace: str = "", **options: Any) -> AsyncGenerator[WatchEvent, None]:
+    async def watch(self, resource: Any, namespace: str = "", **options: Any) -> AsyncGenerator[WatchEvent[Any], None]:
         if self.blind:
             self.refusals += 1
             raise Forbidden(403, "Forbidden", "leases may not be watched")

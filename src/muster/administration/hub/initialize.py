@@ -30,8 +30,8 @@ from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS
 from muster.operator.spec import BadSpec
 from muster.registration.drivers import DEFAULT, find, options_of, profile_of
 from muster.registration.drivers.flags import INIT_FLAGS
-from muster.registration.drivers.profile import HubSetup
-from muster.registration.drivers.seam import Driver, DriverOptions
+from muster.registration.drivers.profile import DriverOptions, HubSetup
+from muster.registration.drivers.seam import Driver
 from muster.registration.names import HUB_GATES, HUB_UNSUPPORTED_GATES
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CRDS

@@ -47,8 +47,8 @@ from muster.registration.drivers import DEFAULT, options_of
 from muster.registration.drivers.certificates.agents import SHORTEST_EXPIRATION
 from muster.registration.drivers.certificates.profile import KEY
 from muster.registration.drivers.flags import JOIN_FLAGS
-from muster.registration.drivers.profile import MemberSetup
-from muster.registration.drivers.seam import Driver, DriverOptions
+from muster.registration.drivers.profile import DriverOptions, MemberSetup
+from muster.registration.drivers.seam import Driver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import (
     AGENT_ANNOTATIONS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.registration.drivers import DEFAULT
-from muster.registration.drivers.seam import DriverOptions
+from muster.registration.drivers.profile import DriverOptions
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
 
 

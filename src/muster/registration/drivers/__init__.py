@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
     from muster.registration.drivers.endpoints import EndpointFormat
-    from muster.registration.drivers.profile import Profile
-    from muster.registration.drivers.seam import Driver, DriverOptions
+    from muster.registration.drivers.profile import DriverOptions, Profile
+    from muster.registration.drivers.seam import Driver
 
 log = get_logger("muster.registration.drivers")
 

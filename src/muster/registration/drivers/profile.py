@@ -10,7 +10,7 @@ agents, while nothing can be registered by them before there is a `seam.Driver` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from muster.api.operator.v1 import ClusterManagerSpec, HubRegistrationDriver, SpokeRegistrationConfiguration
     from muster.api.resource import Document
     from muster.machinery.authorization import AccessAttributes
-    from muster.registration.drivers.seam import DriverOptions
+
+DriverOptions = Mapping[str, Sequence[str]]
+"""What the command line says to a driver, by option name without dashes; repeatable options have several values."""
 
 
 @dataclass(frozen=True)

@@ -21,29 +21,24 @@ see `drivers/__init__.py`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.resource import Document
-from muster.machinery.clock import Clock
-from muster.machinery.clock import Random
+from muster.machinery.clock import Clock, Random
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR
-from muster.registration.drivers.endpoints import EndpointFormat
-from muster.registration.drivers.endpoints import HubAddress
+from muster.registration.drivers.endpoints import EndpointFormat, HubAddress
 from muster.registration.drivers.errors import DriverConfigError as DriverConfigError
 from muster.registration.drivers.errors import DriverError as DriverError
-from muster.registration.drivers.profile import Profile
+from muster.registration.drivers.profile import DriverOptions, Profile
 from muster.registration.names import AgentIdentity
 from muster.runtime.cache.informer import Informers
 from muster.runtime.client.base import KubeClient
 from muster.runtime.controller.events import EventRecorder
-
-DriverOptions = Mapping[str, Sequence[str]]
-"""What the command line says to a driver, by option name without dashes; repeatable options have several values."""
 
 
 class Vote(Enum):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.registration.drivers import DEFAULT
-from muster.registration.drivers.seam import DriverOptions
+from muster.registration.drivers.profile import DriverOptions
 from muster.registration.names import HUB_NAMESPACE
 
 CLEANED_RESOURCES = (

@@ -11,7 +11,6 @@ from muster.administration.errors import Refused
 from muster.administration.members.accept import Accepted, AcceptOptions, accept
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
-from muster.machinery.objects import Object
 from muster.registration.drivers.certificates.requests import key_fingerprint, new_key
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SIGNING_REQUESTS
@@ -263,7 +262,7 @@ class _Interrupted(InProcessClient):
         self._fleet = fleet
         self._csr = csr
 
-    async def patch(self, *words: Any, **options: Any) -> Object:
+    async def patch(self, *words: Any, **options: Any) -> Any:
         await self._fleet.admin().delete(SIGNING_REQUESTS, self._csr)
         await self._fleet.request("cluster1", name=self._csr)
         return await super().patch(*words, **options)

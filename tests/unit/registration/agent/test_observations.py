@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -12,7 +12,6 @@ from muster.registration.agent.options import AgentOptions
 from muster.registration.agent.reports.claims import exposed, values_of
 from muster.registration.agent.reports.health import HEALTHY, ApiServerHealth
 from muster.registration.agent.reports.resources import Node, decode_node, reduced_node, resources_of
-from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import Forbidden, KubeError, NotFound, ServerFailure, Unreachable
 from muster.runtime.client.rest import RestClient
 from tests.support.fake_clock import FakeClock
@@ -67,7 +66,7 @@ class Answering(RestClient):
     def server(self) -> str:
         return "test"
 
-    def as_user(self, name: str) -> KubeClient:
+    def as_user(self, name: str) -> Self:
         return self
 
     async def exchange(self, method: str, path: str, *given: Any, idempotent: bool) -> bytes:

@@ -10,16 +10,17 @@ from cryptography import x509
 
 from muster.api.resource import Document
 from muster.kube import certificates, yaml
+from muster.machinery.authentication import UserInfo
 from muster.registration.agent.agent import Agent
 from muster.registration.drivers.certificates.agents import agent_profile
 from muster.registration.drivers.certificates.machine import CertificateMachine
 from muster.registration.drivers.certificates.signing_requests import SigningRequests
-from muster.registration.drivers.endpoints import ClientSettings, EndpointError, HubAddress, HubEndpoint
+from muster.registration.drivers.endpoints import ClientSettings, EndpointError, EndpointFormat, HubAddress, HubEndpoint
 from muster.registration.drivers.seam import Driver, HubContext, HubDriver, Progress, SpokeContext, SpokeDriver
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SECRETS
-from tests.unit.registration.agent.conftest import Fleet, Hub, Link, User, until
+from tests.unit.registration.agent.conftest import Fleet, Hub, Link, until
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ class WireEndpoint:
         hub = next(hub for hub in self.hubs if hub.url == self.url)
         proof = self.file.parent / "tls.crt"
         if not proof.exists():
-            return Link(hub, User("bootstrap", groups=("system:authenticated",)))
+            return Link(hub, UserInfo("bootstrap", groups=("system:authenticated",)))
         subject = x509.load_pem_x509_certificate(proof.read_bytes()).subject
         groups = (*certificates.organizations(subject), "system:authenticated")
-        return Link(hub, User(certificates.common_name(subject), groups=groups))
+        return Link(hub, UserInfo(certificates.common_name(subject), groups=groups))
 
 
 class WireFormat:
@@ -80,12 +81,15 @@ class WireSpoke:
         return await self._machine.advance(SigningRequests(hub, self._profile), stored, pending, seen)
 
 
-class WireDriver:
+class WireDriver(Driver):
     name = "wire"
-    aliases: tuple[str, ...] = ()
 
     def __init__(self, fleet: Fleet) -> None:
-        self.endpoints = WireFormat(fleet.hub, fleet.other)
+        self._endpoints = WireFormat(fleet.hub, fleet.other)
+
+    @property
+    def endpoints(self) -> EndpointFormat:
+        return self._endpoints
 
     def hub(self, context: HubContext) -> HubDriver:
         raise NotImplementedError
@@ -96,7 +100,7 @@ class WireDriver:
 
 class WireFleet(Fleet):
     def agent(self, **options: object) -> Agent:
-        driver: Driver = WireDriver(self)
+        driver = WireDriver(self)
         return Agent(Link(self.spoke, self.account), self.options, clock=self.clock, random=self.random, driver=driver)
 
     async def introduce(self, hub: Hub) -> None:

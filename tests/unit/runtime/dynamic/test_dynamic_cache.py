@@ -9,6 +9,7 @@ import pytest
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.objects import GVR, ObjectKey, ObjectRef
 from muster.runtime.cache import dynamic as module
+from muster.runtime.cache.collection import CollectionWatch
 from muster.runtime.cache.observed import ObservedObject, Presence
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES, SECRETS
 from muster.runtime.client.errors import Expired, StatusError, Unreachable
@@ -72,7 +73,8 @@ async def test_own_writes_are_known_at_once_and_told_to_nobody(client: Disturbed
     async with observing(client) as scene:
         scene.observer.follow("w", frozenset({ref("a")}))
         await scene.known(ref("a"))
-        scene.observer.record_write(ref("a"), await client.create(CONFIG_MAPS, config_map("a", k="1")))
+        created = await client.create(CONFIG_MAPS, config_map("a", k="1"))
+        scene.observer.record_write(ref("a"), created)
         assert data(scene.observer.get(ref("a"))) == {"k": "1"}
         scene.observer.record_write(ref("a"), await client.patch(CONFIG_MAPS, "a", {"data": {"k": "2"}}, "default"))
         await client.delete(CONFIG_MAPS, "a", "default")
@@ -103,7 +105,8 @@ async def test_of_what_one_work_wrote_those_that_share_it_are_told(client: Distu
         for work in ("w1", "w2"):
             scene.observer.follow(work, frozenset({ref("shared")}))
         await scene.known(ref("shared"))
-        scene.observer.record_write(ref("shared"), await client.create(CONFIG_MAPS, config_map("shared")))
+        created = await client.create(CONFIG_MAPS, config_map("shared"))
+        scene.observer.record_write(ref("shared"), created)
         await eventually(lambda: sorted(scene.told) == ["w1", "w2"])
         scene.observer.record_write(ref("shared"), await client.get(CONFIG_MAPS, "shared", "default"))
         await quiet(scene)
@@ -153,14 +156,14 @@ async def test_what_was_dropped_while_the_state_was_taken_in_is_asked_for(
     await admin.create(CONFIG_MAPS, config_map("late"))
     async with observing(client) as scene:
         scene.observer.follow("w1", frozenset({ref("early")}))
-        takes = module.CollectionWatch.take
+        takes = CollectionWatch.take
 
-        def take(self: module.CollectionWatch, raw: bytes, found: set[ObjectKey] | None) -> None:
+        def take(self: CollectionWatch, raw: bytes, found: set[ObjectKey] | None) -> None:
             takes(self, raw, found)
             if b'"late"' in raw:
                 scene.observer.follow("w2", frozenset({ref("late")}))
 
-        monkeypatch.setattr(module.CollectionWatch, "take", take)
+        monkeypatch.setattr(CollectionWatch, "take", take)
         await scene.known(ref("early"))
         await scene.known(ref("late"))
         assert scene.observer.get(ref("late")).presence is Presence.PRESENT

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.machinery.objects import Object
 from muster.runtime.cache.observed import ObjectState, Presence, kept, older, trimmed
 from muster.runtime.client.builtin import CONFIG_MAPS
 
@@ -132,7 +133,7 @@ def test_whatever_the_order_the_newest_version_wins(order: list[int]) -> None:
 
 
 def test_kept_bytes_have_a_type_and_no_managed_fields_and_the_document_stays_whole() -> None:
-    document = {"metadata": {"name": "a", "managedFields": [{"manager": "m"}]}, "data": {"k": "v"}}
+    document: Object = {"metadata": {"name": "a", "managedFields": [{"manager": "m"}]}, "data": {"k": "v"}}
     expected = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}'
     assert kept(document, CONFIG_MAPS) == expected
     assert "managedFields" in document["metadata"]

@@ -10,7 +10,7 @@ import pytest
 
 from muster.api.work.v1 import AppliedManifestWork
 from muster.fleet.in_process import InProcessClient
-from muster.machinery.objects import GVR, Object
+from muster.machinery.objects import Object
 from muster.runtime.cache.dynamic import DynamicCache
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.runtime.client.restmapper import RESTMapper
@@ -138,7 +138,7 @@ async def test_an_object_that_another_work_takes_on_at_the_last_moment_is_not_de
     """A manifest moves from one work to another, and the deletion for the one is overtaken by the write for the other."""
 
     class Overtaken(InProcessClient):
-        async def delete(self, resource: GVR, name: str, namespace: str = "", **options: Any) -> Object:
+        async def delete(self, resource: Any, name: str, namespace: str = "", **options: Any) -> Object:
             if resource == CONFIG_MAPS and not taken:
                 taken.append(name)
                 await site.create("new", config_map(name, a="2"))

@@ -10,9 +10,9 @@ import pytest
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
-from muster.machinery.objects import GVR, Object
+from muster.machinery.objects import Object
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS
+from muster.runtime.client.builtin import ACCESS_REVIEWS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS
 from muster.runtime.client.rest import JSON, Query
 from muster.runtime.install.objects import apply_all, ensure_namespace
 from muster.runtime.webhook.serving import ServingOptions
@@ -31,8 +31,8 @@ class NotingClient(InProcessClient):
 
     reviews: list[Object]
 
-    async def create(self, resource: GVR, obj: Any, *arguments: Any, **options: Any) -> Object:
-        if resource.plural == "subjectaccessreviews":
+    async def create(self, resource: Any, obj: Any, *arguments: Any, **options: Any) -> Any:
+        if resource == ACCESS_REVIEWS:
             self.reviews.append(obj["spec"])
         return await super().create(resource, obj, *arguments, **options)
 

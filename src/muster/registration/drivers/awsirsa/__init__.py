@@ -17,7 +17,7 @@ from muster.registration.names import AGENT_ANNOTATIONS
 if TYPE_CHECKING:
     from muster.api.cluster.v1 import ManagedCluster
     from muster.api.operator.v1 import AwsIrsaSpokeDriver, ClusterManagerSpec, HubRegistrationDriver, SpokeRegistrationConfiguration
-    from muster.registration.drivers.seam import DriverOptions
+    from muster.registration.drivers.profile import DriverOptions
 
 ARN_ANNOTATION: Final = f"{AGENT_ANNOTATIONS}/managed-cluster-arn"
 ROLE_ANNOTATION: Final = f"{AGENT_ANNOTATIONS}/managed-cluster-iam-role-suffix"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from muster.registration.drivers.certificates.agents import SHORTEST_EXPIRATION
-from muster.registration.drivers.seam import DriverConfigError, DriverOptions
+from muster.registration.drivers.profile import DriverOptions
+from muster.registration.drivers.seam import DriverConfigError
 
 NAME: Final = "csr"
 APPROVED_USERS: Final = "auto-approved-csr-users"

@@ -16,7 +16,7 @@ from muster.registration.drivers.profile import HubSetup, MemberSetup, Process, 
 if TYPE_CHECKING:
     from muster.api.operator.v1 import ClusterManagerSpec, HubRegistrationDriver
     from muster.api.resource import Document
-    from muster.registration.drivers.seam import DriverOptions
+    from muster.registration.drivers.profile import DriverOptions
 
 CONFIG: Final = "config.yaml"
 SERVER: Final = "grpc-server"
