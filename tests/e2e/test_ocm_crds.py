@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from muster.api import ObjectMeta, Resource, merge_patch
+from muster.api import ObjectMeta, TypedObject, merge_patch
 from muster.api.addon.conversion import INSTALL_NAMESPACE_ANNOTATION, answer_review
 from muster.api.addon.v1alpha1 import ManagedClusterAddOn, ManagedClusterAddOnSpec
 from muster.api.authentication.v1alpha1 import ManagedServiceAccountBinding
@@ -57,7 +57,7 @@ def wait_until_established(client: Client, name: str) -> None:
         time.sleep(0.05)
 
 
-def some_object(version: type[Resource], seed: int) -> dict[str, Any]:
+def some_object(version: type[TypedObject], seed: int) -> dict[str, Any]:
     """An object that schema and rules take; others are drawn until there is one."""
     schema, resource = object_schema(version), version.resource
     validator, rules = SchemaValidator(schema), rule_tree(schema)
@@ -69,7 +69,7 @@ def some_object(version: type[Resource], seed: int) -> dict[str, Any]:
             return document
 
 
-def collection(version: type[Resource]) -> str:
+def collection(version: type[TypedObject]) -> str:
     return version.resource.path(namespace=NAMESPACE if version.resource.scope == "Namespaced" else "")
 
 
@@ -182,7 +182,7 @@ def test_addons_are_read_and_written_in_both_versions_through_the_conversion_web
         hub.patch(f"{CRDS}/{kind.name}", {"spec": {"conversion": {"strategy": "None", "webhook": None}}}).expect(200)
 
 
-def wait_for_webhook(client: Client, server: HttpsServer, version: type[Resource]) -> None:
+def wait_for_webhook(client: Client, server: HttpsServer, version: type[TypedObject]) -> None:
     """The server takes a moment to serve the changed definition."""
     deadline = time.monotonic() + 30
     while not server.received:

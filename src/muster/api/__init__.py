@@ -7,7 +7,7 @@ after)`; fields that are unknown to the types survive. The CustomResourceDefinit
 
 from muster.api.meta import Condition, condition_of, is_true, with_condition
 from muster.api.patches import changed_document, merge_patch
-from muster.api.resource import Document, MalformedObject, ObjectMeta, OwnerReference, Record, Resource, ResourceType
+from muster.api.resource import Document, MalformedObject, ObjectMeta, OwnerReference, Record, ResourceType, TypedObject
 
 __all__ = [
     "Condition",
@@ -16,8 +16,8 @@ __all__ = [
     "ObjectMeta",
     "OwnerReference",
     "Record",
-    "Resource",
     "ResourceType",
+    "TypedObject",
     "changed_document",
     "condition_of",
     "is_true",

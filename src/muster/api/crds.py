@@ -24,7 +24,7 @@ from muster.api.operator import v1 as operator_v1
 from muster.api.policy import v1 as policy_v1
 from muster.api.policy import v1beta1 as policy_v1beta1
 from muster.api.proxy import v1alpha1 as proxy_v1alpha1
-from muster.api.resource import Column, Document, Resource, ResourceType
+from muster.api.resource import Column, Document, ResourceType, TypedObject
 from muster.api.structural import object_schema
 from muster.api.work import v1 as work_v1
 from muster.api.work import v1alpha1 as work_v1alpha1
@@ -37,7 +37,7 @@ _POLICY_TEMPLATE: Final = {"policy.open-cluster-management.io/policy-type": "tem
 class Definition:
     """A kind: its versions, which of them is stored, whether they need converting, and labels that others look for."""
 
-    versions: tuple[type[Resource], ...]
+    versions: tuple[type[TypedObject], ...]
     stored: str
     converted: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class ConversionWebhook:
         return {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
 
 
-def _one(kind: type[Resource], labels: Mapping[str, str] | None = None) -> Definition:
+def _one(kind: type[TypedObject], labels: Mapping[str, str] | None = None) -> Definition:
     return Definition((kind,), kind.resource.version, labels=labels or {})
 
 
@@ -141,7 +141,7 @@ def _document(kind: Definition, webhook: ConversionWebhook | None) -> Document:
     return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec}
 
 
-def _version(kind: type[Resource], stored: bool) -> Document:
+def _version(kind: type[TypedObject], stored: bool) -> Document:
     resource = kind.resource
     version: Document = {"name": resource.version, "served": True, "storage": stored}
     if resource.deprecation:

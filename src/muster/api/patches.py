@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar
 
-from muster.api.resource import Document, Record, Resource, default_of, fields_of, known_fields, required_fields
+from muster.api.resource import Document, Record, TypedObject, default_of, fields_of, known_fields, required_fields
 from muster.api.structural import object_schema
 from muster.kube.patching.mergepatch import merge_patch_between
 
-_R = TypeVar("_R", bound=Resource)
+_R = TypeVar("_R", bound=TypedObject)
 
 
 def merge_patch(before: _R, after: _R) -> Document:

@@ -1,6 +1,6 @@
 """The base of all our API types: frozen structs to read from, and the bytes they came from.
 
-`Resource.decode` reads an object into its struct and keeps the received bytes beside it as `wire`; free-form parts (manifests,
+`TypedObject.decode` reads an object into its struct and keeps the received bytes beside it as `wire`; free-form parts (manifests,
 object definitions) are views into the same bytes. A cached object therefore costs its wire size plus a few small structs, and
 `document()` gives back everything that was received, fields unknown to us included. Nobody writes a decoded struct back whole: a
 change is a `msgspec.structs.replace` that `muster.api.patches` turns into a patch of just that change.
@@ -128,7 +128,7 @@ class MalformedObject(ValueError):
         super().__init__(f"{kind} {where or '(unnamed)'} cannot be read: {problem}")
 
 
-class Resource(Record, dict=True):
+class TypedObject(Record, dict=True):
     """A whole object."""
 
     resource: ClassVar[ResourceType]
@@ -177,7 +177,7 @@ class Resource(Record, dict=True):
         return {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **known_fields(self)}
 
 
-_R = TypeVar("_R", bound=Resource)
+_R = TypeVar("_R", bound=TypedObject)
 
 
 @cache

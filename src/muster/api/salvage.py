@@ -1,7 +1,7 @@
 """What can be read of an object that does not have the shape of its kind.
 
 A controller must be able to decide on a cluster, and to remove it, whatever the cluster's agent wrote. So where an object cannot
-be read as a whole, the parts that its kind marks as tolerant (`Resource.tolerant`, the status of every kind) are read field by
+be read as a whole, the parts that its kind marks as tolerant (`TypedObject.tolerant`, the status of every kind) are read field by
 field: a whole float counts as an integer, `null` as absent, and what still does not fit is left out, a field or an element of a
 list at a time. A field that is left out has its default; a record without one of its required fields is left out itself. All
 other parts are read strictly: leaving out what cannot be read could give a spec another meaning.

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_
 import msgspec
 
 from muster.api.markers import Keywords
-from muster.api.resource import ObjectMeta, Record, Resource, required_fields
+from muster.api.resource import ObjectMeta, Record, TypedObject, required_fields
 
 Schema = dict[str, Any]
 _SCALARS: Final[Mapping[Any, Schema]] = {
@@ -38,7 +38,7 @@ def object_schema(cls: type[Record]) -> Mapping[str, Any]:
         properties[field.encode_name] = _with_default(_schema(hints[field.name]), field.default)
         if field.name in required_fields(cls):
             required.append(field.encode_name)
-    if issubclass(cls, Resource):
+    if issubclass(cls, TypedObject):
         properties |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
     schema: Schema = {"type": "object", **cls.keywords}
     if cls.__doc__ and not (cls.__bases__ and cls.__doc__ == cls.__bases__[0].__doc__):

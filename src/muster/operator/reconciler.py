@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from muster.api import Condition
-from muster.api import Resource as ApiObject
+from muster.api import TypedObject as ApiObject
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger

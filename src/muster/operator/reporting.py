@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from muster.api import Condition, Resource, with_condition
+from muster.api import Condition, TypedObject, with_condition
 from muster.api.operator.v1 import GenerationStatus, RelatedResource
 
 APPLIED: Final = "Applied"
@@ -19,7 +19,7 @@ DELETING: Final = "Deleting"
 
 _LONGEST: Final = 4096
 
-Kind = TypeVar("Kind", bound=Resource)
+Kind = TypeVar("Kind", bound=TypedObject)
 
 
 class StepFailed(Exception):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from muster.api import Resource
+from muster.api import TypedObject
 from muster.api.addon import v1alpha1, v1beta1
 from muster.api.addon.conversion import (
     CONFIGURATION_ANNOTATION,
@@ -28,7 +28,7 @@ from tests.unit.api.objects import Maker
 
 ALPHA = "addon.open-cluster-management.io/v1alpha1"
 BETA = "addon.open-cluster-management.io/v1beta1"
-PAIRS: list[tuple[type[Resource], type[Resource]]] = [
+PAIRS: list[tuple[type[TypedObject], type[TypedObject]]] = [
     (v1alpha1.ClusterManagementAddOn, v1beta1.ClusterManagementAddOn),
     (v1alpha1.ManagedClusterAddOn, v1beta1.ManagedClusterAddOn),
     (v1alpha1.AddOnDeploymentConfig, v1beta1.AddOnDeploymentConfig),
@@ -130,7 +130,7 @@ def test_a_review_is_answered_for_all_its_objects_or_not_at_all() -> None:
 @each_pair
 @settings(max_examples=40, deadline=None)
 @given(maker=makers)
-def test_what_is_stored_is_unchanged_by_a_visit_to_v1beta1(alpha: type[Resource], beta: type[Resource], maker: Maker) -> None:
+def test_what_is_stored_is_unchanged_by_a_visit_to_v1beta1(alpha: type[TypedObject], beta: type[TypedObject], maker: Maker) -> None:
     document = maker.object(object_schema(alpha), ALPHA, alpha.resource.kind)
     given_document = copy.deepcopy(document)
     visited = convert(document, BETA)
@@ -144,7 +144,9 @@ def test_what_is_stored_is_unchanged_by_a_visit_to_v1beta1(alpha: type[Resource]
 @each_pair
 @settings(max_examples=40, deadline=None)
 @given(maker=makers)
-def test_what_is_written_as_v1beta1_can_be_read_as_v1alpha1(alpha: type[Resource], beta: type[Resource], maker: Maker) -> None:
+def test_what_is_written_as_v1beta1_can_be_read_as_v1alpha1(
+    alpha: type[TypedObject], beta: type[TypedObject], maker: Maker
+) -> None:
     document = maker.object(object_schema(beta), BETA, beta.resource.kind)
     assume(not SchemaValidator(object_schema(beta)).errors(document))
     assert alpha.decode(convert(document, ALPHA)).metadata.name == "x"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.api import Resource, changed_document, merge_patch
+from muster.api import TypedObject, changed_document, merge_patch
 from muster.api.crds import ALL
 from muster.api.proxy.v1alpha1 import ClusterGateway
 from muster.api.resource import known_fields
@@ -18,14 +18,14 @@ from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.kube.schemas.validation import SchemaValidator
 from tests.unit.api.objects import Maker
 
-KINDS: list[type[Resource]] = [*(version for kind in ALL for version in kind.versions), ClusterGateway]
+KINDS: list[type[TypedObject]] = [*(version for kind in ALL for version in kind.versions), ClusterGateway]
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.resource.kind}.{kind.resource.version}")
 drawn = settings(max_examples=30)
 makers = st.integers(0, 1 << 32).map(Maker)
 _VALIDATORS = {kind: SchemaValidator(object_schema(kind)) for kind in KINDS}
 
 
-def accepted(maker: Maker, kind: type[Resource]) -> dict[str, Any]:
+def accepted(maker: Maker, kind: type[TypedObject]) -> dict[str, Any]:
     """Few candidates of a kind with many rules are accepted: drawing until one is costs less than dropping whole examples."""
     for _ in range(200):
         document = maker.object(object_schema(kind), kind.resource.api_version, kind.resource.kind)
@@ -47,7 +47,7 @@ def objects_in(value: Any, path: str = "") -> dict[str, Any]:
 @each_kind
 @drawn
 @given(maker=makers)
-def test_every_accepted_object_is_read_and_given_back_whole(kind: type[Resource], maker: Maker) -> None:
+def test_every_accepted_object_is_read_and_given_back_whole(kind: type[TypedObject], maker: Maker) -> None:
     document = maker.with_unknown_fields(accepted(maker, kind))
     read = kind.decode(document)
     assert read.document() == document
@@ -57,7 +57,7 @@ def test_every_accepted_object_is_read_and_given_back_whole(kind: type[Resource]
 @each_kind
 @drawn
 @given(maker=makers)
-def test_known_fields_read_again_are_the_same_object(kind: type[Resource], maker: Maker) -> None:
+def test_known_fields_read_again_are_the_same_object(kind: type[TypedObject], maker: Maker) -> None:
     read = kind.decode(accepted(maker, kind))
     assert known_fields(kind.decode(known_fields(read))) == known_fields(read)
     assert merge_patch(read, read) == {}
@@ -66,7 +66,7 @@ def test_known_fields_read_again_are_the_same_object(kind: type[Resource], maker
 @each_kind
 @drawn
 @given(maker=st.integers(0, 1 << 32).map(lambda seed: Maker(seed, nulls=False)))
-def test_a_patch_makes_the_change_and_keeps_unknown_fields(kind: type[Resource], maker: Maker) -> None:
+def test_a_patch_makes_the_change_and_keeps_unknown_fields(kind: type[TypedObject], maker: Maker) -> None:
     received = maker.with_unknown_fields(accepted(maker, kind))
     before = kind.decode(received)
     other = kind.decode(accepted(maker, kind))

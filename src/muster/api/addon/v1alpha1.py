@@ -13,7 +13,7 @@ import msgspec
 from muster.api.cluster.v1alpha1 import RolloutStrategy
 from muster.api.markers import LABEL, REQUIRED, Base64, Int64, NonEmpty, default, keyed_by, length, one_of, pattern
 from muster.api.meta import Conditions, NodePlacement, ResourceRequirements
-from muster.api.resource import Column, Record, Resource, ResourceType, condition_column
+from muster.api.resource import Column, Record, ResourceType, TypedObject, condition_column
 from muster.api.work.v1 import ManifestWorkSpec
 
 GROUP: Final = "addon.open-cluster-management.io"
@@ -130,7 +130,7 @@ class ClusterManagementAddOnStatus(Record):
     install_progressions: tuple[InstallProgression, ...] = ()
 
 
-class ClusterManagementAddOn(Resource):
+class ClusterManagementAddOn(TypedObject):
     """An addon that this hub offers to its clusters."""
 
     resource = ResourceType(
@@ -212,7 +212,7 @@ class ManagedClusterAddOnStatus(Record):
     health_check: HealthCheck = HealthCheck()
 
 
-class ManagedClusterAddOn(Resource):
+class ManagedClusterAddOn(TypedObject):
     """An addon on the managed cluster whose namespace on the hub it lives in."""
 
     resource = ResourceType(
@@ -272,7 +272,7 @@ class AddOnDeploymentConfigSpec(Record):
     resource_requirements: Annotated[tuple[ContainerResourceRequirements, ...], keyed_by("containerID")] = ()
 
 
-class AddOnDeploymentConfig(Resource):
+class AddOnDeploymentConfig(TypedObject):
     """A configuration that addons share: variables, placement on nodes, registries, proxy, resources."""
 
     resource = ResourceType(GROUP, "v1alpha1", "AddOnDeploymentConfig", "addondeploymentconfigs", "Namespaced", status=False)
@@ -348,7 +348,7 @@ class AddOnTemplateSpec(Record):
     registration: tuple[TemplateRegistration, ...] = ()
 
 
-class AddOnTemplate(Resource):
+class AddOnTemplate(TypedObject):
     """An addon that needs no program on the hub."""
 
     resource = ResourceType(

@@ -10,7 +10,7 @@ from typing import Annotated
 from muster.api.addon import v1alpha1 as alpha
 from muster.api.markers import Int64, default, keyed_by, one_of
 from muster.api.meta import Conditions
-from muster.api.resource import Column, Record, Resource, ResourceType
+from muster.api.resource import Column, Record, ResourceType, TypedObject
 
 VERSION = "v1beta1"
 
@@ -30,7 +30,7 @@ class ClusterManagementAddOnStatus(Record):
     install_progressions: tuple[alpha.InstallProgression, ...] = ()
 
 
-class ClusterManagementAddOn(Resource):
+class ClusterManagementAddOn(TypedObject):
     """An addon that this hub offers to its clusters."""
 
     resource = ResourceType(
@@ -109,7 +109,7 @@ class ManagedClusterAddOnStatus(Record):
     health_check: alpha.HealthCheck = alpha.HealthCheck()
 
 
-class ManagedClusterAddOn(Resource):
+class ManagedClusterAddOn(TypedObject):
     """An addon on the managed cluster whose namespace on the hub it lives in."""
 
     resource = ResourceType(
@@ -126,7 +126,7 @@ class ManagedClusterAddOn(Resource):
     status: ManagedClusterAddOnStatus = ManagedClusterAddOnStatus()
 
 
-class AddOnDeploymentConfig(Resource):
+class AddOnDeploymentConfig(TypedObject):
     """A configuration that addons share: variables, placement on nodes, registries, proxy, resources."""
 
     resource = ResourceType(alpha.GROUP, VERSION, "AddOnDeploymentConfig", "addondeploymentconfigs", "Namespaced", status=False)

@@ -13,14 +13,14 @@ from muster.api.authentication import v1beta1
 from muster.api.authentication.v1beta1 import GROUP
 from muster.api.markers import NonEmpty, one_of, schema
 from muster.api.meta import Conditions
-from muster.api.resource import AGE, Column, Record, Resource, ResourceType, condition_column
+from muster.api.resource import AGE, Column, Record, ResourceType, TypedObject, condition_column
 
 VERSION: Final = "v1alpha1"
 REF_FOUND: Final = "RefFound"
 ACCEPTED: Final = "Accepted"
 
 
-class ManagedServiceAccount(Resource):
+class ManagedServiceAccount(TypedObject):
     """A service account on the managed cluster whose namespace on the hub it lives in; the hub gets its token."""
 
     resource = ResourceType(
@@ -75,7 +75,7 @@ class ManagedServiceAccountBindingStatus(Record):
     conditions: Conditions = ()
 
 
-class ManagedServiceAccountBinding(Resource):
+class ManagedServiceAccountBinding(TypedObject):
     """Lets users of the hub create works that run as a managed service account."""
 
     resource = ResourceType(

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from muster.api.markers import Int32, Time, schema
 from muster.api.meta import Condition
-from muster.api.resource import Record, Resource, ResourceType
+from muster.api.resource import Record, ResourceType, TypedObject
 
 GROUP: Final = "authentication.open-cluster-management.io"
 SECRET_CREATED: Final = "SecretCreated"
@@ -42,7 +42,7 @@ class ManagedServiceAccountStatus(Record):
     token_secret_ref: TokenSecretRef | None = None
 
 
-class ManagedServiceAccount(Resource):
+class ManagedServiceAccount(TypedObject):
     """A service account on the managed cluster whose namespace on the hub it lives in; the hub gets its token."""
 
     resource = ResourceType(GROUP, "v1beta1", "ManagedServiceAccount", "managedserviceaccounts", "Namespaced")

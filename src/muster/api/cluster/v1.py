@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from muster.api.markers import NULLABLE, Base64, DnsLabel, Int32, QualifiedName, Quantity, Time, keyed_by, length, one_of
 from muster.api.meta import Conditions
-from muster.api.resource import AGE, Column, Record, Resource, ResourceType, condition_column
+from muster.api.resource import AGE, Column, Record, ResourceType, TypedObject, condition_column
 
 GROUP: Final = "cluster.open-cluster-management.io"
 ACCEPTED: Final = "HubAcceptedManagedCluster"
@@ -75,7 +75,7 @@ class ManagedClusterStatus(Record):
     managed_namespaces: Annotated[tuple[ClusterSetManagedNamespace, ...], keyed_by("clusterSet", "name")] = ()
 
 
-class ManagedCluster(Resource):
+class ManagedCluster(TypedObject):
     """A cluster that the hub manages once an administrator of the hub accepts it."""
 
     # Its agent may write all but its acceptance: whatever that is, the hub must be able to read the rest and to put it out.

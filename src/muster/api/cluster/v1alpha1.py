@@ -10,7 +10,7 @@ from typing import Annotated
 from muster.api.cluster.v1 import GROUP
 from muster.api.markers import Int32, Time, default, int_or_string, keyed_by, length, one_of, pattern, schema
 from muster.api.meta import Conditions
-from muster.api.resource import Record, Resource, ResourceType
+from muster.api.resource import Record, ResourceType, TypedObject
 
 _SHARE_OR_COUNT = int_or_string(r"^((100|[0-9]{1,2})%|[0-9]+)$")
 MaxFailures = Annotated[int | str, _SHARE_OR_COUNT, default(0)]
@@ -24,7 +24,7 @@ class ClusterClaimSpec(Record):
     value: Annotated[str, length(1, 1024)] = ""
 
 
-class ClusterClaim(Resource):
+class ClusterClaim(TypedObject):
     """A fact about the cluster it lives on; the agent reports it to the hub."""
 
     resource = ResourceType(GROUP, "v1alpha1", "ClusterClaim", "clusterclaims", "Cluster", status=False)
@@ -47,7 +47,7 @@ class AddOnPlacementScoreStatus(Record):
     valid_until: Time = ""
 
 
-class AddOnPlacementScore(Resource):
+class AddOnPlacementScore(TypedObject):
     """Scores of one managed cluster, in its namespace, that placements can weigh."""
 
     resource = ResourceType(GROUP, "v1alpha1", "AddOnPlacementScore", "addonplacementscores", "Namespaced")

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from muster.api.cluster.v1 import GROUP, TaintEffect
 from muster.api.markers import REQUIRED, Int32, Int64, QualifiedName, default, int_or_string, length, one_of, pattern, schema
 from muster.api.meta import Conditions, LabelSelector, Requirement
-from muster.api.resource import Column, Record, Resource, ResourceType, condition_column
+from muster.api.resource import Column, Record, ResourceType, TypedObject, condition_column
 
 SATISFIED: Final = "PlacementSatisfied"
 MISCONFIGURED: Final = "PlacementMisconfigured"
@@ -159,7 +159,7 @@ class PlacementStatus(Record):
     conditions: Conditions = ()
 
 
-class Placement(Resource):
+class Placement(TypedObject):
     """Asks for managed clusters out of the sets bound to its namespace."""
 
     resource = ResourceType(
@@ -192,7 +192,7 @@ class PlacementDecisionStatus(Record):
     decisions: Annotated[tuple[ClusterDecision, ...], REQUIRED] = ()
 
 
-class PlacementDecision(Resource):
+class PlacementDecision(TypedObject):
     """A part of what a Placement chose."""
 
     resource = ResourceType(GROUP, "v1beta1", "PlacementDecision", "placementdecisions", "Namespaced")

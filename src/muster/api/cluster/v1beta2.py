@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from muster.api.cluster.v1 import GROUP
 from muster.api.markers import REQUIRED, DnsLabel, NonEmpty, default, keyed_by, one_of
 from muster.api.meta import Condition, LabelSelector
-from muster.api.resource import AGE, Record, Resource, ResourceType, condition_column
+from muster.api.resource import AGE, Record, ResourceType, TypedObject, condition_column
 
 EMPTY: Final = "ClusterSetEmpty"
 BOUND: Final = "Bound"
@@ -44,7 +44,7 @@ class ManagedClusterSetStatus(Record):
     conditions: tuple[Condition, ...] = ()
 
 
-class ManagedClusterSet(Resource):
+class ManagedClusterSet(TypedObject):
     """A group of managed clusters that is handed out as one."""
 
     resource = ResourceType(
@@ -73,7 +73,7 @@ class ManagedClusterSetBindingStatus(Record):
     conditions: tuple[Condition, ...] = ()
 
 
-class ManagedClusterSetBinding(Resource):
+class ManagedClusterSetBinding(TypedObject):
     """Lets the placements of a namespace choose from a cluster set."""
 
     resource = ResourceType(

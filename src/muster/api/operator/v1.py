@@ -27,7 +27,7 @@ from muster.api.markers import (
     schema,
 )
 from muster.api.meta import Conditions, NodePlacement, ResourceRequirements
-from muster.api.resource import Record, Resource, ResourceType
+from muster.api.resource import Record, ResourceType, TypedObject
 
 GROUP: Final = "operator.open-cluster-management.io"
 VERSION: Final = "v1"
@@ -241,7 +241,7 @@ class ClusterManagerSpec(Record):
     resource_requirement: ResourceRequirement | None = None
 
 
-class ClusterManager(Resource):
+class ClusterManager(TypedObject):
     """Makes the cluster it lives on, or another one, a hub."""
 
     resource = ResourceType(GROUP, VERSION, "ClusterManager", "clustermanagers", "Cluster")
@@ -371,7 +371,7 @@ class KlusterletSpec(Record):
     priority_class_name: str = ""
 
 
-class Klusterlet(Resource):
+class Klusterlet(TypedObject):
     """Makes the cluster it lives on, or another one, a managed cluster."""
 
     resource = ResourceType(GROUP, VERSION, "Klusterlet", "klusterlets", "Cluster")

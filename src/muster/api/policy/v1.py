@@ -9,7 +9,7 @@ import msgspec
 
 from muster.api.markers import REQUIRED, FreeObject, Int64, NonEmpty, Time, one_of, pattern
 from muster.api.meta import LabelSelector
-from muster.api.resource import AGE, Column, Record, Resource, ResourceType
+from muster.api.resource import AGE, Column, Record, ResourceType, TypedObject
 
 GROUP: Final = "policy.open-cluster-management.io"
 
@@ -149,7 +149,7 @@ class ConfigurationPolicyStatus(Record):
     history: tuple[HistoryEvent, ...] = ()
 
 
-class ConfigurationPolicy(Resource):
+class ConfigurationPolicy(TypedObject):
     """Objects that must, must only or must not be on the cluster."""
 
     resource = ResourceType(
@@ -274,7 +274,7 @@ class PolicyStatus(Record):
     details: tuple[TemplateDetails, ...] = ()
 
 
-class Policy(Resource):
+class Policy(TypedObject):
     """Policies that the hub carries to the clusters of a placement."""
 
     resource = ResourceType(

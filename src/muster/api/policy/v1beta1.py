@@ -9,7 +9,7 @@ import msgspec
 from muster.api.markers import REQUIRED, FreeObject, Int64, Time, default, one_of
 from muster.api.meta import Conditions
 from muster.api.policy.v1 import GROUP, ComplianceState, HistoryEvent, RelatedResource, RemediationAction, Severity
-from muster.api.resource import Record, Resource, ResourceType
+from muster.api.resource import Record, ResourceType, TypedObject
 
 KeepOrDelete = Annotated[str, one_of("Keep", "Delete")]
 Verdict = Annotated[str, one_of("Compliant", "NonCompliant")]
@@ -77,7 +77,7 @@ class OperatorPolicyStatus(Record):
     history: tuple[HistoryEvent, ...] = ()
 
 
-class OperatorPolicy(Resource):
+class OperatorPolicy(TypedObject):
     """An operator that must or must not be on the cluster."""
 
     resource = ResourceType(GROUP, "v1beta1", "OperatorPolicy", "operatorpolicies", "Namespaced")

@@ -13,7 +13,7 @@ import msgspec
 
 from muster.api.markers import Base64, Int32, Int64, Time, one_of, schema
 from muster.api.meta import Condition, NodePlacement
-from muster.api.resource import AGE, Column, Record, Resource, ResourceType
+from muster.api.resource import AGE, Column, Record, ResourceType, TypedObject
 
 GROUP: Final = "proxy.open-cluster-management.io"
 VERSION: Final = "v1alpha1"
@@ -74,7 +74,7 @@ class ClusterGatewayStatus(Record):
     expiration_timestamp: Time = ""
 
 
-class ClusterGateway(Resource):
+class ClusterGateway(TypedObject):
     """A managed cluster as it is reached through the hub; it has the cluster's name."""
 
     resource = ResourceType(
@@ -220,7 +220,7 @@ class ManagedProxyConfigurationStatus(Record):
     conditions: tuple[Condition, ...] = ()
 
 
-class ManagedProxyConfiguration(Resource):
+class ManagedProxyConfiguration(TypedObject):
     """How cluster-proxy is set up on the hub and on managed clusters."""
 
     resource = ResourceType(GROUP, VERSION, "ManagedProxyConfiguration", "managedproxyconfigurations", "Cluster")

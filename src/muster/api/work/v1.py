@@ -9,7 +9,7 @@ import msgspec
 
 from muster.api.markers import REQUIRED, SUBDOMAIN, EmbeddedObject, Int32, Int64, Time, keyed_by, length, one_of, pattern
 from muster.api.meta import Conditions
-from muster.api.resource import Record, Resource, ResourceType
+from muster.api.resource import Record, ResourceType, TypedObject
 
 GROUP: Final = "work.open-cluster-management.io"
 APPLIED: Final = "Applied"
@@ -212,7 +212,7 @@ class ManifestWorkStatus(Record):
     resource_status: ManifestResourceStatus = ManifestResourceStatus()
 
 
-class ManifestWork(Resource):
+class ManifestWork(TypedObject):
     """Manifests for the managed cluster whose namespace on the hub the work lives in."""
 
     resource = ResourceType(GROUP, "v1", "ManifestWork", "manifestworks", "Namespaced")
@@ -247,7 +247,7 @@ class AppliedManifestWorkStatus(Record):
     eviction_start_time: Time = ""
 
 
-class AppliedManifestWork(Resource):
+class AppliedManifestWork(TypedObject):
     """The record on a managed cluster of what a ManifestWork put there."""
 
     resource = ResourceType(GROUP, "v1", "AppliedManifestWork", "appliedmanifestworks", "Cluster")

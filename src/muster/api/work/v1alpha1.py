@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from muster.api.cluster.v1alpha1 import RolloutStrategy
 from muster.api.markers import REQUIRED, NonEmpty, default, one_of, schema
 from muster.api.meta import Conditions
-from muster.api.resource import Record, Resource, ResourceType, condition_column
+from muster.api.resource import Record, ResourceType, TypedObject, condition_column
 from muster.api.work.v1 import GROUP, ManifestWorkSpec
 
 PLACEMENT_VERIFIED: Final = "PlacementVerified"
@@ -60,7 +60,7 @@ class ManifestWorkReplicaSetStatus(Record):
     placement_summary: tuple[PlacementSummary, ...] = ()
 
 
-class ManifestWorkReplicaSet(Resource):
+class ManifestWorkReplicaSet(TypedObject):
     """Keeps one ManifestWork in the namespace of each cluster that its placements choose."""
 
     resource = ResourceType(

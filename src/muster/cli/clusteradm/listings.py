@@ -15,7 +15,7 @@ from muster.api.addon.v1beta1 import ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.api.cluster.v1beta1 import MISCONFIGURED, PLACEMENT_LABEL, SATISFIED, Placement, PlacementDecision
 from muster.api.cluster.v1beta2 import EMPTY, ManagedClusterSet, ManagedClusterSetBinding
-from muster.api.resource import Resource as ApiResource
+from muster.api.resource import TypedObject as ApiResource
 from muster.api.work.v1 import ManifestWork
 from muster.cli.clusteradm.work.showing import COLUMNS, MORE, work_details, work_item
 from muster.cli.output import Item, Listing

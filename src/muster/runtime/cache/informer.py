@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
-from muster.api.resource import Resource
+from muster.api.resource import TypedObject
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, ObjectKey
@@ -35,7 +35,7 @@ from muster.runtime.client.typed import served
 log = get_logger("muster.runtime.cache.informer")
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Resource)
+R = TypeVar("R", bound=TypedObject)
 Handler = Callable[[T | None, T | None], None]
 
 
@@ -185,7 +185,7 @@ class Informers:
 
     def of(
         self,
-        resource: GVR | type[Resource],
+        resource: GVR | type[TypedObject],
         namespace: str = "",
         *,
         label_selector: str = "",

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from muster.api import Resource, merge_patch
+from muster.api import TypedObject, merge_patch
 from muster.kube.patching.mergepatch import merge_patch_between
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
@@ -24,7 +24,7 @@ from muster.runtime.client.errors import Conflict, NotFound
 from muster.runtime.client.typed import served
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Resource)
+R = TypeVar("R", bound=TypedObject)
 CONFLICT_ATTEMPTS = 5
 
 
@@ -116,7 +116,7 @@ async def patch_object(client: KubeClient, before: R, after: R, *, status: bool 
         return None
 
 
-def _status(obj: Resource) -> Any:
+def _status(obj: TypedObject) -> Any:
     return obj.status  # type: ignore[attr-defined]  # all kinds that are written so have one, each of its own type
 
 

@@ -34,7 +34,7 @@ class WritableKind(Protocol[T]):
 
 
 @cache
-def served(kind: type[api.Resource]) -> GVR:
+def served(kind: type[api.TypedObject]) -> GVR:
     """Where objects of a typed kind are served."""
     place = kind.resource
     return GVR(place.api_version, place.plural, place.kind, namespaced=place.scope == "Namespaced")
@@ -43,7 +43,7 @@ def served(kind: type[api.Resource]) -> GVR:
 def gvr_of(kind: Kind[Any]) -> GVR:
     if isinstance(kind, GVR):
         return kind
-    if isinstance(kind, type) and issubclass(kind, api.Resource):
+    if isinstance(kind, type) and issubclass(kind, api.TypedObject):
         return served(kind)
     raise TypeError(f"{kind!r} is neither a GVR nor a kind of muster.api")
 

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from muster.api import Condition, Resource
+from muster.api import Condition, TypedObject
 from muster.api import with_condition as among
 from muster.machinery.golang.timestamps import format_time
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.patches import patch_object
 
-R = TypeVar("R", bound=Resource)
+R = TypeVar("R", bound=TypedObject)
 
 
 def with_condition(obj: R, condition: Condition, now: datetime) -> R:

@@ -11,15 +11,15 @@ from typing import TypeVar
 
 import msgspec
 
-from muster.api import Resource
+from muster.api import TypedObject
 from muster.machinery.objects import Object
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.patches import patch_object
 
-R = TypeVar("R", bound=Resource)
+R = TypeVar("R", bound=TypedObject)
 
 
-def has_finalizer(obj: Resource, finalizer: str) -> bool:
+def has_finalizer(obj: TypedObject, finalizer: str) -> bool:
     return finalizer in obj.metadata.finalizers
 
 

@@ -30,7 +30,7 @@ log = get_logger("muster.runtime.webhook.server")
 MAX_REVIEW = 8 * 1024 * 1024
 """A review carries an object twice, before and after."""
 _TEXT = "text/plain; charset=utf-8"
-R = TypeVar("R", bound=api.Resource)
+R = TypeVar("R", bound=api.TypedObject)
 
 
 class Denied(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.api.cluster.v1 import ManagedCluster
-from muster.api.resource import Resource as Kind
+from muster.api.resource import TypedObject as Kind
 from muster.api.structural import object_schema
 from muster.api.work.v1 import ManifestWork
 from muster.registration.kinds import MANIFEST_WORKS

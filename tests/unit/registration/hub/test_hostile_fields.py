@@ -8,7 +8,7 @@ import pytest
 
 from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.cluster.v1 import ManagedCluster
-from muster.api.resource import Resource as Kind
+from muster.api.resource import TypedObject as Kind
 from muster.api.structural import object_schema
 from muster.api.work.v1 import ManifestWork
 from muster.machinery.authentication import UserInfo
