@@ -15,7 +15,7 @@ import pytest
 
 from muster.apiserver.decode import strict
 from muster.apiserver.registry.builtin import builtin_resources
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.kube.ownership.apply import ApplyConflict, ApplyFailed, apply
 from muster.kube.ownership.fieldset import FieldSet
 from muster.kube.ownership.managedfields import track
@@ -49,7 +49,7 @@ class Model:
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
-        self.resource: Resource | None = None
+        self.resource: ServedResource | None = None
         if not kind.custom:
             group, _, version = kind.api_version.rpartition("/")
             self.resource = next(r for r in builtin_resources() if (r.group, r.version, r.kind) == (group, version, kind.name))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.registry.resource import Addresses, Resource
+from muster.apiserver.registry.resource import Addresses, ServedResource
 from muster.apiserver.request import Query
 from muster.apiserver.worker import LARGE, Result
 from muster.http import Request
@@ -62,7 +62,7 @@ class Context:
     def pods_on_loopback(self) -> bool:
         return self.cluster.node is not None
 
-    def namespace_of(self, resource: Resource) -> str:
+    def namespace_of(self, resource: ServedResource) -> str:
         """The namespace an object lives in; a namespace's own path names one without living in it."""
         return self.attributes.namespace if resource.namespaced else ""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.kube.fielderrors import MOST, FieldError
 from muster.kube.fielderrors import invalid as invalid_field
 
@@ -58,7 +58,7 @@ def _named(name: str, group: str, kind: str) -> dict[str, Any]:
     return details
 
 
-def not_found(resource: Resource, name: str) -> ApiError:
+def not_found(resource: ServedResource, name: str) -> ApiError:
     return not_found_named(resource.group, resource.plural, name)
 
 
@@ -75,7 +75,7 @@ def no_such_resource() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(resource: Resource, name: str, deleting: bool = False) -> ApiError:
+def already_exists(resource: ServedResource, name: str, deleting: bool = False) -> ApiError:
     text = f'{resource.group_resource} "{name}" already exists'
     message = f"object is being deleted: {text}" if deleting else text
     return ApiError(409, "AlreadyExists", message, _named(name, resource.group, resource.plural))
@@ -84,7 +84,7 @@ def already_exists(resource: Resource, name: str, deleting: bool = False) -> Api
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def conflict(resource: Resource, name: str, text: str = MODIFIED) -> ApiError:
+def conflict(resource: ServedResource, name: str, text: str = MODIFIED) -> ApiError:
     return conflict_named(resource.group, resource.plural, name, text)
 
 
@@ -94,14 +94,14 @@ def conflict_named(group: str, plural: str, name: str, text: str) -> ApiError:
     return ApiError(409, "Conflict", message, _named(name, group, plural))
 
 
-def storage_conflict(resource: Resource, namespace: str, name: str, text: str) -> ApiError:
+def storage_conflict(resource: ServedResource, namespace: str, name: str, text: str) -> ApiError:
     """A precondition the storage checks; it speaks of keys, which clients have learned to expect."""
     key = "/".join(part for part in ("/registry", resource.registry_path, namespace, name) if part)
     shown = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {text}"
     return conflict(resource, name, shown)
 
 
-def precondition_failed(resource: Resource, name: str, text: str) -> ApiError:
+def precondition_failed(resource: ServedResource, name: str, text: str) -> ApiError:
     """A delete precondition: upstream names the kind here, not the plural."""
     return ApiError(
         409,
@@ -142,7 +142,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
     return ApiError(422, "Invalid", f'{qualified} "{name}" is invalid: {aggregated(texts)}', details)
 
 
-def invalid_object(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiError:
+def invalid_object(resource: ServedResource, name: str, errors: Sequence[FieldError]) -> ApiError:
     return invalid(resource.group, resource.kind, name, errors)
 
 
@@ -167,13 +167,13 @@ def unusable_patch(patched: str, problem: str) -> ApiError:
 class CannotDecode(ApiError):
     """A body that is no object of its type; `problem` says why."""
 
-    def __init__(self, resource: Resource, problem: str) -> None:
+    def __init__(self, resource: ServedResource, problem: str) -> None:
         kind = resource.kind
         super().__init__(400, "BadRequest", f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {problem}')
         self.problem = problem
 
 
-def cannot_decode(resource: Resource, problem: str) -> ApiError:
+def cannot_decode(resource: ServedResource, problem: str) -> ApiError:
     return CannotDecode(resource, problem)
 
 

@@ -27,7 +27,7 @@ from muster.apiserver.documents.negotiation import JSON, check_collection, check
 from muster.apiserver.documents.presentation import NO_CACHE, Later, warning_fields
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.longrunning import OpenRequest
-from muster.apiserver.registry.resource import Resource, Subresource
+from muster.apiserver.registry.resource import ServedResource, Subresource
 from muster.apiserver.request import parse_query, parse_target
 from muster.apiserver.verbs import deletion, patches, reads, watches, writes
 from muster.http import BodyRefused, Request, Response, StreamResponse, Takeover
@@ -39,10 +39,10 @@ from muster.machinery.logs import get_logger
 log = get_logger(__name__)
 
 Answer = Response | StreamResponse | Takeover
-SubresourceHandler = Callable[[Context, Resource, str], Awaitable[Answer]]
+SubresourceHandler = Callable[[Context, ServedResource, str], Awaitable[Answer]]
 """Answers a subresource that is not stored with its parent: token, scale, eviction, …"""
 _ITEM_VERBS = frozenset({"get", "update", "patch", "delete"})
-CreateHandler = Callable[[Context, Resource], Awaitable[Answer]]
+CreateHandler = Callable[[Context, ServedResource], Awaitable[Answer]]
 """Answers create of a kind that is never stored: reviews."""
 
 
@@ -142,7 +142,7 @@ class Pipeline:
             return await self._subresource(ctx, resource)
         return await self._verb(ctx, resource)
 
-    async def _verb(self, ctx: Context, resource: Resource) -> Answer:
+    async def _verb(self, ctx: Context, resource: ServedResource) -> Answer:
         verb, method = ctx.attributes.verb, ctx.request.method
         name = _object_name(ctx)
         if name and _ITEM_VERBS.isdisjoint(resource.verbs):
@@ -175,7 +175,7 @@ class Pipeline:
             return await deletion.delete(ctx, resource, name)
         return await deletion.delete_collection(ctx, resource)
 
-    async def _subresource(self, ctx: Context, resource: Resource) -> Answer:
+    async def _subresource(self, ctx: Context, resource: ServedResource) -> Answer:
         attributes = ctx.attributes
         sub: Subresource | None = resource.subresources.get(attributes.subresource)
         if sub is None:
@@ -208,7 +208,7 @@ def _object_name(ctx: Context) -> str:
     return "" if ctx.attributes.verb in ("list", "watch", "deletecollection") else ctx.attributes.name
 
 
-def _in_scope(attributes: AccessAttributes, resource: Resource) -> bool:
+def _in_scope(attributes: AccessAttributes, resource: ServedResource) -> bool:
     """Whether the path has a namespace exactly where the resource wants one; reading across all namespaces is fine, and a
     namespace's own path names it."""
     if resource.storage == "/namespaces":

@@ -14,7 +14,7 @@ from typing import Any
 
 from muster.apiserver.decode.layouts import Layout, TypeExpr, definition_of, layout
 from muster.apiserver.registry.builtin import builtin_resources
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from tests.fuzz.cost.case import DRY, HOLE, Asked, Case, around, filled, in_list, in_map, namespaced
 from tests.fuzz.seeds import SEEDS
 
@@ -105,7 +105,7 @@ def _items(expr: TypeExpr, style: str, size: int) -> bytes:
     return in_list(body) if expr.kind == "list" else in_map(body)
 
 
-def _case(row: Resource, seed: dict[str, Any], path: Path, expr: TypeExpr, style: str) -> Case:
+def _case(row: ServedResource, seed: dict[str, Any], path: Path, expr: TypeExpr, style: str) -> Case:
     prefix = f"/apis/{row.group}/{row.version}" if row.group else f"/api/{row.version}"
     where = namespaced(prefix, row.plural) if row.namespaced else f"{prefix}/{row.plural}"
     document = _placed(seed, path)

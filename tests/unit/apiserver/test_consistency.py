@@ -12,7 +12,7 @@ from muster.apiserver.audit import Audit
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.context import Context
 from muster.apiserver.errors import ApiError
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.http import Response
 from muster.machinery.objects import Object
@@ -57,7 +57,7 @@ class SlowAdmission:
         self.reached = asyncio.Event()
         self.go = asyncio.Event()
 
-    async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object | None:
+    async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
         if operation.name == "CREATE" and resource.storage == "/configmaps" and ctx.username != "system:apiserver":
             self.reached.set()
             await self.go.wait()
@@ -197,7 +197,7 @@ async def test_an_audit_log_that_cannot_be_written_costs_lines_and_not_memory() 
 
 async def test_a_cluster_whose_webhooks_hang_does_not_hold_up_the_controllers_of_others(server: ApiServer) -> None:
     class Hanging:
-        async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object | None:
+        async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
             if resource.storage == "/serviceaccounts":
                 await asyncio.get_running_loop().create_future()
             return operation.new

@@ -9,7 +9,7 @@ import pytest
 
 from muster.apiserver.crd.compiled import CustomVersion, compile_definition, compiled_schema
 from muster.apiserver.decode.errors import DecodeError
-from muster.apiserver.registry.resource import Resource, Scale
+from muster.apiserver.registry.resource import Scale, ServedResource
 
 STRING = {"type": "string"}
 
@@ -37,7 +37,7 @@ def definition(*versions: dict[str, Any], **spec: Any) -> dict[str, Any]:
     }
 
 
-def only(body: dict[str, Any]) -> tuple[Resource, CustomVersion]:
+def only(body: dict[str, Any]) -> tuple[ServedResource, CustomVersion]:
     (row,) = compile_definition(body)
     return row, row.custom
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from muster.apiserver.decode import strict
 from muster.apiserver.registry.builtin import builtin_resources
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.verbs.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update
 from muster.kube.fielderrors import FieldError
 from muster.machinery.authentication import UserInfo
@@ -66,11 +66,11 @@ class Request:
 
 
 @cache
-def row(api_version: str, kind: str) -> Resource:
+def row(api_version: str, kind: str) -> ServedResource:
     return next(r for r in builtin_resources() if (r.api_version, r.kind) == (api_version, kind))
 
 
-def path(resource: Resource) -> str:
+def path(resource: ServedResource) -> str:
     base = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     return base + (f"/namespaces/{NAMESPACE}" if resource.namespaced else "") + f"/{resource.plural}"
 
@@ -90,14 +90,14 @@ def _in_namespace(value: Any) -> Any:
     return NAMESPACE if value == "$NS" else value
 
 
-def _refusal(resource: Resource, obj: Object, problems: list[FieldError]) -> Verdict:
+def _refusal(resource: ServedResource, obj: Object, problems: list[FieldError]) -> Verdict:
     texts = list(dict.fromkeys(str(problem) for problem in problems))
     said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     kind = "Event" if resource.kind == "Event" else resource.group_kind
     return {"message": f'{kind} "{obj["metadata"].get("name", "")}" is invalid: {said}'}
 
 
-def created(resource: Resource, obj: Object, request: Request | None = None) -> tuple[Object | None, Verdict]:
+def created(resource: ServedResource, obj: Object, request: Request | None = None) -> tuple[Object | None, Verdict]:
     """(the object as it would be stored, the verdict) of a create."""
     request = request or Request()
     obj = copy.deepcopy(obj)
@@ -121,7 +121,7 @@ def created(resource: Resource, obj: Object, request: Request | None = None) -> 
     return obj, {"object": comparable(_shown(resource, obj))}
 
 
-def replaced(resource: Resource, old: Object, new: Object, request: Request | None = None) -> Verdict:
+def replaced(resource: ServedResource, old: Object, new: Object, request: Request | None = None) -> Verdict:
     """The verdict of a PUT of `new` over the stored `old`."""
     request = request or Request(verb="update")
     new, _ = strict.decode_typed(copy.deepcopy(new), resource.schema)
@@ -135,7 +135,7 @@ def replaced(resource: Resource, old: Object, new: Object, request: Request | No
     return _refusal(resource, new, problems) if problems else {"object": comparable(_shown(resource, new))}
 
 
-def _shown(resource: Resource, obj: Object) -> Object:
+def _shown(resource: ServedResource, obj: Object) -> Object:
     if resource.to_storage is not None and resource.from_storage is not None:
         return resource.from_storage(resource.to_storage(copy.deepcopy(obj)))
     return copy.deepcopy(obj)

@@ -12,13 +12,13 @@ from tools.builtin_data.served import GROUP_VERSIONS, KUBERNETES, STAGING
 import muster.apiserver.registry.catalog as catalog
 from muster.apiserver.decode.layouts import definition_of, layout
 from muster.apiserver.registry.builtin import builtin_resources
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.kube.schema import Schema
 
 DATA = Path(catalog.__file__).parent / "data"
 
 
-def row(api_version: str, plural: str) -> Resource:
+def row(api_version: str, plural: str) -> ServedResource:
     return next(r for r in builtin_resources() if (r.api_version, r.plural) == (api_version, plural))
 
 
@@ -38,7 +38,7 @@ def test_rows_are_made_once() -> None:
 
 
 @pytest.mark.parametrize("resource", builtin_resources(), ids=lambda r: f"{r.plural}.{r.version}.{r.group}")
-def test_a_row_names_its_type_and_can_be_printed(resource: Resource) -> None:
+def test_a_row_names_its_type_and_can_be_printed(resource: ServedResource) -> None:
     definition = definition_of(resource.group, resource.version, resource.kind)
     assert resource.schema.name == definition
     assert resource.columns

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from muster.apiserver.registry.cells import Live
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from tests.unit.registry.judge import row
 
 RECORDED: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data/cells.json").read_text())
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def cells(resource: Resource, obj: dict[str, Any], now: datetime = NOW) -> dict[str, Any]:
+def cells(resource: ServedResource, obj: dict[str, Any], now: datetime = NOW) -> dict[str, Any]:
     shown = {}
     for column in resource.columns:
         assert column.render is not None

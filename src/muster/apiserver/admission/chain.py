@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from muster.apiserver.context import Context
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.machinery.objects import Object
 
 
@@ -27,12 +27,12 @@ class Operation:
 
 
 class Mutator(Protocol):
-    async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object | None:
+    async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
         """The object to go on with (the same one where nothing is changed)."""
 
 
 class Validator(Protocol):
-    async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
+    async def validate(self, ctx: Context, resource: ServedResource, operation: Operation) -> None:
         """Raise ApiError to refuse."""
 
 
@@ -41,17 +41,17 @@ class AdmissionChain:
         self.mutators = list(mutators)
         self.validators = list(validators)
 
-    async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object:
+    async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object:
         for mutator in self.mutators:
             operation.new = await mutator.mutate(ctx, resource, operation)
         return operation.new  # type: ignore[return-value]  # None only for DELETE, whose caller ignores it
 
-    async def admit_request(self, ctx: Context, resource: Resource, obj: Object, dry_run: bool) -> Object:
+    async def admit_request(self, ctx: Context, resource: ServedResource, obj: Object, dry_run: bool) -> Object:
         """Admit what is asked of a subresource that takes requests: a binding, an eviction, a token."""
         obj = await self.mutate(ctx, resource, Operation("CREATE", obj, None, dry_run))
         await self.validate(ctx, resource, Operation("CREATE", obj, None, dry_run))
         return obj
 
-    async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
+    async def validate(self, ctx: Context, resource: ServedResource, operation: Operation) -> None:
         for validator in self.validators:
             await validator.validate(ctx, resource, operation)

@@ -7,7 +7,7 @@ from typing import Any
 
 from muster.apiserver.admission.environment import OUT_OF_BUDGET, compile_expression
 from muster.apiserver.admission.subject import Subject
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.cel import MATCH_CONDITIONS_COST_BUDGET, CostBudget, CostExceeded, Environment, EvaluationError
 from muster.cel.library.authorization import Authorizer, Check, DecisionValue, ResourceCheck
 from muster.machinery.authentication import AUTHENTICATED, UserInfo
@@ -16,7 +16,7 @@ from muster.machinery.objects import Object
 
 
 async def bindings(
-    subject: Subject, row: Resource, params: Object | None = None, namespace: Object | None = None
+    subject: Subject, row: ServedResource, params: Object | None = None, namespace: Object | None = None
 ) -> dict[str, Any]:
     """The variables of one evaluation."""
     new, old = await subject.objects(row)

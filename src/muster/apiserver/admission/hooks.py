@@ -20,7 +20,7 @@ from muster.apiserver.admission.environment import environment
 from muster.apiserver.admission.expressions import Conditions, bindings
 from muster.apiserver.admission.matching import Matcher
 from muster.apiserver.admission.subject import Subject
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.webhooks import WebhookFailed, WebhookRoute, WebhookTarget
 from muster.cel import EvaluationError
 from muster.machinery.golang.quoting import quote
@@ -53,7 +53,7 @@ class Hook:
         conditions = raw.get("matchConditions")
         self._conditions = Conditions(conditions, environment(), not self.ignores_failure) if conditions else None
 
-    async def matches(self, subject: Subject) -> Resource | None:
+    async def matches(self, subject: Subject) -> ServedResource | None:
         """The row to show the object as, or None if this webhook is not concerned."""
         row = self._matcher.match(subject)
         if row is not None and self._conditions is not None:
@@ -65,7 +65,7 @@ class Hook:
                 raise errors.forbidden(resource.group, resource.plural, subject.name, str(error)) from None
         return row
 
-    async def ask(self, subject: Subject, row: Resource) -> list[Any] | None:
+    async def ask(self, subject: Subject, row: ServedResource) -> list[Any] | None:
         """The patch of an answer that allows, None where nothing is to be changed. Raises ApiError for a refusal and CallFailed for
         a failure."""
         if subject.dry_run and self._side_effects not in _HARMLESS:
@@ -86,7 +86,7 @@ class Hook:
             raise _denial(self.name, response.get("status"))
         return self._patch(response) if self._mutating else None
 
-    async def _review(self, subject: Subject, row: Resource, request_id: str) -> dict[str, Any]:
+    async def _review(self, subject: Subject, row: ServedResource, request_id: str) -> dict[str, Any]:
         new, old = await subject.objects(row)
         request = {"uid": request_id, **subject.request(row), "object": new, "oldObject": old}
         return {"kind": _REVIEW, "apiVersion": f"admission.k8s.io/{self._version}", "request": request}

@@ -11,7 +11,7 @@ from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
 from muster.apiserver.objects import shared
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.machinery.objects import Object
 
 _ALLOWED_WITHOUT_NAMESPACE = frozenset({"authorization.k8s.io/localsubjectaccessreviews"})
@@ -19,7 +19,7 @@ _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 class NamespaceLifecycle:
-    async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object | None:
+    async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
         if operation.name == "CREATE" and resource.storage not in _ALLOWED_WITHOUT_NAMESPACE:
             name = operation.new["metadata"].get("name", "") if operation.new else ""
             try:
@@ -30,7 +30,7 @@ class NamespaceLifecycle:
         return operation.new
 
 
-def check_place(ctx: Context, resource: Resource, name: str) -> None:
+def check_place(ctx: Context, resource: ServedResource, name: str) -> None:
     """Whether a new object may come to be where the request wants it."""
     if resource.custom is not None:
         definition = _head(ctx, _DEFINITIONS, f"{resource.plural}.{resource.group}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from muster.apiserver import errors
 from muster.apiserver.admission.subject import Subject
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.kube.selectors import Selector, from_label_selector_object
 from muster.machinery.objects import Object
 
@@ -32,7 +32,7 @@ class Rule:
     def covers(self, operation: str) -> bool:
         return operation in self._operations or "*" in self._operations
 
-    def matches(self, subject: Subject, row: Resource) -> bool:
+    def matches(self, subject: Subject, row: ServedResource) -> bool:
         if not (self.covers(subject.operation) and _among(row.group, self._groups) and _among(row.version, self._versions)):
             return False
         if self._scope != "*":
@@ -73,7 +73,7 @@ class Matcher:
         self._namespaces = _selector(namespace_selector)
         self._objects = _selector(object_selector)
 
-    def match(self, subject: Subject, all_without_rules: bool = False) -> Resource | None:
+    def match(self, subject: Subject, all_without_rules: bool = False) -> ServedResource | None:
         """Raises ApiError 404 if the namespace that a selector asks about is gone."""
         if not (self._objects is None or _selected(self._objects, subject)):
             return None
@@ -82,7 +82,7 @@ class Matcher:
         row = subject.resource if all_without_rules and not self._rules else self._matching(self._rules, subject)
         return row if row is not None and self._in_namespace(subject) else None
 
-    def _matching(self, rules: Sequence[Rule], subject: Subject) -> Resource | None:
+    def _matching(self, rules: Sequence[Rule], subject: Subject) -> ServedResource | None:
         for rule in rules:
             if rule.matches(subject, subject.resource):
                 return subject.resource

@@ -7,7 +7,7 @@ from typing import Any
 
 from muster.apiserver.admission.subject import Subject
 from muster.apiserver.objects import labels, object_key
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.verbs.conversion import from_stored
 from muster.kube.selectors import from_label_selector_object
 from muster.machinery.objects import Object
@@ -17,7 +17,7 @@ class Misconfigured(Exception):
     """A policy or binding cannot be carried out as it is; the failure policy decides what that means."""
 
 
-def params_row(subject: Subject, kind: Mapping[str, Any]) -> Resource:
+def params_row(subject: Subject, kind: Mapping[str, Any]) -> ServedResource:
     """The served resource of a paramKind."""
     group, _, version = str(kind.get("apiVersion")).rpartition("/")
     row = subject.ctx.cluster.resources.by_kind(group, version, str(kind.get("kind")))
@@ -27,7 +27,7 @@ def params_row(subject: Subject, kind: Mapping[str, Any]) -> Resource:
     return row
 
 
-async def collect_params(subject: Subject, row: Resource, reference: Mapping[str, Any]) -> list[Object]:
+async def collect_params(subject: Subject, row: ServedResource, reference: Mapping[str, Any]) -> list[Object]:
     """All objects a paramRef selects; none where that is allowed. Raises Misconfigured."""
     cluster = subject.ctx.cluster
     namespace = str(reference.get("namespace") or "")

@@ -13,7 +13,7 @@ from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.kinds.podadmission import priority_of
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.machinery.objects import Object
 
 _PAUSE_SECONDS = 0.05
@@ -21,7 +21,7 @@ _TRIES = 20
 
 
 class PodReferences:
-    async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object | None:
+    async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
         pod = operation.new
         if resource.storage == "/pods" and operation.name == "CREATE" and pod is not None and not ctx.subresource:
             await _find_account(ctx, pod)

@@ -20,7 +20,7 @@ from muster.apiserver.admission.params import Misconfigured, collect_params, par
 from muster.apiserver.admission.subject import Subject, is_exempt, refused
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.cel import (
     NULL,
     RUNTIME_COST_BUDGET,
@@ -207,7 +207,7 @@ class ValidatingPolicies:
         policies = self._cluster.scan(POLICIES) if bound else ()
         return [Policy(raw, bound[name]) for raw in policies if (name := raw["metadata"]["name"]) in bound]
 
-    async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
+    async def validate(self, ctx: Context, resource: ServedResource, operation: Operation) -> None:
         policies = self._current()
         if not policies or is_exempt(ctx, resource, operation):
             return
@@ -241,7 +241,7 @@ class _Review:
                 except Misconfigured as problem:
                     self._misconfigured(policy, binding, problem)
 
-    async def _bound(self, policy: Policy, binding: Binding, row: Resource, params: Resource | None) -> None:
+    async def _bound(self, policy: Policy, binding: Binding, row: ServedResource, params: ServedResource | None) -> None:
         subject = self._subject
         chosen: Sequence[Object | None] = (None,)
         if params is not None and binding.param_reference is not None:

@@ -17,7 +17,7 @@ from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.machinery.authentication import MASTERS
 from muster.machinery.objects import Object
 from muster.store.api import Entry, Event, Subscription
@@ -67,7 +67,7 @@ class StorageQuotas:
         self._cluster = cluster
         self._usage: dict[str, Usage] = {}
 
-    async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
+    async def validate(self, ctx: Context, resource: ServedResource, operation: Operation) -> None:
         quota = QUOTAS.get(resource.storage)
         if quota is None or operation.new is None or MASTERS in ctx.user.groups:
             return

@@ -14,7 +14,7 @@ from cryptography import x509
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.subject import Subject, refused
 from muster.apiserver.context import Context
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.kube.certificates import organizations
 from muster.machinery.authentication import MASTERS
 from muster.machinery.authorization import AccessAttributes
@@ -27,7 +27,7 @@ _CLIENT: Final = "kubernetes.io/kube-apiserver-client"
 
 
 class SignerPermissions:
-    async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
+    async def validate(self, ctx: Context, resource: ServedResource, operation: Operation) -> None:
         if resource.storage != _CSRS:
             return
         new, old = operation.new, operation.old
@@ -42,7 +42,7 @@ class SignerPermissions:
                 self._check(ctx, resource, operation, old, "sign")
 
     @staticmethod
-    def _check(ctx: Context, resource: Resource, operation: Operation, old: Object, verb: str) -> None:
+    def _check(ctx: Context, resource: ServedResource, operation: Operation, old: Object, verb: str) -> None:
         signer = old["spec"].get("signerName", "")
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):

@@ -17,7 +17,7 @@ from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.registry.catalog import definitions
-from muster.apiserver.registry.resource import Resource, Subresource
+from muster.apiserver.registry.resource import ServedResource, Subresource
 from muster.apiserver.verbs.conversion import to_stored
 from muster.apiserver.verbs.scale import scale_of, set_replicas
 from muster.machinery.objects import Object
@@ -37,7 +37,7 @@ _EXEMPT: Final = frozenset(
 )
 
 
-def is_exempt(ctx: Context, resource: Resource, operation: Operation) -> bool:
+def is_exempt(ctx: Context, resource: ServedResource, operation: Operation) -> bool:
     """Whether no webhook or policy is asked. Those that configure them must stay repairable; and what follows from an eviction or a
     binding was admitted with it."""
     if resource.group == _GROUP and resource.storage in _EXEMPT:
@@ -46,17 +46,17 @@ def is_exempt(ctx: Context, resource: Resource, operation: Operation) -> bool:
 
 
 @cache
-def _request_type(sub: Subresource) -> Resource:
+def _request_type(sub: Subresource) -> ServedResource:
     """The type of a subresource that has one of its own."""
     name = definition_of(sub.group, sub.version, sub.kind)
     assert name is not None
-    return Resource(sub.group, sub.version, sub.name, sub.kind, True, definitions()[name])
+    return ServedResource(sub.group, sub.version, sub.name, sub.kind, True, definitions()[name])
 
 
 class Subject:
     """One operation under review."""
 
-    def __init__(self, ctx: Context, resource: Resource, operation: Operation) -> None:
+    def __init__(self, ctx: Context, resource: ServedResource, operation: Operation) -> None:
         attributes = ctx.attributes
         self.ctx = ctx
         self.resource = resource
@@ -77,22 +77,22 @@ class Subject:
         self._converted: dict[str, tuple[Object | None, Object | None]] = {}
 
     @property
-    def equivalents(self) -> list[Resource]:
+    def equivalents(self) -> list[ServedResource]:
         """The other versions (and groups) under which the same objects are served."""
         own = self.resource
         return [row for row in self.ctx.cluster.resources.stored_as(own.storage) if row is not own]
 
-    def kind_of(self, row: Resource) -> dict[str, str]:
+    def kind_of(self, row: ServedResource) -> dict[str, str]:
         sub = row.subresources.get(self.subresource) if self.subresource else None
         if sub is not None and sub.version:
             return {"group": sub.group, "version": sub.version, "kind": sub.kind}
         return {"group": row.group, "version": row.version, "kind": sub.kind if sub is not None else row.kind}
 
     @staticmethod
-    def resource_of(row: Resource) -> dict[str, str]:
+    def resource_of(row: ServedResource) -> dict[str, str]:
         return {"group": row.group, "version": row.version, "resource": row.plural}
 
-    async def objects(self, row: Resource) -> tuple[Object | None, Object | None]:
+    async def objects(self, row: ServedResource) -> tuple[Object | None, Object | None]:
         """New and old object in the version of `row`."""
         if row is self.resource or self.type_of(row) is not row:
             return self.new, self.old
@@ -106,7 +106,7 @@ class Subject:
     def _shows_scale(self) -> bool:
         return self.subresource == "scale" and self.resource.scale is not None
 
-    def type_of(self, row: Resource) -> Resource:
+    def type_of(self, row: ServedResource) -> ServedResource:
         """The row whose type a shown object has."""
         sub = row.subresources.get(self.subresource) if self.subresource else None
         return _request_type(sub) if sub is not None and sub.version else row
@@ -119,7 +119,7 @@ class Subject:
             return self._parent
         return self.new
 
-    async def replace(self, row: Resource, obj: Object) -> None:
+    async def replace(self, row: ServedResource, obj: Object) -> None:
         """Go on with a changed object, given in the version of `row`."""
         self._converted.clear()
         if self.type_of(row) is not row:
@@ -145,7 +145,7 @@ class Subject:
                 options[field] = value
         return options
 
-    def request(self, row: Resource) -> Object:
+    def request(self, row: ServedResource) -> Object:
         """The AdmissionRequest without uid and objects, for a rule that matched the version of `row`."""
         request: dict[str, Any] = {"kind": self.kind_of(row), "resource": self.resource_of(row)}
         if self.subresource:
@@ -165,7 +165,7 @@ class Subject:
         return request
 
 
-def _scale(resource: Resource, parent: Object | None) -> Object | None:
+def _scale(resource: ServedResource, parent: Object | None) -> Object | None:
     return None if parent is None or resource.scale is None else scale_of(resource.scale, parent)
 
 
@@ -178,7 +178,7 @@ def refused(subject: Subject, text: str, causes: list[dict[str, str]] | None = N
     return errors.forbidden(subject.resource.group, subject.resource.plural, name, text, causes)
 
 
-async def _convert(source: Resource, target: Resource, obj: Object | None) -> Object | None:
+async def _convert(source: ServedResource, target: ServedResource, obj: Object | None) -> Object | None:
     if obj is None or source is target:
         return obj
     copied: Object = orjson.loads(orjson.dumps(obj))

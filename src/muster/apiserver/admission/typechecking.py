@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from muster.apiserver.admission.environment import declarations
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.registry.table import ResourceTable
 from muster.cel import (
     BOOL,
@@ -50,7 +50,7 @@ def check_types(table: ResourceTable, spec: Mapping[str, Any]) -> list[Object]:
     return warnings
 
 
-def _problem(text: str, where: Environment, row: Resource) -> str:
+def _problem(text: str, where: Environment, row: ServedResource) -> str:
     try:
         where.compile(text)
     except CompileError as error:
@@ -58,8 +58,8 @@ def _problem(text: str, where: Environment, row: Resource) -> str:
     return ""
 
 
-def _concerned(table: ResourceTable, spec: Mapping[str, Any]) -> list[Resource]:
-    rows: dict[tuple[str, str, str], Resource] = {}
+def _concerned(table: ResourceTable, spec: Mapping[str, Any]) -> list[ServedResource]:
+    rows: dict[tuple[str, str, str], ServedResource] = {}
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         groups, versions = rule.get("apiGroups") or (), rule.get("apiVersions") or ()
         plurals = [plural for plural in rule.get("resources") or () if "*" not in plural and "/" not in plural]
@@ -71,7 +71,7 @@ def _concerned(table: ResourceTable, spec: Mapping[str, Any]) -> list[Resource]:
     return [rows[key] for key in sorted(rows)]
 
 
-def _environment(table: ResourceTable, spec: Mapping[str, Any], row: Resource) -> Environment:
+def _environment(table: ResourceTable, spec: Mapping[str, Any], row: ServedResource) -> Environment:
     about = _type_of(row.schema, row.kind, ())
     declared: dict[str, Any] = {**declarations(False, True), "object": about, "oldObject": about}
     kind = spec.get("paramKind")

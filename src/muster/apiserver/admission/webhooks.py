@@ -16,7 +16,7 @@ from muster.apiserver.admission.hooks import CallFailed, Hook
 from muster.apiserver.admission.subject import Subject, is_exempt
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions
 from muster.apiserver.verbs.bodies import finish_patched
 from muster.kube.patching.jsonpatch import PatchError, apply_json_patch
@@ -59,7 +59,7 @@ class MutatingWebhooks:
     def __init__(self, cluster: Cluster) -> None:
         self._hooks = _Hooks(cluster, MUTATING)
 
-    async def mutate(self, ctx: Context, resource: Resource, operation: Operation) -> Object | None:
+    async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
         hooks = self._hooks.current()
         if not hooks or is_exempt(ctx, resource, operation):
             return operation.new
@@ -82,7 +82,7 @@ class MutatingWebhooks:
                 break
         return subject.result
 
-    async def _call(self, hook: Hook, subject: Subject, row: Resource) -> bool:
+    async def _call(self, hook: Hook, subject: Subject, row: ServedResource) -> bool:
         """Ask one webhook and apply its patch; whether the object is another now."""
         try:
             patch = await hook.ask(subject, row)
@@ -101,7 +101,7 @@ class MutatingWebhooks:
         return changed
 
 
-def _patched(ctx: Context, row: Resource, obj: Object, patch: list[Any]) -> Object:
+def _patched(ctx: Context, row: ServedResource, obj: Object, patch: list[Any]) -> Object:
     try:
         patched = apply_json_patch(obj, patch)
         if not isinstance(patched, dict):
@@ -123,7 +123,7 @@ class ValidatingWebhooks:
     def __init__(self, cluster: Cluster) -> None:
         self._hooks = _Hooks(cluster, VALIDATING)
 
-    async def validate(self, ctx: Context, resource: Resource, operation: Operation) -> None:
+    async def validate(self, ctx: Context, resource: ServedResource, operation: Operation) -> None:
         hooks = self._hooks.current()
         if not hooks or is_exempt(ctx, resource, operation):
             return
@@ -137,7 +137,7 @@ class ValidatingWebhooks:
             await _all(concerned, subject)
 
 
-async def _all(concerned: list[tuple[Hook, Resource]], subject: Subject) -> None:
+async def _all(concerned: list[tuple[Hook, ServedResource]], subject: Subject) -> None:
     """Ask all at once; the first in order that refuses speaks for the others."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_refusal(hook, row, subject)) for hook, row in concerned]
@@ -147,7 +147,7 @@ async def _all(concerned: list[tuple[Hook, Resource]], subject: Subject) -> None
             raise problem
 
 
-async def _refusal(hook: Hook, row: Resource, subject: Subject) -> errors.ApiError | None:
+async def _refusal(hook: Hook, row: ServedResource, subject: Subject) -> errors.ApiError | None:
     try:
         await hook.ask(subject, row)
         return None

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from muster.apiserver import errors
 from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.apiserver.context import Context
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.kube.covering import MOST_MISSING, Coverage, RawRule
 from muster.kube.rbac import Rule, shown
 from muster.machinery.authentication import MASTERS
@@ -22,7 +22,7 @@ _BINDING_KINDS = frozenset({ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS})
 _COLLECTOR_FIELDS = frozenset({"ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion"})
 
 
-async def check_grant(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
+async def check_grant(ctx: Context, resource: ServedResource, new: Object, old: Object | None) -> None:
     if resource.group != GROUP or MASTERS in ctx.user.groups:
         return
     if resource.storage in _ROLE_KINDS:
@@ -31,7 +31,7 @@ async def check_grant(ctx: Context, resource: Resource, new: Object, old: Object
         await _check_binding(ctx, resource, new, old)
 
 
-async def _check_role(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
+async def _check_role(ctx: Context, resource: ServedResource, new: Object, old: Object | None) -> None:
     name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
     # As upstream: what is being created has no name yet, so a permission for one name does not cover it.
     escalate = AccessAttributes("escalate", GROUP, "*", resource.plural, namespace=namespace, name=ctx.attributes.name)
@@ -61,7 +61,7 @@ def _only_collectable(new: Object, old: Object | None) -> bool:
     return metas[0] == metas[1] and all(new.get(k) == old.get(k) for k in new.keys() | old.keys() if k != "metadata")
 
 
-async def _check_binding(ctx: Context, resource: Resource, new: Object, old: Object | None) -> None:
+async def _check_binding(ctx: Context, resource: ServedResource, new: Object, old: Object | None) -> None:
     if _only_collectable(new, old):
         return
     name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
@@ -85,7 +85,7 @@ def _uncovered(owned: list[Rule], rules: Iterable[RawRule]) -> list[RawRule]:
     return Coverage(owned).missing(rules)
 
 
-async def _require(ctx: Context, resource: Resource, name: str, namespace: str, rules: Iterable[RawRule]) -> None:
+async def _require(ctx: Context, resource: ServedResource, name: str, namespace: str, rules: Iterable[RawRule]) -> None:
     missing = await _missing(ctx, namespace, rules)
     if not missing:
         return

@@ -12,7 +12,7 @@ from muster.apiserver.auth.access import TokenRefused
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import negotiate_object
 from muster.apiserver.documents.presentation import respond_object
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import write_options
 from muster.apiserver.verbs.bodies import decode_body
 from muster.apiserver.verbs.metadata import in_type_order
@@ -26,7 +26,7 @@ from muster.machinery.objects import Object
 _AUTHORIZATION = "authorization.k8s.io"
 
 
-async def _asked(ctx: Context, resource: Resource) -> Object:
+async def _asked(ctx: Context, resource: ServedResource) -> Object:
     negotiate_object(ctx.accept)
     options = write_options(ctx.query, "CreateOptions")
     obj = await decode_body(ctx, resource, options)
@@ -48,7 +48,7 @@ def _answer(ctx: Context, obj: Object) -> Response:
     return respond_object(ctx, None, obj, 201, negotiate_object(ctx.accept))
 
 
-async def token_review(ctx: Context, resource: Resource) -> Response:
+async def token_review(ctx: Context, resource: ServedResource) -> Response:
     obj = await _asked(ctx, resource)
     spec = obj.get("spec") or {}
     token, audiences = spec.get("token", ""), spec.get("audiences") or []
@@ -73,14 +73,14 @@ async def token_review(ctx: Context, resource: Resource) -> Response:
     return _answer(ctx, obj)
 
 
-async def self_subject_review(ctx: Context, resource: Resource) -> Response:
+async def self_subject_review(ctx: Context, resource: ServedResource) -> Response:
     obj = await _asked(ctx, resource)
     obj["metadata"] = {"creationTimestamp": ctx.now()}
     obj["status"] = {"userInfo": ctx.user.document()}
     return _answer(ctx, obj)
 
 
-async def subject_access_review(ctx: Context, resource: Resource) -> Response:
+async def subject_access_review(ctx: Context, resource: ServedResource) -> Response:
     obj = await _asked(ctx, resource)
     spec = obj.get("spec") or {}
     _refuse(_spec_problems(spec) + _subject_problems(spec) + _metadata_problems(obj))
@@ -89,7 +89,7 @@ async def subject_access_review(ctx: Context, resource: Resource) -> Response:
     return _decided(ctx, obj, user, spec)
 
 
-async def local_subject_access_review(ctx: Context, resource: Resource) -> Response:
+async def local_subject_access_review(ctx: Context, resource: ServedResource) -> Response:
     obj = await _asked(ctx, resource)
     spec = obj.get("spec") or {}
     problems = _spec_problems(spec) + _subject_problems(spec) + _metadata_problems(obj, namespaced=True)
@@ -104,7 +104,7 @@ async def local_subject_access_review(ctx: Context, resource: Resource) -> Respo
     return _decided(ctx, obj, user, spec)
 
 
-async def self_subject_access_review(ctx: Context, resource: Resource) -> Response:
+async def self_subject_access_review(ctx: Context, resource: ServedResource) -> Response:
     obj = await _asked(ctx, resource)
     spec = obj.get("spec") or {}
     _refuse(_spec_problems(spec) + _metadata_problems(obj))
@@ -157,7 +157,7 @@ def _decided(ctx: Context, obj: Object, user: UserInfo, spec: Mapping[str, Any])
     return _answer(ctx, obj)
 
 
-async def self_subject_rules_review(ctx: Context, resource: Resource) -> Response:
+async def self_subject_rules_review(ctx: Context, resource: ServedResource) -> Response:
     obj = await _asked(ctx, resource)
     namespace = (obj.get("spec") or {}).get("namespace", "")
     if not namespace:

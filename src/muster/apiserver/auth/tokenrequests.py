@@ -12,7 +12,7 @@ from muster.apiserver.documents.negotiation import negotiate_object
 from muster.apiserver.documents.presentation import respond_object
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.catalog import definitions
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import write_options
 from muster.apiserver.verbs.bodies import decode_body
 from muster.apiserver.verbs.ownership import book_create
@@ -27,13 +27,13 @@ _MOST_SECONDS = 1 << 32
 _BOUND_KINDS = {"Pod": "/pods", "Secret": "/secrets", "Node": "/nodes"}
 
 
-def _request_row() -> Resource:
+def _request_row() -> ServedResource:
     name = definition_of("authentication.k8s.io", "v1", "TokenRequest")
     assert name is not None
-    return Resource("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest", True, definitions()[name])
+    return ServedResource("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest", True, definitions()[name])
 
 
-async def create_token(ctx: Context, resource: Resource, name: str) -> Response:
+async def create_token(ctx: Context, resource: ServedResource, name: str) -> Response:
     format = negotiate_object(ctx.accept)
     options = write_options(ctx.query, "CreateOptions")
     row = _request_row()

@@ -15,7 +15,7 @@ from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.apiserver.objects import Metadata, OwnerReference, metadata, object_key
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.store.api import Entry, Event
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class GarbageCollector:
             await self._judge(cluster, row, meta)
         return None
 
-    def _owner(self, cluster: Cluster, reference: OwnerReference, namespace: str) -> tuple[Resource, Entry] | None:
+    def _owner(self, cluster: Cluster, reference: OwnerReference, namespace: str) -> tuple[ServedResource, Entry] | None:
         """The owner a reference names, if it lives (same uid); a namespaced owner must be in the dependent's namespace."""
         group, _, version = reference.apiVersion.rpartition("/")
         row = cluster.resources.by_kind(group, version, reference.kind)
@@ -139,7 +139,7 @@ class GarbageCollector:
         row = cluster.resources.by_kind(group, version, reference.kind)
         return row is None or (row.namespaced and not namespace)
 
-    async def _judge(self, cluster: Cluster, row: Resource, meta: Metadata) -> None:
+    async def _judge(self, cluster: Cluster, row: ServedResource, meta: Metadata) -> None:
         solid: list[OwnerReference] = []
         waiting: list[OwnerReference] = []
         gone: list[OwnerReference] = []
@@ -165,7 +165,7 @@ class GarbageCollector:
         options = {"preconditions": {"uid": meta.uid}, "propagationPolicy": policy}
         await self._attempt(self._server.client(cluster).delete(_path(row, meta), options))
 
-    async def _drop_references(self, cluster: Cluster, row: Resource, meta: Metadata, uids: set[str]) -> None:
+    async def _drop_references(self, cluster: Cluster, row: ServedResource, meta: Metadata, uids: set[str]) -> None:
         current = cluster.read(row.storage, object_key(meta.namespace, meta.name))
         if current is None:
             return
@@ -173,14 +173,14 @@ class GarbageCollector:
         patch = {"metadata": {"uid": meta.uid, "ownerReferences": kept or None}}
         await self._attempt(self._server.client(cluster).merge(_path(row, meta), patch))
 
-    async def _orphan_dependents(self, cluster: Cluster, row: Resource, meta: Metadata) -> None:
+    async def _orphan_dependents(self, cluster: Cluster, row: ServedResource, meta: Metadata) -> None:
         for resource, key in list(self._dependents.get(cluster, {}).get(meta.uid, ())):
             entry, dependent_row = cluster.entry(resource, key), cluster.resources.by_storage(resource)
             if entry is not None and dependent_row is not None:
                 await self._drop_references(cluster, dependent_row, metadata(entry), {meta.uid})
         await self._remove_finalizer(cluster, row, meta, _ORPHAN)
 
-    async def _finish_foreground(self, cluster: Cluster, row: Resource, meta: Metadata) -> float | None:
+    async def _finish_foreground(self, cluster: Cluster, row: ServedResource, meta: Metadata) -> float | None:
         blocking = False
         for resource, key in list(self._dependents.get(cluster, {}).get(meta.uid, ())):
             entry, dependent_row = cluster.entry(resource, key), cluster.resources.by_storage(resource)
@@ -196,7 +196,7 @@ class GarbageCollector:
             await self._remove_finalizer(cluster, row, meta, _FOREGROUND)
         return None
 
-    async def _remove_finalizer(self, cluster: Cluster, row: Resource, meta: Metadata, finalizer: str) -> None:
+    async def _remove_finalizer(self, cluster: Cluster, row: ServedResource, meta: Metadata, finalizer: str) -> None:
         current = cluster.read(row.storage, object_key(meta.namespace, meta.name))
         if current is None or current["metadata"]["uid"] != meta.uid:
             return
@@ -214,5 +214,5 @@ class GarbageCollector:
                 raise
 
 
-def _path(row: Resource, meta: Metadata) -> str:
+def _path(row: ServedResource, meta: Metadata) -> str:
     return object_path(row.api_version, row.plural, meta.namespace, meta.name)

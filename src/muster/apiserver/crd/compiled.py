@@ -1,4 +1,4 @@
-"""A stored CustomResourceDefinition to the rows the request pipeline serves: one `Resource` per served version.
+"""A stored CustomResourceDefinition to the rows the request pipeline serves: one `ServedResource` per served version.
 
 What depends on a version's schema alone (pruning, defaults, validation, rules) is compiled once per content and shared by all
 logical clusters, bounded and least recently used first out. A `CustomVersion` adds what belongs to one definition: its sibling
@@ -24,7 +24,7 @@ from muster.apiserver.crd.warnings import deprecation, finalizer_warnings
 from muster.apiserver.decode import strict
 from muster.apiserver.decode.errors import DecodeError
 from muster.apiserver.registry import catalog
-from muster.apiserver.registry.resource import Resource, Scale, Subresource
+from muster.apiserver.registry.resource import Scale, ServedResource, Subresource
 from muster.apiserver.webhooks import NO_ROUTE, WebhookRoute
 from muster.kube.fielderrors import (
     NOT_SUPPORTED,
@@ -80,7 +80,7 @@ _TYPE_FIELDS: Final[dict[str, Any]] = {
     "metadata": {"$ref": _OBJECT_META},
 }
 _schemas: Final[ContentCache[CompiledSchema]] = ContentCache(SHARED_SCHEMAS)
-_rows: Final[ContentCache[list[Resource]]] = ContentCache(SHARED_SCHEMAS)
+_rows: Final[ContentCache[list[ServedResource]]] = ContentCache(SHARED_SCHEMAS)
 
 
 def compiled_schema(raw: Mapping[str, Any]) -> CompiledSchema:
@@ -203,7 +203,7 @@ class CustomVersion:
         return converted
 
 
-def compile_definition(definition: Mapping[str, Any], route: WebhookRoute = NO_ROUTE) -> list[Resource]:
+def compile_definition(definition: Mapping[str, Any], route: WebhookRoute = NO_ROUTE) -> list[ServedResource]:
     """The rows of all served versions of a definition, under its accepted names. Rows are shared by content, unless conversion
     calls a webhook, whose address may depend on the cluster."""
     spec = definition["spec"]
@@ -214,7 +214,7 @@ def compile_definition(definition: Mapping[str, Any], route: WebhookRoute = NO_R
     return _rows.get(content, lambda: _make_rows(definition, NO_ROUTE))
 
 
-def _make_rows(definition: Mapping[str, Any], route: WebhookRoute) -> list[Resource]:
+def _make_rows(definition: Mapping[str, Any], route: WebhookRoute) -> list[ServedResource]:
     spec = definition["spec"]
     group, versions = spec["group"], spec["versions"]
     accepted = (definition.get("status") or {}).get("acceptedNames") or {}
@@ -231,7 +231,7 @@ def _make_rows(definition: Mapping[str, Any], route: WebhookRoute) -> list[Resou
         scale = _scale_of(version)
         custom = CustomVersion(api_version, storage, schemas, converter, scale, mixed)
         rows.append(
-            Resource(
+            ServedResource(
                 group=group,
                 version=version["name"],
                 plural=names["plural"],

@@ -16,7 +16,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import ACCEPTED, JSON, YAML, accept_clauses, check_object, negotiate_object
 from muster.apiserver.documents.presentation import respond
 from muster.apiserver.errors import not_acceptable
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.http import Response
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -72,7 +72,7 @@ def version_priority(version: str) -> tuple[int, int, int, str]:
     return stage, -int(digits), -int(rest or 0), ""
 
 
-def resource_row(resource: Resource) -> dict[str, Any]:
+def resource_row(resource: ServedResource) -> dict[str, Any]:
     """A resource in the aggregated form."""
     row: dict[str, Any] = {
         "resource": resource.plural,

@@ -10,7 +10,7 @@ import resource as usage_limits
 import time
 from typing import TYPE_CHECKING, Final
 
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.machinery import metrics
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.metrics import Counter, Histogram, Metrics
@@ -31,7 +31,7 @@ class ServerMetrics:
         self._counted: dict[tuple[str, str, str, str, str, int], tuple[Counter, Histogram | None]] = {}
         self._read(server)
 
-    def count(self, attributes: AccessAttributes, resource: Resource | None, code: int, seconds: float) -> None:
+    def count(self, attributes: AccessAttributes, resource: ServedResource | None, code: int, seconds: float) -> None:
         """What is not served counts by its verb alone: clients can make up names without end, and put anything into them."""
         verb, subresource = attributes.verb, attributes.subresource
         if resource is not None and (not subresource or subresource in resource.subresources):

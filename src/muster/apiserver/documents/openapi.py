@@ -18,7 +18,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import JSON
 from muster.apiserver.documents.openapi_protobuf import CONTENT_TYPE, MEDIA, encode_document
 from muster.apiserver.registry.catalog import definitions
-from muster.apiserver.registry.resource import Resource, Subresource
+from muster.apiserver.registry.resource import ServedResource, Subresource
 from muster.apiserver.verbs.patches import BUILTIN_PATCHES, CUSTOM_PATCHES
 from muster.http import Response
 
@@ -83,8 +83,8 @@ class OpenApi:
             return Response(304, b"", headers)
         return Response(200, body, headers, media)
 
-    def _group_versions(self) -> dict[str, list[Resource]]:
-        found: dict[str, list[Resource]] = {}
+    def _group_versions(self) -> dict[str, list[ServedResource]]:
+        found: dict[str, list[ServedResource]] = {}
         for resource in self._cluster.resources:
             found.setdefault(_document_name(resource), []).append(resource)
         return found
@@ -112,24 +112,24 @@ _BUILTIN: dict[str, tuple[bytes, str]] = {}
 """Documents without custom resources: they are the same in all clusters and made once."""
 
 
-def _rendered(name: str, resources: list[Resource]) -> tuple[bytes, str]:
+def _rendered(name: str, resources: list[ServedResource]) -> tuple[bytes, str]:
     document = swagger(resources) if name.startswith("v2") else group_document(resources)
     body = encode_document(document) if name == "v2 protobuf" else orjson.dumps(document)
     return body, hashlib.sha256(body).hexdigest().upper()
 
 
-def _document_name(resource: Resource) -> str:
+def _document_name(resource: ServedResource) -> str:
     return f"apis/{resource.group}/{resource.version}" if resource.group else f"api/{resource.version}"
 
 
-def component_name(resource: Resource) -> str:
+def component_name(resource: ServedResource) -> str:
     if resource.custom is None:
         return resource.schema.name
     reversed_group = ".".join(reversed(resource.group.split(".")))
     return f"{reversed_group}.{resource.version}.{resource.kind}"
 
 
-def group_document(resources: list[Resource]) -> Document:
+def group_document(resources: list[ServedResource]) -> Document:
     """The v3 document of one group version."""
     return {
         "openapi": "3.0.0",
@@ -142,7 +142,7 @@ def group_document(resources: list[Resource]) -> Document:
     }
 
 
-def _paths(resources: Iterable[Resource]) -> Iterator[tuple[str, Document]]:
+def _paths(resources: Iterable[ServedResource]) -> Iterator[tuple[str, Document]]:
     for resource in resources:
         base = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
         collection = f"{base}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{base}/{resource.plural}"
@@ -166,12 +166,12 @@ def _paths(resources: Iterable[Resource]) -> Iterator[tuple[str, Document]]:
             )
 
 
-def _path_parameters(resource: Resource, named: bool) -> list[Document]:
+def _path_parameters(resource: ServedResource, named: bool) -> list[Document]:
     names = (["name"] if named else []) + (["namespace"] if resource.namespaced else [])
     return [{"name": n, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}} for n in names]
 
 
-def _operation(resource: Resource, verb: str, sub: Subresource | None = None, collection: bool = False) -> Document:
+def _operation(resource: ServedResource, verb: str, sub: Subresource | None = None, collection: bool = False) -> Document:
     kind = sub.kind if sub is not None else resource.kind
     group = (sub.group or resource.group) if sub is not None else resource.group
     version = (sub.version or resource.version) if sub is not None else resource.version
@@ -205,21 +205,21 @@ def _query(name: str, kind: str = "string") -> Document:
     return {"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": True}}
 
 
-def _tag(resource: Resource) -> str:
+def _tag(resource: ServedResource) -> str:
     return f"{(resource.group or 'core').split('.')[0]}_{resource.version}"
 
 
 _ID_VERBS = {"get": "read", "list": "list", "create": "create", "update": "replace", "patch": "patch", "delete": "delete"}
 
 
-def _operation_id(resource: Resource, verb: str, scope: str, kind: str, sub: Subresource | None, collection: bool) -> str:
+def _operation_id(resource: ServedResource, verb: str, scope: str, kind: str, sub: Subresource | None, collection: bool) -> str:
     group = "".join(part.capitalize() for part in (resource.group or "core").removesuffix(".k8s.io").split("."))
     name = resource.kind + (sub.name.capitalize() if sub is not None else "")
     prefix = "deleteCollection" if collection else _ID_VERBS[verb]
     return f"{prefix}{group}{resource.version.capitalize()}{scope}{name}"
 
 
-def _answer_name(resource: Resource, verb: str, sub: Subresource | None, collection: bool) -> str:
+def _answer_name(resource: ServedResource, verb: str, sub: Subresource | None, collection: bool) -> str:
     if collection:
         return _STATUS
     if sub is not None and sub.version:
@@ -241,7 +241,7 @@ def _definition_for(group: str, version: str, kind: str) -> str | None:
     return None
 
 
-def _components(resources: Iterable[Resource]) -> Document:
+def _components(resources: Iterable[ServedResource]) -> Document:
     """Every schema the group's documents mention, directly or through references."""
     found: Document = {}
     pending = [_OBJECT_META, _LIST_META, _STATUS, _DELETE_OPTIONS]
@@ -281,11 +281,11 @@ def _references(node: Any) -> Iterator[str]:
             yield from _references(item)
 
 
-def _group_version_kind(resource: Resource, kind: str) -> list[Document]:
+def _group_version_kind(resource: ServedResource, kind: str) -> list[Document]:
     return [{"group": resource.group, "version": resource.version, "kind": kind}]
 
 
-def _list_component(resource: Resource, name: str) -> Document:
+def _list_component(resource: ServedResource, name: str) -> Document:
     text = {"type": "string"}
     return {
         "type": "object",
@@ -300,7 +300,7 @@ def _list_component(resource: Resource, name: str) -> Document:
     }
 
 
-def custom_component(resource: Resource) -> Document:
+def custom_component(resource: ServedResource) -> Document:
     """A custom resource's schema with the fields every object has."""
     raw = dict(resource.schema.raw)
     properties = dict(raw.get("properties", {}))
@@ -315,7 +315,7 @@ def custom_component(resource: Resource) -> Document:
     return raw
 
 
-def swagger(resources: list[Resource]) -> Document:
+def swagger(resources: list[ServedResource]) -> Document:
     """The v2 document of all groups."""
     document = group_document(resources)
     paths = {

@@ -19,7 +19,7 @@ from muster.apiserver.documents.negotiation import JSON, YAML, Format
 from muster.apiserver.documents.tables import table_bytes
 from muster.apiserver.errors import wrong_number
 from muster.apiserver.objects import raw_metadata, view
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.registry.table import ResourceTable
 from muster.apiserver.worker import LARGE
 from muster.http import Response
@@ -36,7 +36,7 @@ WARNING_ITEM = 256
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
-def present(resource: Resource, entry: Entry) -> bytes | None:
+def present(resource: ServedResource, entry: Entry) -> bytes | None:
     """The entry's bytes in this resource's version, or None if that takes a conversion webhook."""
     custom = resource.custom
     if custom is None and resource.from_storage is None:
@@ -57,7 +57,7 @@ def present(resource: Resource, entry: Entry) -> bytes | None:
     return rendered
 
 
-async def present_all(resource: Resource, entries: Sequence[Entry]) -> list[bytes]:
+async def present_all(resource: ServedResource, entries: Sequence[Entry]) -> list[bytes]:
     shown = [present(resource, entry) for entry in entries]
     waiting = [index for index, value in enumerate(shown) if value is None]
     if waiting:
@@ -84,7 +84,7 @@ def list_metadata(revision: int, continuation: str = "", remaining: int | None =
     return orjson.dumps(meta)
 
 
-def list_body(resource: Resource, values: Sequence[bytes], meta: bytes) -> bytes:
+def list_body(resource: ServedResource, values: Sequence[bytes], meta: bytes) -> bytes:
     """A typed list: items of built-in kinds carry no type of their own."""
     if resource.custom is None and resource.from_storage is None:
         skip = len(resource.type_prefix)
@@ -115,13 +115,13 @@ class Later(Response):
 
 
 def respond_list(
-    ctx: Context, resource: Resource, entries: Sequence[Entry], values: Sequence[bytes], meta: bytes, format: Format
+    ctx: Context, resource: ServedResource, entries: Sequence[Entry], values: Sequence[bytes], meta: bytes, format: Format
 ) -> Response:
     make = partial(_list_response, ctx, resource, entries, values, meta, format)
     return Later(make) if _takes_long(ctx, resource, values, format) else make()
 
 
-def _takes_long(ctx: Context, resource: Resource, values: Sequence[bytes], format: Format) -> bool:
+def _takes_long(ctx: Context, resource: ServedResource, values: Sequence[bytes], format: Format) -> bool:
     """Whether a list takes more than some 20 ms to put into its form; rows of a Table cost little where their cells are known."""
     if format.transform == "Table" and not _is_reformatted(ctx, format):
         return len(values) > (_MOST_ROWS if resource.custom is None else _MOST_CUSTOM_ROWS)
@@ -129,7 +129,7 @@ def _takes_long(ctx: Context, resource: Resource, values: Sequence[bytes], forma
 
 
 def _list_response(
-    ctx: Context, resource: Resource, entries: Sequence[Entry], values: Sequence[bytes], meta: bytes, format: Format
+    ctx: Context, resource: ServedResource, entries: Sequence[Entry], values: Sequence[bytes], meta: bytes, format: Format
 ) -> Response:
     if format.transform == "Table":
         include = ctx.query.get("includeObject")
@@ -148,7 +148,7 @@ def _list_response(
     return _response(ctx, 200, body, format)
 
 
-def respond_entry(ctx: Context, resource: Resource, entry: Entry, value: bytes, code: int, format: Format) -> Response:
+def respond_entry(ctx: Context, resource: ServedResource, entry: Entry, value: bytes, code: int, format: Format) -> Response:
     """One object in the requested shape."""
     if format.transform == "Table":
         meta = b'{"resourceVersion":"%d"}' % entry.revision
@@ -161,7 +161,7 @@ def respond_entry(ctx: Context, resource: Resource, entry: Entry, value: bytes, 
     return respond(ctx, code, value, format)
 
 
-def respond_object(ctx: Context, resource: Resource | None, obj: Object, code: int, format: Format) -> Response:
+def respond_object(ctx: Context, resource: ServedResource | None, obj: Object, code: int, format: Format) -> Response:
     """An object that is not in the store: a dry run's result, a review, a Status."""
     if resource is None or not format.transform or "metadata" not in obj:
         return respond(ctx, code, gojson.dumps(obj), format)
@@ -207,6 +207,6 @@ def _quoted(text: str) -> str:
     return quoted.encode("utf-8", "replace").decode("latin-1")  # Header fields are latin-1 here, UTF-8 bytes on the wire.
 
 
-def row_for(table: ResourceTable, resource: Resource) -> Resource:
+def row_for(table: ResourceTable, resource: ServedResource) -> ServedResource:
     """The row of the storage version of the same resource (itself for most)."""
     return table.by_storage(resource.storage) or resource

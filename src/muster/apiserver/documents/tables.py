@@ -13,7 +13,7 @@ import orjson
 from muster.apiserver.errors import unknown_inclusion
 from muster.apiserver.objects import raw_metadata, view
 from muster.apiserver.registry.cells import Live
-from muster.apiserver.registry.resource import Column, Resource
+from muster.apiserver.registry.resource import Column, ServedResource
 from muster.machinery.golang.durations import human_duration
 from muster.machinery.memo import memoized
 from muster.machinery.objects import Object
@@ -102,7 +102,7 @@ def check_inclusion(include: str) -> None:
 
 
 def table_bytes(
-    resource: Resource,
+    resource: ServedResource,
     entries: Sequence[Entry],
     values: Sequence[bytes],
     meta: bytes,

@@ -16,7 +16,7 @@ from muster.apiserver.registry.columns import DEFAULT, builtin_columns
 from muster.apiserver.registry.defaults import DEFAULTS
 from muster.apiserver.registry.kinds import CONVERSIONS, HOOKS, Hooks
 from muster.apiserver.registry.kinds.warnings import DEPRECATED, WARNINGS, warning
-from muster.apiserver.registry.resource import Column, HookContext, Prepare, Resource, Scale, Subresource
+from muster.apiserver.registry.resource import Column, HookContext, Prepare, Scale, ServedResource, Subresource
 from muster.apiserver.registry.selectable import SELECTABLE
 from muster.machinery.objects import Object
 
@@ -128,13 +128,13 @@ STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 
 
 @cache
-def builtin_resources() -> tuple[Resource, ...]:
+def builtin_resources() -> tuple[ServedResource, ...]:
     """Every built-in row, in discovery order."""
     columns = builtin_columns()
     return tuple(_row(facts, columns.get(facts["kind"], columns[DEFAULT])) for facts in catalog.discovery_rows())
 
 
-def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> Resource:
+def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> ServedResource:
     group, version, kind = facts["group"], facts["version"], facts["kind"]
     key = (group, facts["plural"])
     definition = definition_of(group, version, kind)
@@ -143,7 +143,7 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> Resource:
     storage, storage_version = STORED_AS.get(key, ("", ""))
     hooks = HOOKS.get(key, Hooks())
     conversion = CONVERSIONS.get((group, version, facts["plural"]))
-    return Resource(
+    return ServedResource(
         group=group,
         version=version,
         plural=facts["plural"],

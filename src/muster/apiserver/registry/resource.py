@@ -1,5 +1,5 @@
-"""The row type of the registry. Every served resource, built-in or custom, is one `Resource`; the request pipeline reads rows and
-knows no kinds. Special behaviour of a kind is a named hook on its row.
+"""The row type of the registry. Every served resource, built-in or custom, is one `ServedResource`; the request pipeline reads
+rows and knows no kinds. Special behaviour of a kind is a named hook on its row.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Scale:
 
 
 @dataclass(slots=True)
-class Resource:
+class ServedResource:
     """One served group/version/resource."""
 
     group: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 
 Key = tuple[str, str, str]
 """(group, version, plural)"""
@@ -15,21 +15,21 @@ class ResourceTable:
     """Rows by (group, version, plural). `generation` changes whenever a custom row does, so that documents derived from the
     table (discovery, OpenAPI) know when they are stale."""
 
-    def __init__(self, builtin: dict[Key, Resource]) -> None:
+    def __init__(self, builtin: dict[Key, ServedResource]) -> None:
         self._builtin = builtin
-        self._custom: dict[Key, Resource] = {}
-        self._stored: dict[str, tuple[Resource, ...]] = {}
+        self._custom: dict[Key, ServedResource] = {}
+        self._stored: dict[str, tuple[ServedResource, ...]] = {}
         self.generation = 0
 
-    def get(self, group: str, version: str, plural: str) -> Resource | None:
+    def get(self, group: str, version: str, plural: str) -> ServedResource | None:
         key = (group, version, plural)
         return self._builtin.get(key) or self._custom.get(key)
 
-    def __iter__(self) -> Iterator[Resource]:
+    def __iter__(self) -> Iterator[ServedResource]:
         yield from self._builtin.values()
         yield from self._custom.values()
 
-    def custom(self) -> Iterable[Resource]:
+    def custom(self) -> Iterable[ServedResource]:
         return self._custom.values()
 
     def is_builtin(self, group: str) -> bool:
@@ -39,33 +39,33 @@ class ResourceTable:
     def has_version(self, group: str, version: str) -> bool:
         return any(row.group == group and row.version == version for row in self)
 
-    def by_kind(self, group: str, version: str, kind: str) -> Resource | None:
+    def by_kind(self, group: str, version: str, kind: str) -> ServedResource | None:
         return next((r for r in self if (r.group, r.version, r.kind) == (group, version, kind)), None)
 
-    def by_group_kind(self, group: str, kind: str) -> Resource | None:
+    def by_group_kind(self, group: str, kind: str) -> ServedResource | None:
         return next((r for r in self if (r.group, r.kind) == (group, kind)), None)
 
-    def stored_as(self, storage: str) -> tuple[Resource, ...]:
+    def stored_as(self, storage: str) -> tuple[ServedResource, ...]:
         """All rows stored under this name. Every write under admission asks, so what was found is kept."""
         found = self._stored.get(storage)
         if found is None:
             found = self._stored[storage] = tuple(row for row in self if row.storage == storage)
         return found
 
-    def by_storage(self, storage: str) -> Resource | None:
+    def by_storage(self, storage: str) -> ServedResource | None:
         """Any row stored under this name, the storage version's own first."""
         rows = self.stored_as(storage)
         return next((r for r in rows if r.api_version == r.storage_version), rows[0] if rows else None)
 
-    def storages(self) -> dict[str, Resource]:
+    def storages(self) -> dict[str, ServedResource]:
         """One row per stored resource (two served versions of one resource count once)."""
-        found: dict[str, Resource] = {}
+        found: dict[str, ServedResource] = {}
         for row in self:
             if row.api_version == row.storage_version or row.storage not in found:
                 found[row.storage] = row
         return found
 
-    def replace_custom(self, group: str, plural: str, rows: Iterable[Resource]) -> None:
+    def replace_custom(self, group: str, plural: str, rows: Iterable[ServedResource]) -> None:
         """Set the served versions of one custom resource; none removes it."""
         for key in [k for k in self._custom if k[0] == group and k[2] == plural]:
             del self._custom[key]
@@ -76,7 +76,7 @@ class ResourceTable:
 
 
 @cache
-def builtin_table() -> dict[Key, Resource]:
+def builtin_table() -> dict[Key, ServedResource]:
     from muster.apiserver.registry.builtin import builtin_resources
 
     return {(row.group, row.version, row.plural): row for row in builtin_resources()}

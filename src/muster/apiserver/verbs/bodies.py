@@ -16,7 +16,7 @@ from muster.apiserver.decode import DecodeError, Unrecognized, protobuf, strict
 from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, too_deep
 from muster.apiserver.documents.negotiation import JSON, PROTOBUF, YAML, media_type
 from muster.apiserver.registry.catalog import definitions
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions
 from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.yaml import YAMLError, load
@@ -30,25 +30,25 @@ _MOST_STRANGERS = 1_000
 _OPTIONS_SCHEMA = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
-async def decode_body(ctx: Context, resource: Resource, options: WriteOptions) -> Object:
+async def decode_body(ctx: Context, resource: ServedResource, options: WriteOptions) -> Object:
     """The object of a create or update, in the resource's version."""
     if ctx.is_large():
         return await ctx.aside(_decoded, ctx, resource, options)
     return _decoded(ctx, resource, options)
 
 
-def _decoded(ctx: Context, resource: Resource, options: WriteOptions) -> Object:
+def _decoded(ctx: Context, resource: ServedResource, options: WriteOptions) -> Object:
     obj, duplicates = _parse(ctx, resource, options.field_validation)
     _check_type(ctx, resource, obj)
     return _finish(ctx, resource, obj, options, duplicates)
 
 
-def finish_patched(ctx: Context, resource: Resource, obj: Object, options: WriteOptions) -> Object:
+def finish_patched(ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions) -> Object:
     """A patched object takes the way of a decoded one: strictness, normal form, defaults."""
     return _finish(ctx, resource, obj, options, [])
 
 
-def _finish(ctx: Context, resource: Resource, obj: Object, options: WriteOptions, duplicates: list[str]) -> Object:
+def _finish(ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions, duplicates: list[str]) -> Object:
     if not isinstance(obj.get("metadata", {}), dict):
         kind = strict.json_kind(obj["metadata"])
         problem = f"json: cannot unmarshal {kind} into Go struct field {resource.kind}.metadata of type v1.ObjectMeta"
@@ -80,7 +80,7 @@ def _finish(ctx: Context, resource: Resource, obj: Object, options: WriteOptions
     return obj
 
 
-def _parse(ctx: Context, resource: Resource, validation: str) -> tuple[Object, list[str]]:
+def _parse(ctx: Context, resource: ServedResource, validation: str) -> tuple[Object, list[str]]:
     media = media_type(ctx.request.headers.get("content-type") or "")
     body = ctx.request.body
     try:
@@ -113,7 +113,7 @@ def _parse_yaml(body: bytes) -> tuple[Object, list[str]]:
     return obj, duplicates
 
 
-def _check_type(ctx: Context, resource: Resource, obj: Object) -> None:
+def _check_type(ctx: Context, resource: ServedResource, obj: Object) -> None:
     kind, version = obj.get("kind"), obj.get("apiVersion")
     for field, value in (("kind", kind), ("apiVersion", version)):
         if value is not None and not isinstance(value, str):
@@ -136,7 +136,7 @@ def _check_type(ctx: Context, resource: Resource, obj: Object) -> None:
         raise _other_type(ctx, resource, version, kind, name)
 
 
-def _other_type(ctx: Context, resource: Resource, api_version: str, kind: str, name: str) -> errors.ApiError:
+def _other_type(ctx: Context, resource: ServedResource, api_version: str, kind: str, name: str) -> errors.ApiError:
     """A body says that it is something else: unknown, another version of the same, or another type altogether."""
     group, _, version = api_version.rpartition("/")
     named = ctx.cluster.resources.by_kind(group, version, kind)
@@ -152,7 +152,7 @@ def _other_type(ctx: Context, resource: Resource, api_version: str, kind: str, n
     return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {problem}')
 
 
-def _same_type(named: Resource | None, resource: Resource) -> bool:
+def _same_type(named: ServedResource | None, resource: ServedResource) -> bool:
     return named is not None and named.go_type == resource.go_type
 
 

@@ -7,13 +7,13 @@ import orjson
 from muster.apiserver.context import Context
 from muster.apiserver.documents.presentation import present, present_all
 from muster.apiserver.objects import decode
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.worker import LARGE
 from muster.machinery.objects import Object
 from muster.store.api import Entry
 
 
-async def from_stored(ctx: Context, resource: Resource, entry: Entry) -> Object:
+async def from_stored(ctx: Context, resource: ServedResource, entry: Entry) -> Object:
     """A private copy of the object in the resource's version, defaults of a changed schema included."""
     found = await ctx.aside(_read, resource, entry) if len(entry.value) > LARGE else _read(resource, entry)
     if found is None:
@@ -21,7 +21,7 @@ async def from_stored(ctx: Context, resource: Resource, entry: Entry) -> Object:
     return found
 
 
-def _read(resource: Resource, entry: Entry) -> Object | None:
+def _read(resource: ServedResource, entry: Entry) -> Object | None:
     """None where it takes a conversion webhook."""
     if resource.custom is None and resource.from_storage is None:
         return decode(entry)
@@ -29,7 +29,7 @@ def _read(resource: Resource, entry: Entry) -> Object | None:
     return None if value is None else orjson.loads(value)
 
 
-async def to_stored(resource: Resource, obj: Object) -> Object:
+async def to_stored(resource: ServedResource, obj: Object) -> Object:
     """The object in its storage version; the same object where nothing is to be done."""
     if resource.api_version == resource.storage_version:
         return obj

@@ -18,7 +18,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import PLAIN_JSON, negotiate
 from muster.apiserver.documents.presentation import list_metadata, present_all, respond_list, respond_object
 from muster.apiserver.objects import object_key
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import Query, list_options
 from muster.apiserver.verbs.bodies import decode_options
 from muster.apiserver.verbs.conversion import from_stored
@@ -85,7 +85,7 @@ def _options_in_query(query: Query) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value not in (None, "", [])}
 
 
-async def delete(ctx: Context, resource: Resource, name: str) -> Response:
+async def delete(ctx: Context, resource: ServedResource, name: str) -> Response:
     format = negotiate(ctx.accept)
     options = await ctx.aside(delete_options, ctx) if ctx.is_large() else delete_options(ctx)
     namespace = ctx.namespace_of(resource)
@@ -97,14 +97,16 @@ async def delete(ctx: Context, resource: Resource, name: str) -> Response:
     return respond_object(ctx, None, _success(resource, outcome), 200, PLAIN_JSON if format.transform else format)
 
 
-def _success(resource: Resource, obj: Object) -> Object:
+def _success(resource: ServedResource, obj: Object) -> Object:
     details = {"name": obj["metadata"]["name"], "kind": resource.plural, "uid": obj["metadata"]["uid"]}
     if resource.group:
         details["group"] = resource.group
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-async def delete_object(ctx: Context, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Entry | Object:
+async def delete_object(
+    ctx: Context, resource: ServedResource, namespace: str, name: str, options: DeleteOptions
+) -> Entry | Object:
     """The entry if the object only got marked, the last object if it is gone (or would be, in a dry run)."""
     if resource.storage == "/namespaces" and name in UNDELETABLE_NAMESPACES:
         raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
@@ -141,7 +143,7 @@ async def delete_object(ctx: Context, resource: Resource, namespace: str, name: 
     raise errors.conflict(resource, name)
 
 
-async def _remove_visibly(ctx: Context, resource: Resource, last: Object, old: Object, head: Entry) -> Object:
+async def _remove_visibly(ctx: Context, resource: ServedResource, last: Object, old: Object, head: Entry) -> Object:
     """Delete for good what nobody holds back. A kind that ends gracefully shows its mark first, even if only for a moment."""
     if last is not old and last != old:
         head = await commit(ctx, resource, last, head.revision)
@@ -150,7 +152,7 @@ async def _remove_visibly(ctx: Context, resource: Resource, last: Object, old: O
     return last
 
 
-def _check_preconditions(resource: Resource, old: Object, options: DeleteOptions) -> None:
+def _check_preconditions(resource: ServedResource, old: Object, options: DeleteOptions) -> None:
     meta = old["metadata"]
     if options.uid is not None and options.uid != meta["uid"]:
         text = (
@@ -166,7 +168,7 @@ def _check_preconditions(resource: Resource, old: Object, options: DeleteOptions
         raise errors.precondition_failed(resource, meta["name"], text)
 
 
-def _marked(ctx: Context, resource: Resource, old: Object, options: DeleteOptions) -> Object:
+def _marked(ctx: Context, resource: ServedResource, old: Object, options: DeleteOptions) -> Object:
     """The object as it is after the delete request, with deletionTimestamp and the finalizers its policy asks for."""
     marked: Object = orjson.loads(orjson.dumps(old))
     meta = marked["metadata"]
@@ -186,7 +188,7 @@ def _marked(ctx: Context, resource: Resource, old: Object, options: DeleteOption
     return marked
 
 
-def _default_policy(resource: Resource, meta: Object) -> str:
+def _default_policy(resource: ServedResource, meta: Object) -> str:
     decided = set(_FINALIZER.values()) & set(meta.get("finalizers") or ())
     return "Orphan" if resource.orphans_by_default and not decided else ""
 
@@ -204,7 +206,7 @@ def _set_policy_finalizer(meta: Object, policy: str) -> None:
         meta.pop("finalizers", None)
 
 
-def _grace(resource: Resource, old: Object, options: DeleteOptions) -> int:
+def _grace(resource: ServedResource, old: Object, options: DeleteOptions) -> int:
     """Only pods bound to a node stop gracefully; a pod that runs nowhere has nothing to stop."""
     if resource.storage != _GRACEFUL or not old.get("spec", {}).get("nodeName"):
         return 0
@@ -215,7 +217,7 @@ def _grace(resource: Resource, old: Object, options: DeleteOptions) -> int:
     return int(old["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE))
 
 
-async def delete_collection(ctx: Context, resource: Resource) -> Response:
+async def delete_collection(ctx: Context, resource: ServedResource) -> Response:
     format = negotiate(ctx.accept)
     options = await ctx.aside(delete_options, ctx) if ctx.is_large() else delete_options(ctx)
     selection = list_options(ctx.query, watch=False)

@@ -8,7 +8,7 @@ import orjson
 
 from muster.apiserver.errors import bad_request
 from muster.apiserver.objects import labels
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import ListOptions
 from muster.kube.selectors import Selector, SelectorError, parse_field_selector, parse_label_selector
 from muster.machinery.objects import Object
@@ -59,7 +59,7 @@ class Filter:
 _OPEN = Filter(None, [], [])
 
 
-def build_filter(resource: Resource, options: ListOptions) -> Filter:
+def build_filter(resource: ServedResource, options: ListOptions) -> Filter:
     if not options.label_selector and not options.field_selector:
         return _OPEN
     try:
@@ -82,7 +82,7 @@ def build_filter(resource: Resource, options: ListOptions) -> Filter:
     return Filter(parsed, fields, names)
 
 
-def _unknown_field(resource: Resource, path: str) -> str:
+def _unknown_field(resource: ServedResource, path: str) -> str:
     if resource.custom is not None or resource.selectable:
         return f"field label not supported: {path}"
     return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import orjson
 
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.kube import names
 from muster.kube.fielderrors import FieldError, Rendered, forbidden, invalid, required
 from muster.machinery.objects import Object
@@ -128,7 +128,7 @@ def wipe_system_fields(meta: Object) -> None:
         meta.pop(field, None)
 
 
-def fill_on_create(resource: Resource, meta: Object, now: str, uid: str) -> None:
+def fill_on_create(resource: ServedResource, meta: Object, now: str, uid: str) -> None:
     """Server-owned fields of a new object; what the client or a webhook set for them is dropped."""
     wipe_system_fields(meta)
     meta["uid"] = uid
@@ -138,7 +138,7 @@ def fill_on_create(resource: Resource, meta: Object, now: str, uid: str) -> None
     _drop_empty(meta)
 
 
-def keep_on_update(resource: Resource, subresource: str, new: Object, old: Object) -> None:
+def keep_on_update(resource: ServedResource, subresource: str, new: Object, old: Object) -> None:
     """Restore what this endpoint may not change: server-owned metadata, and the half (spec or status) it does not serve."""
     if subresource == "status":
         _only_status(new, old)
@@ -176,7 +176,7 @@ def _drop_empty(meta: Object) -> None:
             del meta[field]
 
 
-def check_metadata(resource: Resource, obj: Object) -> list[FieldError]:
+def check_metadata(resource: ServedResource, obj: Object) -> list[FieldError]:
     """Problems of a new object's metadata."""
     meta = obj["metadata"]
     problems: list[FieldError] = []
@@ -188,7 +188,7 @@ def check_metadata(resource: Resource, obj: Object) -> list[FieldError]:
     return problems + _generic(meta) + _finalizers(meta) + _kubernetes_finalizers(resource, meta)
 
 
-def check_metadata_update(resource: Resource, new: Object, old: Object) -> list[FieldError]:
+def check_metadata_update(resource: ServedResource, new: Object, old: Object) -> list[FieldError]:
     """Problems of a changed object's metadata. They repeat: the generic registry checks both the object and the change, then
     the kind's own strategy does so once more, and clients see each finding as a cause of its own."""
     meta, old_meta = new["metadata"], old["metadata"]
@@ -233,7 +233,7 @@ def _finalizers(meta: Object) -> list[FieldError]:
     return problems
 
 
-def _kubernetes_finalizers(resource: Resource, meta: Object) -> list[FieldError]:
+def _kubernetes_finalizers(resource: ServedResource, meta: Object) -> list[FieldError]:
     """Kinds of Kubernetes proper know a closed list of unqualified finalizers; extension kinds take any qualified name."""
     if resource.custom is not None or resource.group in _EXTENSION_GROUPS:
         return []

@@ -8,7 +8,7 @@ from functools import lru_cache
 from muster.apiserver.context import Context
 from muster.apiserver.decode import strict
 from muster.apiserver.registry.catalog import definitions
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions
 from muster.kube.ownership.fieldset import FieldSet, from_paths
 from muster.kube.ownership.managedfields import Convert, track
@@ -16,7 +16,7 @@ from muster.kube.schema import Schema
 from muster.machinery.memo import memoized
 from muster.machinery.objects import Object
 
-Booking = Callable[[Context, Resource, Object | None, Object, WriteOptions], None]
+Booking = Callable[[Context, ServedResource, Object | None, Object, WriteOptions], None]
 """Sets the new object's managedFields; arguments: context, resource, old object, new object, options."""
 
 _MANAGER_BYTES = 128
@@ -54,7 +54,7 @@ _RESETS: Mapping[tuple[str, str], FieldSet] = {
 """Endpoints of built-in kinds that restore other fields than usual."""
 
 
-def reset_fields(resource: Resource, subresource: str) -> FieldSet | None:
+def reset_fields(resource: ServedResource, subresource: str) -> FieldSet | None:
     """Fields a write through this endpoint never owns."""
     special = _RESETS.get((resource.kind, subresource)) if resource.custom is None else None
     if special is not None:
@@ -69,12 +69,12 @@ def _empty_builtin(definition: str) -> Object:
     return strict.decode_typed({}, definitions()[definition])[0]
 
 
-def empty_object(resource: Resource) -> Object:
+def empty_object(resource: ServedResource) -> Object:
     """The object before it exists: built-in types have structs that are always there."""
     return {} if resource.custom is not None else _empty_builtin(resource.schema.name)
 
 
-def other_versions(ctx: Context, resource: Resource) -> Convert:
+def other_versions(ctx: Context, resource: ServedResource) -> Convert:
     """Objects as owners of other API versions see them; versions nobody serves any more are gone."""
 
     def convert(obj: Object, api_version: str) -> tuple[Object, Schema] | None:
@@ -85,15 +85,15 @@ def other_versions(ctx: Context, resource: Resource) -> Convert:
     return convert
 
 
-def book_create(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+def book_create(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
     _book(ctx, resource, None, new, options)
 
 
-def book_update(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+def book_update(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
     _book(ctx, resource, old, new, options)
 
 
-def _book(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+def _book(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
     managed = track(
         old,
         new,

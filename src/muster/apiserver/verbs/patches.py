@@ -19,7 +19,7 @@ from muster.apiserver.decode.restoring import restore_problem
 from muster.apiserver.decode.strict import json_kind
 from muster.apiserver.documents.negotiation import media_type, negotiate
 from muster.apiserver.objects import object_key
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions, write_options
 from muster.apiserver.verbs.bodies import decode_yaml, finish_patched
 from muster.apiserver.verbs.ownership import empty_object, other_versions, reset_fields
@@ -40,7 +40,7 @@ CUSTOM_PATCHES = (JSON_PATCH, MERGE_PATCH, APPLY_YAML)
 _REJECTED = "the server rejected our request due to an error in our request"
 
 
-async def patch(ctx: Context, resource: Resource, name: str) -> Response:
+async def patch(ctx: Context, resource: ServedResource, name: str) -> Response:
     negotiate(ctx.accept)
     media = media_type(ctx.request.headers.get("content-type") or "")
     supported = CUSTOM_PATCHES if resource.custom is not None else BUILTIN_PATCHES
@@ -87,7 +87,7 @@ def _check_operations(body: list[Any]) -> None:
         raise errors.too_large(str(error)) from None
 
 
-def patched(media: str, old: Object, body: Any, resource: Resource) -> Object:
+def patched(media: str, old: Object, body: Any, resource: ServedResource) -> Object:
     """What a plain patch makes of an object; raises ApiError where it cannot be applied."""
     try:
         if media == JSON_PATCH:
@@ -107,7 +107,7 @@ def patched(media: str, old: Object, body: Any, resource: Resource) -> Object:
 
 
 def _plain_change(
-    ctx: Context, resource: Resource, name: str, media: str, body: Any, options: WriteOptions
+    ctx: Context, resource: ServedResource, name: str, media: str, body: Any, options: WriteOptions
 ) -> Callable[[Object], Object]:
     may_deepen = media == JSON_PATCH and patch_may_deepen(ctx.request.body)
 
@@ -130,7 +130,7 @@ def _plain_change(
     return change
 
 
-def _check_type(media: str, resource: Resource, result: Object, body: Any) -> None:
+def _check_type(media: str, resource: ServedResource, result: Object, body: Any) -> None:
     """A patched document says of itself what it is; only a strategic patch works on the type and not on the document."""
     kind, version = str(result.get("kind", "")), str(result.get("apiVersion", ""))
     if (kind, version) != (resource.kind, resource.api_version):
@@ -145,7 +145,7 @@ def _strategic_error(error: StrategicPatchError) -> errors.ApiError:
     return errors.ApiError(error.code, "", str(error))
 
 
-async def _apply(ctx: Context, resource: Resource, name: str) -> Response:
+async def _apply(ctx: Context, resource: ServedResource, name: str) -> Response:
     options = write_options(ctx.query, "PatchOptions", apply=True)
     raw = ctx.request.body
     applied = await ctx.aside(decode_yaml, raw) if ctx.is_large() else decode_yaml(raw)
@@ -167,7 +167,7 @@ async def _apply(ctx: Context, resource: Resource, name: str) -> Response:
     raise errors.conflict(resource, name)
 
 
-def _check_applied(ctx: Context, resource: Resource, name: str, applied: Object) -> None:
+def _check_applied(ctx: Context, resource: ServedResource, name: str, applied: Object) -> None:
     meta = applied.setdefault("metadata", {})
     if not isinstance(meta, dict):
         raise errors.bad_request("metadata must be an object")
@@ -182,7 +182,7 @@ def _check_applied(ctx: Context, resource: Resource, name: str, applied: Object)
         raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
-async def _apply_new(ctx: Context, resource: Resource, name: str, applied: Object, options: WriteOptions) -> Response:
+async def _apply_new(ctx: Context, resource: ServedResource, name: str, applied: Object, options: WriteOptions) -> Response:
     if applied["metadata"].get("uid"):
         text = f"uid mismatch: the provided object specified uid {applied['metadata']['uid']}, and no existing object was found"
         raise errors.conflict(resource, name, text)
@@ -192,11 +192,11 @@ async def _apply_new(ctx: Context, resource: Resource, name: str, applied: Objec
     return await respond_written(ctx, resource, written)
 
 
-def _applied_to(ctx: Context, resource: Resource, old: Object | None, applied: Object, options: WriteOptions) -> Object:
+def _applied_to(ctx: Context, resource: ServedResource, old: Object | None, applied: Object, options: WriteOptions) -> Object:
     return finish_patched(ctx, resource, _run_apply(ctx, resource, old, applied, options), options)
 
 
-def _run_apply(ctx: Context, resource: Resource, live: Object | None, applied: Object, options: WriteOptions) -> Object:
+def _run_apply(ctx: Context, resource: ServedResource, live: Object | None, applied: Object, options: WriteOptions) -> Object:
     try:
         merged, managed = apply(
             live,
@@ -228,5 +228,5 @@ def _conflict_error(conflict: ApplyConflict) -> errors.ApiError:
     return errors.ApiError(409, "Conflict", str(conflict), {"causes": causes})
 
 
-def _keep_booking(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+def _keep_booking(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
     """Apply has already settled the ownership."""

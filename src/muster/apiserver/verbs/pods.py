@@ -8,7 +8,7 @@ from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.documents.negotiation import negotiate_object
 from muster.apiserver.documents.presentation import respond_object
 from muster.apiserver.registry.catalog import definitions
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import write_options
 from muster.apiserver.verbs.bodies import decode_body
 from muster.apiserver.verbs.deletion import DeleteOptions, delete_object
@@ -20,17 +20,17 @@ from muster.machinery.objects import Object
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def _row(group: str, version: str, kind: str) -> Resource:
+def _row(group: str, version: str, kind: str) -> ServedResource:
     name = definition_of(group, version, kind)
     assert name is not None
-    return Resource(group, version, kind.lower() + "s", kind, True, definitions()[name])
+    return ServedResource(group, version, kind.lower() + "s", kind, True, definitions()[name])
 
 
 _BINDING = "pods/binding"
 _TARGETS = (None, "", "Node")
 
 
-async def bind_pod(ctx: Context, resource: Resource, name: str) -> Response:
+async def bind_pod(ctx: Context, resource: ServedResource, name: str) -> Response:
     options = write_options(ctx.query, "CreateOptions")
     row = _row("", "v1", "Binding")
     binding = await decode_body(ctx, row, options)
@@ -60,7 +60,7 @@ async def bind_pod(ctx: Context, resource: Resource, name: str) -> Response:
     return respond_object(ctx, None, _SUCCESS, 201, negotiate_object(ctx.accept))
 
 
-async def evict_pod(ctx: Context, resource: Resource, name: str) -> Response:
+async def evict_pod(ctx: Context, resource: ServedResource, name: str) -> Response:
     """There are no kubelets to wait for and no disruption controller: an eviction is a deletion with its options."""
     options = write_options(ctx.query, "CreateOptions")
     eviction = await decode_body(ctx, _row("policy", "v1", "Eviction"), options)

@@ -14,7 +14,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import negotiate
 from muster.apiserver.documents.presentation import list_metadata, present, present_all, respond_entry, respond_list
 from muster.apiserver.objects import object_key
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import ListOptions, list_options, number_problem
 from muster.apiserver.verbs.continuation import decode_token, encode_token
 from muster.apiserver.verbs.filters import Filter, build_filter
@@ -25,7 +25,7 @@ CATCH_UP_SECONDS = 3.0
 """How long a read at a revision this server has not seen yet waits for it, as upstream does."""
 
 
-async def get(ctx: Context, resource: Resource, name: str) -> Response:
+async def get(ctx: Context, resource: ServedResource, name: str) -> Response:
     format = negotiate(ctx.accept)
     version = ctx.query.get("resourceVersion")
     if version != "0":
@@ -57,7 +57,7 @@ async def await_revision(ctx: Context, revision: int) -> None:
         delay *= 1.5  # Many who wait for what never comes must not keep the loop busy.
 
 
-async def list_objects(ctx: Context, resource: Resource) -> Response:
+async def list_objects(ctx: Context, resource: ServedResource) -> Response:
     format = negotiate(ctx.accept)
     options = list_options(ctx.query, watch=False)
     wanted = build_filter(resource, options)
@@ -67,7 +67,7 @@ async def list_objects(ctx: Context, resource: Resource) -> Response:
     return respond_list(ctx, resource, page.entries, values, meta, format)
 
 
-def _present_now(resource: Resource, entries: Sequence[Entry]) -> list[bytes] | None:
+def _present_now(resource: ServedResource, entries: Sequence[Entry]) -> list[bytes] | None:
     if resource.custom is None and resource.from_storage is None:
         return [entry.value for entry in entries]
     return None
@@ -83,7 +83,7 @@ class Page:
         self.remaining = remaining
 
 
-async def read_page(ctx: Context, resource: Resource, options: ListOptions, wanted: Filter) -> Page:
+async def read_page(ctx: Context, resource: ServedResource, options: ListOptions, wanted: Filter) -> Page:
     store, cluster = ctx.cluster.store, ctx.cluster.name
     prefix = ctx.attributes.namespace + "/" if ctx.attributes.namespace else ""
     start, at, limit = prefix, None, options.limit
@@ -131,7 +131,7 @@ _EXPIRED_CONTINUE = (
 )
 
 
-def _pinned(ctx: Context, resource: Resource, wanted: Filter, prefix: str) -> list[Entry]:
+def _pinned(ctx: Context, resource: ServedResource, wanted: Filter, prefix: str) -> list[Entry]:
     """A list whose selector pins one name needs no scan (in one namespace or for a cluster-scoped resource)."""
     name = wanted.exact_name or ""
     if prefix or not resource.namespaced:
@@ -144,7 +144,7 @@ def _pinned(ctx: Context, resource: Resource, wanted: Filter, prefix: str) -> li
 
 
 def _collect(
-    ctx: Context, resource: Resource, wanted: Filter, prefix: str, start: str, limit: int, at: int | None
+    ctx: Context, resource: ServedResource, wanted: Filter, prefix: str, start: str, limit: int, at: int | None
 ) -> tuple[Sequence[Entry], str | None]:
     """Entries of one page, and the last key if more follow."""
     store, cluster = ctx.cluster.store, ctx.cluster.name

@@ -15,7 +15,7 @@ from muster.apiserver.documents.negotiation import media_type, negotiate_object
 from muster.apiserver.documents.presentation import respond_object
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.catalog import definitions
-from muster.apiserver.registry.resource import Resource, Scale
+from muster.apiserver.registry.resource import Scale, ServedResource
 from muster.apiserver.request import WriteOptions, write_options
 from muster.apiserver.verbs.bodies import decode_body, finish_patched
 from muster.apiserver.verbs.conversion import from_stored
@@ -28,13 +28,13 @@ from muster.kube.selectors import SelectorError, from_label_selector_object, fro
 from muster.machinery.objects import Object
 
 
-def scale_row() -> Resource:
+def scale_row() -> ServedResource:
     name = definition_of("autoscaling", "v1", "Scale")
     assert name is not None
-    return Resource("autoscaling", "v1", "scales", "Scale", True, definitions()[name])
+    return ServedResource("autoscaling", "v1", "scales", "Scale", True, definitions()[name])
 
 
-async def serve_scale(ctx: Context, resource: Resource, name: str) -> Response:
+async def serve_scale(ctx: Context, resource: ServedResource, name: str) -> Response:
     format = negotiate_object(ctx.accept)
     scale = resource.scale
     if scale is None:
@@ -48,7 +48,7 @@ async def serve_scale(ctx: Context, resource: Resource, name: str) -> Response:
     return respond_object(ctx, None, scale_of(scale, parent), 200, format)
 
 
-async def _write(ctx: Context, resource: Resource, scale: Scale, name: str) -> Object:
+async def _write(ctx: Context, resource: ServedResource, scale: Scale, name: str) -> Object:
     row = scale_row()
     if ctx.verb == "update":
         options = write_options(ctx.query, "UpdateOptions")
@@ -81,7 +81,7 @@ async def _write(ctx: Context, resource: Resource, scale: Scale, name: str) -> O
     return written.obj
 
 
-def _check_same(resource: Resource, name: str, meta: Object, parent: Object) -> None:
+def _check_same(resource: ServedResource, name: str, meta: Object, parent: Object) -> None:
     """A scale speaks for the object it was read from and for no other of that name."""
     if meta.get("name", name) != name:
         raise errors.bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
@@ -92,7 +92,7 @@ def _check_same(resource: Resource, name: str, meta: Object, parent: Object) -> 
         raise errors.conflict(resource, name)
 
 
-def _book_untimed(ctx: Context, resource: Resource, old: Object | None, new: Object, options: WriteOptions) -> None:
+def _book_untimed(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
     """Owners by scale keep the time they had: upstream books them in the Scale and carries over only the fields."""
     book_update(ctx, resource, old, new, options)
     before = (old or {}).get("metadata", {}).get("managedFields") or ()

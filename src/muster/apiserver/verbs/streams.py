@@ -16,7 +16,7 @@ from muster.apiserver.documents.negotiation import ACCEPTED, check_produced
 from muster.apiserver.documents.presentation import NO_CACHE
 from muster.apiserver.nodes import LogOptions, NoLogs, limited, no_terminal, send_log
 from muster.apiserver.objects import object_key
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.http import Response, StreamResponse, StreamWriter
 from muster.kube.fielderrors import FieldError, forbidden, invalid
 from muster.machinery.objects import Object
@@ -24,7 +24,7 @@ from muster.machinery.objects import Object
 TEXT = "text/plain"
 
 
-async def serve_log(ctx: Context, resource: Resource, name: str) -> Response | StreamResponse:
+async def serve_log(ctx: Context, resource: ServedResource, name: str) -> Response | StreamResponse:
     check_produced(ctx.accept, f"{ACCEPTED}, {TEXT}")
     options = _log_options(ctx, name)
     pod = _pod(ctx, resource, name)
@@ -48,7 +48,7 @@ async def serve_log(ctx: Context, resource: Resource, name: str) -> Response | S
     return StreamResponse(200, [("Content-Type", TEXT), NO_CACHE], run)
 
 
-async def refuse_terminal(ctx: Context, resource: Resource, name: str) -> Response:
+async def refuse_terminal(ctx: Context, resource: ServedResource, name: str) -> Response:
     """exec, attach and port-forward."""
     pod = _pod(ctx, resource, name)
     if not pod["spec"].get("nodeName"):
@@ -58,7 +58,7 @@ async def refuse_terminal(ctx: Context, resource: Resource, name: str) -> Respon
     raise errors.ApiError(501, "NotImplemented", no_terminal(ctx.attributes.subresource, pod))
 
 
-def _pod(ctx: Context, resource: Resource, name: str) -> Object:
+def _pod(ctx: Context, resource: ServedResource, name: str) -> Object:
     pod = ctx.read(resource.storage, object_key(ctx.attributes.namespace, name))
     if pod is None:
         raise errors.not_found(resource, name)

@@ -22,7 +22,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import JSON, WATCHED, YAML, Format, negotiate
 from muster.apiserver.documents.presentation import partial_metadata, present, present_all
 from muster.apiserver.documents.tables import check_inclusion, table_bytes
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import ListOptions, list_options
 from muster.apiserver.verbs.filters import Filter, build_filter
 from muster.apiserver.verbs.reads import await_revision
@@ -43,7 +43,7 @@ _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _DEFAULT_TIMEOUT = (1800.0, MAX_TIMEOUT)
 
 
-async def watch(ctx: Context, resource: Resource) -> StreamResponse:
+async def watch(ctx: Context, resource: ServedResource) -> StreamResponse:
     format = negotiate(ctx.accept)
     if format.media == YAML:
         raise errors.not_acceptable(WATCHED)
@@ -74,7 +74,7 @@ class _Queue(asyncio.Queue[Sequence[Event] | int]):
 
 class _Watch:
     def __init__(
-        self, ctx: Context, resource: Resource, options: ListOptions, wanted: Filter, format: Format, writer: StreamWriter
+        self, ctx: Context, resource: ServedResource, options: ListOptions, wanted: Filter, format: Format, writer: StreamWriter
     ) -> None:
         self._cluster = ctx.cluster
         self._resource = resource

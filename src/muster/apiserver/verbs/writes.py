@@ -22,7 +22,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import negotiate
 from muster.apiserver.documents.presentation import present, present_all, respond_entry, respond_object
 from muster.apiserver.objects import TooLargeToStore, encoder, metadata, object_key, view
-from muster.apiserver.registry.resource import Resource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions, number_problem, write_options
 from muster.apiserver.verbs.bodies import decode_body
 from muster.apiserver.verbs.conversion import from_stored, to_stored
@@ -63,7 +63,7 @@ class Written:
         self.obj = obj
 
 
-async def respond_written(ctx: Context, resource: Resource, written: Written) -> Response:
+async def respond_written(ctx: Context, resource: ServedResource, written: Written) -> Response:
     format = negotiate(ctx.accept)
     if written.entry is None:
         assert written.obj is not None
@@ -72,7 +72,7 @@ async def respond_written(ctx: Context, resource: Resource, written: Written) ->
     return respond_entry(ctx, resource, written.entry, value, written.code, format)
 
 
-async def create(ctx: Context, resource: Resource) -> Response:
+async def create(ctx: Context, resource: ServedResource) -> Response:
     negotiate(ctx.accept)
     options = write_options(ctx.query, "CreateOptions")
     obj = await decode_body(ctx, resource, options)
@@ -80,7 +80,7 @@ async def create(ctx: Context, resource: Resource) -> Response:
 
 
 async def create_object(
-    ctx: Context, resource: Resource, obj: Object, options: WriteOptions, booking: Booking = book_create
+    ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions, booking: Booking = book_create
 ) -> Written:
     """Store a new object. `booking` decides who owns its fields (an apply that creates brings its own)."""
     meta = obj.setdefault("metadata", {})
@@ -105,7 +105,7 @@ async def create_object(
     raise AssertionError("unreachable: the last attempt raises")
 
 
-async def _create_once(ctx: Context, resource: Resource, obj: Object, options: WriteOptions) -> Written:
+async def _create_once(ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions) -> Written:
     meta = obj["metadata"]
     fill_on_create(resource, meta, ctx.now(), new_uid())
     if resource.has_status and resource.drops_status_on_create:
@@ -123,7 +123,7 @@ async def _create_once(ctx: Context, resource: Resource, obj: Object, options: W
     return Written(201, await commit(ctx, resource, obj, ABSENT))
 
 
-def _taken(ctx: Context, resource: Resource, name: str) -> errors.ApiError:
+def _taken(ctx: Context, resource: ServedResource, name: str) -> errors.ApiError:
     head = _head(ctx, resource, name)
     return errors.already_exists(resource, name, deleting=head is not None and metadata(head).deletionTimestamp is not None)
 
@@ -138,7 +138,7 @@ def _require_create(ctx: Context) -> None:
         raise refusal(ctx.user, attributes, decision.reason)
 
 
-def _match_namespace(ctx: Context, resource: Resource, meta: Object) -> None:
+def _match_namespace(ctx: Context, resource: ServedResource, meta: Object) -> None:
     wanted = ctx.namespace_of(resource)
     given = meta.get("namespace") or ""
     if given and given != wanted:
@@ -149,7 +149,7 @@ def _match_namespace(ctx: Context, resource: Resource, meta: Object) -> None:
         meta.pop("namespace", None)
 
 
-async def _validate(ctx: Context, resource: Resource, obj: Object, old: Object | None, large: bool) -> None:
+async def _validate(ctx: Context, resource: ServedResource, obj: Object, old: Object | None, large: bool) -> None:
     if large:
         problems = await ctx.aside(_first_problems, ctx, resource, obj, old)
     else:
@@ -160,7 +160,7 @@ async def _validate(ctx: Context, resource: Resource, obj: Object, old: Object |
         raise errors.invalid_object(resource, obj["metadata"].get("name", ""), problems)
 
 
-def _first_problems(ctx: Context, resource: Resource, obj: Object, old: Object | None) -> list[FieldError]:
+def _first_problems(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> list[FieldError]:
     """What is wrong with a large object, as far as an answer has room for it."""
     try:
         with counted():
@@ -169,7 +169,7 @@ def _first_problems(ctx: Context, resource: Resource, obj: Object, old: Object |
         return found.errors
 
 
-def _problems(ctx: Context, resource: Resource, obj: Object, old: Object | None) -> list[FieldError]:
+def _problems(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> list[FieldError]:
     problems = check_metadata(resource, obj) if old is None else check_metadata_update(resource, obj, old)
     if resource.validate is not None:
         problems = problems + resource.validate(ctx, obj, old)
@@ -178,7 +178,7 @@ def _problems(ctx: Context, resource: Resource, obj: Object, old: Object | None)
     return problems
 
 
-async def commit(ctx: Context, resource: Resource, obj: Object, expect: int) -> Entry:
+async def commit(ctx: Context, resource: ServedResource, obj: Object, expect: int) -> Entry:
     """Store the object; it is durable and visible when this returns."""
     stored = await to_stored(resource, obj)
     entry = await _store(ctx, resource, stored, expect, delete=False)
@@ -187,7 +187,7 @@ async def commit(ctx: Context, resource: Resource, obj: Object, expect: int) -> 
     return entry
 
 
-async def _store(ctx: Context, resource: Resource, stored: Object, expect: int, delete: bool) -> Entry:
+async def _store(ctx: Context, resource: ServedResource, stored: Object, expect: int, delete: bool) -> Entry:
     cluster, meta = ctx.cluster, stored["metadata"]
     key = object_key(meta.get("namespace", ""), meta["name"])
     limit = None if delete else _MAX_STORED
@@ -213,7 +213,7 @@ async def _store(ctx: Context, resource: Resource, stored: Object, expect: int, 
     return entry
 
 
-async def update(ctx: Context, resource: Resource, name: str) -> Response:
+async def update(ctx: Context, resource: ServedResource, name: str) -> Response:
     negotiate(ctx.accept)
     options = write_options(ctx.query, "UpdateOptions")
     body = await decode_body(ctx, resource, options)
@@ -245,7 +245,7 @@ def check_name(given: object, name: str) -> None:
         raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
-def _head(ctx: Context, resource: Resource, name: str) -> Entry | None:
+def _head(ctx: Context, resource: ServedResource, name: str) -> Entry | None:
     namespace = ctx.namespace_of(resource)
     return ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(namespace, name))
 
@@ -263,7 +263,7 @@ async def may_be_behind(ctx: Context, problem: errors.ApiError) -> bool:
 
 async def update_object(
     ctx: Context,
-    resource: Resource,
+    resource: ServedResource,
     name: str,
     change: Callable[[Object], Object],
     options: WriteOptions,
@@ -295,7 +295,7 @@ async def update_object(
     raise errors.conflict(resource, name)
 
 
-def _check_preconditions(resource: Resource, name: str, new: Object, old: Object, replace: bool) -> bool:
+def _check_preconditions(resource: ServedResource, name: str, new: Object, old: Object, replace: bool) -> bool:
     """Whether the request insists on the version it read; raises if that is not the current one."""
     meta, old_meta = new["metadata"], old["metadata"]
     uid = meta.get("uid")
@@ -316,7 +316,7 @@ def _check_preconditions(resource: Resource, name: str, new: Object, old: Object
 
 
 async def _update_once(
-    ctx: Context, resource: Resource, head: Entry, old: Object, new: Object, options: WriteOptions, booking: Booking
+    ctx: Context, resource: ServedResource, head: Entry, old: Object, new: Object, options: WriteOptions, booking: Booking
 ) -> Written:
     large = ctx.is_large(head)
     if large:
@@ -346,7 +346,7 @@ async def _update_once(
     return Written(200, await commit(ctx, resource, new, head.revision))
 
 
-def _count_generation(resource: Resource, new: Object, old: Object) -> None:
+def _count_generation(resource: ServedResource, new: Object, old: Object) -> None:
     if not resource.tracks_generation:
         return
     generation = old["metadata"].get("generation", 0)
@@ -357,7 +357,7 @@ def _count_generation(resource: Resource, new: Object, old: Object) -> None:
         new["metadata"]["generation"] = generation
 
 
-def is_finished(resource: Resource, obj: Object) -> bool:
+def is_finished(resource: ServedResource, obj: Object) -> bool:
     """Whether a deleted object waits for nothing any more."""
     meta = obj["metadata"]
     if not meta.get("deletionTimestamp") or meta.get("finalizers"):
@@ -367,6 +367,6 @@ def is_finished(resource: Resource, obj: Object) -> bool:
     return not meta.get("deletionGracePeriodSeconds")
 
 
-async def remove(ctx: Context, resource: Resource, obj: Object, expect: int) -> Entry:
+async def remove(ctx: Context, resource: ServedResource, obj: Object, expect: int) -> Entry:
     """Delete for good; the DELETED event carries `obj`."""
     return await _store(ctx, resource, await to_stored(resource, obj), expect, delete=True)
