@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from muster.runtime.install.pod_namespaces import MAY_RUN
+from muster.operator.pod_namespaces import MAY_RUN
 from tests.support.client import Client
 from tests.support.kubectl import executable
 from tests.support.processes import free_ports, tail

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from muster.runtime.install.pod_namespaces import MAY_RUN
+from muster.operator.pod_namespaces import MAY_RUN
 from tests.support.kubectl import Outcome, executable, kubectl
 from tests.support.node_planes import Nodes, lent_nodes
 from tests.support.pki import Authority

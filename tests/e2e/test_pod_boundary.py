@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.runtime.install.pod_namespaces import MAY_DIAL, MAY_RUN
+from muster.operator.pod_namespaces import MAY_DIAL, MAY_RUN
 from tests.e2e.boundary_attacks import ATTACKS, SECRET, Attack, Document, kubeconfig
 from tests.support.kubectl import kubectl
 from tests.support.node_planes import Nodes, lent_nodes

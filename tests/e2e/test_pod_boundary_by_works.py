@@ -18,11 +18,11 @@ from click.testing import CliRunner
 from muster.cli.clusteradm import main
 from muster.machinery.objects import Object
 from muster.operator.names import OPERATOR_NAMESPACE
+from muster.operator.pod_namespaces import MAY_DIAL, MAY_RUN, RUN, dialled, not_running, place_of
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client.builtin import NAMESPACES, ROLE_BINDINGS
 from muster.runtime.install.objects import ensure_namespace
-from muster.runtime.install.pod_namespaces import MAY_DIAL, MAY_RUN, RUN, dialled, not_running, place_of
 from muster.work.kinds import MANIFEST_WORKS
 from tests.e2e.boundary_attacks import NO_PROGRAMS, kubeconfig, plugin
 from tests.support.operating import Observed

@@ -15,9 +15,9 @@ from muster.fleet.node.clusternode import ClusterNode
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR
+from muster.operator.pod_namespaces import RUN
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import NAMESPACES
-from muster.runtime.install.pod_namespaces import RUN
 
 PODS = GVR("v1", "pods", "Pod")
 DEPLOYMENTS = GVR("apps/v1", "deployments", "Deployment")

@@ -17,13 +17,13 @@ from muster.administration.members.accept import AcceptOptions, accept
 from muster.machinery.objects import Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR
 from muster.operator.names import CLUSTER_MANAGERS, EXTERNAL_MANAGED_SECRET, KLUSTERLETS, OPERATOR_NAMESPACE
+from muster.operator.pod_namespaces import allow, on_this_machine
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.client.builtin import CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, NODES, SECRETS, SIGNING_REQUESTS
 from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, dump_kubeconfig
 from muster.runtime.client.rest import RestClient
 from muster.runtime.install.objects import ensure_namespace
-from muster.runtime.install.pod_namespaces import allow, on_this_machine
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from tests.support.operating import Observed
 from tests.support.sites import Site, embedded_only, open_site, open_sites

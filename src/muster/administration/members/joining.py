@@ -43,6 +43,7 @@ from muster.operator.applying import Applier, Wanted, checked
 from muster.operator.bundle import KLUSTERLET_OPERATOR, BundleOptions, bundle
 from muster.operator.klusterlet.plan import agent_namespace_of, is_hosted
 from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLET, KLUSTERLETS, KUBECONFIG_KEY
+from muster.operator.pod_namespaces import RUN, allow, on_this_machine
 from muster.registration.drivers import DEFAULT, options_of
 from muster.registration.drivers.certificates.agents import SHORTEST_EXPIRATION
 from muster.registration.drivers.certificates.profile import KEY
@@ -64,7 +65,6 @@ from muster.runtime.client.builtin import CRDS, NAMESPACES, SECRETS
 from muster.runtime.client.errors import NotFound
 from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, KubeconfigError, dump_kubeconfig
 from muster.runtime.install.objects import await_definitions, named
-from muster.runtime.install.pod_namespaces import RUN, allow, on_this_machine
 from muster.work.names import AGENT_GATES as WORK_GATES
 
 CERTIFICATE_SECONDS: Final = 31_536_000

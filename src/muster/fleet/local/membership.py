@@ -24,13 +24,13 @@ from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.machinery.golang.timestamps import parse_time
 from muster.operator.applying import Place, remove_and_wait
 from muster.operator.names import OPERATOR_NAMESPACE
+from muster.operator.pod_namespaces import may_run
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_LOCK, HUB_NAMESPACE, LEASE
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import LEASES, NAMESPACES
 from muster.runtime.client.errors import NotFound
 from muster.runtime.client.kubeconfig import ClientConfig
-from muster.runtime.install.pod_namespaces import may_run
 
 PATIENCE: Final = 120.0
 """Seconds a step waits for its cluster."""

@@ -12,8 +12,8 @@ from ipaddress import IPv4Address, IPv6Address
 
 from muster.fleet.attached import View
 from muster.http.upstream import place
+from muster.operator.pod_namespaces import MAY_DIAL, dialled, place_of
 from muster.runtime.client.builtin import NAMESPACES
-from muster.runtime.install.pod_namespaces import MAY_DIAL, dialled, place_of
 
 
 class Places:

@@ -31,10 +31,10 @@ from muster.machinery.clock import sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.machinery.privatefiles import make_directories
+from muster.operator.pod_namespaces import may_run, not_running
 from muster.runtime.client.builtin import NAMESPACES, NODES, PODS
 from muster.runtime.client.errors import Conflict, KubeError, NotFound
 from muster.runtime.client.patches import patch_status
-from muster.runtime.install.pod_namespaces import may_run, not_running
 
 log = get_logger("muster.fleet.node")
 

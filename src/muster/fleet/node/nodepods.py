@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from muster.fleet.attached import Attached, Change
 from muster.fleet.node.clusternode import ClusterNode
+from muster.operator.pod_namespaces import may_run
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, NODES, PODS, SECRETS
-from muster.runtime.install.pod_namespaces import may_run
 
 
 class NodePods:

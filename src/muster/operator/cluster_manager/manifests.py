@@ -17,10 +17,10 @@ from muster.operator.cluster_manager.components import COMPONENTS, SERVERS, Comp
 from muster.operator.cluster_manager.plan import Plan, account_annotations
 from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.names import CLUSTER_MANAGER_LABEL
+from muster.operator.pod_namespaces import RUN
 from muster.registration.hub.install import ACCOUNT, conversion
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
 from muster.runtime.install.objects import account_permissions, named
-from muster.runtime.install.pod_namespaces import RUN
 from muster.runtime.webhook.configuration import Endpoint
 from muster.work.hub.install import executor_admin
 

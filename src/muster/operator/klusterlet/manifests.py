@@ -26,6 +26,7 @@ from muster.operator.klusterlet.plan import (
     work_options,
 )
 from muster.operator.names import ADDON_NAMESPACE, EXTERNAL_MANAGED_SECRET, KLUSTERLET_LABEL
+from muster.operator.pod_namespaces import RUN
 from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
 from muster.registration.agent.reports.claims import PROPERTIES
 from muster.registration.names import HUB_SECRET
@@ -41,7 +42,6 @@ from muster.runtime.client.builtin import (
 )
 from muster.runtime.client.typed import served
 from muster.runtime.install.objects import account_permissions, binding, named
-from muster.runtime.install.pod_namespaces import RUN
 from muster.work.agent import install as work
 
 SHARED: Final = "ALL"

@@ -10,8 +10,8 @@ from muster.fleet.node import PodEnvironment
 from muster.fleet.node.boundary import Places, PodNetwork
 from muster.machinery.confinement import current
 from muster.machinery.objects import GVR, Object
+from muster.operator.pod_namespaces import MAY_DIAL, MAY_RUN, not_running
 from muster.runtime.client.builtin import NAMESPACES
-from muster.runtime.install.pod_namespaces import MAY_DIAL, MAY_RUN, not_running
 from tests.support.stage import PODS, Stage, condition, let_pods_run
 
 SERVER = "https://127.0.0.1:6443/clusters/c1"

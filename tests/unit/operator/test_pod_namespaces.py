@@ -4,18 +4,8 @@ import pytest
 
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
+from muster.operator.pod_namespaces import MAY_DIAL, MAY_RUN, RUN, allow, dialled, may_run, not_running, on_this_machine, place_of
 from muster.runtime.client.builtin import NAMESPACES
-from muster.runtime.install.pod_namespaces import (
-    MAY_DIAL,
-    MAY_RUN,
-    RUN,
-    allow,
-    dialled,
-    may_run,
-    not_running,
-    on_this_machine,
-    place_of,
-)
 
 
 def test_only_the_label_lets_pods_run() -> None:
