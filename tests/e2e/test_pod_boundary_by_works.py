@@ -22,7 +22,7 @@ from muster.operator.pod_namespaces import MAY_DIAL, MAY_RUN, RUN, dialled, not_
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client.builtin import NAMESPACES, ROLE_BINDINGS
-from muster.runtime.install.objects import ensure_namespace
+from muster.runtime.install import ensure_namespace
 from muster.work.kinds import MANIFEST_WORKS
 from tests.e2e.boundary_attacks import NO_PROGRAMS, kubeconfig, plugin
 from tests.support.operating import Observed

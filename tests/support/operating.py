@@ -14,7 +14,7 @@ from muster.operator.bundle import Operator, bundle
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS
 from muster.runtime.client.errors import NotFound
 from muster.runtime.client.rest import RestClient
-from muster.runtime.install.objects import await_definitions
+from muster.runtime.install import await_definitions
 
 SECONDS = 20.0
 

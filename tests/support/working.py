@@ -25,7 +25,7 @@ from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
 from muster.runtime.client.http import HttpClient
 from muster.runtime.client.kubeconfig import AuthInfo, load_kubeconfig
 from muster.runtime.client.rest import JSON, Query
-from muster.runtime.install.objects import apply_all, await_definitions
+from muster.runtime.install import apply_all, await_definitions
 from muster.work.agent.agent import WorkAgent
 from muster.work.agent.install import AGGREGATE, PREFIX, install
 from muster.work.agent.options import WorkAgentOptions

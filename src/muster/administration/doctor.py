@@ -37,7 +37,7 @@ from muster.registration.names import (
     cluster_role,
     registration_binding,
 )
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import Forbidden, KubeClient, KubeError, NotFound, StatusError
 from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -47,8 +47,7 @@ from muster.runtime.client.builtin import (
     SECRETS,
     SIGNING_REQUESTS,
 )
-from muster.runtime.client.errors import Forbidden, KubeError, NotFound, StatusError
-from muster.runtime.webhook.configuration import Hook
+from muster.runtime.webhook import Hook
 from muster.work.hub import install as work
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import APPLIED

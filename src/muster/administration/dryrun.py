@@ -17,11 +17,8 @@ from typing import Final, TypeVar
 from muster.api import Document
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.machinery.objects import Object
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import Conflict, DelegatingClient, Kind, KubeClient, NotFound, Send, Target, Write
 from muster.runtime.client.builtin import CRDS, NAMESPACES
-from muster.runtime.client.delegating import DelegatingClient, Send, Target, Write
-from muster.runtime.client.errors import Conflict, NotFound
-from muster.runtime.client.typed import Kind
 
 T = TypeVar("T")
 

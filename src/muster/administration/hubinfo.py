@@ -11,9 +11,8 @@ from muster.administration.waiting import hub_problem
 from muster.api.operator.v1 import ClusterManager, Klusterlet, RelatedResource
 from muster.machinery.objects import Object
 from muster.operator.names import CLUSTER_MANAGER, KLUSTERLET, OPERATOR_NAMESPACE
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient, NotFound
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS
-from muster.runtime.client.errors import NotFound
 
 PARTS: Final[Mapping[str, str]] = {
     "registration": "Registration",

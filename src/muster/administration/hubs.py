@@ -20,11 +20,9 @@ from muster.kube import yaml
 from muster.kube.certificates import fingerprint
 from muster.operator.applying import Wanted
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import ClientConfig, KubeClient, KubeError, NotFound
 from muster.runtime.client.builtin import CONFIG_MAPS, ROLE_BINDINGS, ROLES
-from muster.runtime.client.errors import KubeError, NotFound
-from muster.runtime.client.kubeconfig import ClientConfig
-from muster.runtime.install.objects import RBAC_GROUP, binding, named, rule
+from muster.runtime.install import RBAC_GROUP, binding, named, rule
 
 PUBLIC_NAMESPACE: Final = "kube-public"
 CLUSTER_INFO: Final = "cluster-info"

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from muster.administration.errors import TookTooLong
 from muster.machinery.clock import SYSTEM, Clock, sleep
-from muster.runtime.client.errors import NoCredential, ServerFailure, TooManyRequests, Unreachable
+from muster.runtime.client import NoCredential, ServerFailure, TooManyRequests, Unreachable
 
 EVERY: Final = 0.25
 Look = Callable[[], Awaitable[str]]

@@ -18,9 +18,8 @@ from muster.machinery.objects import Object
 from muster.operator.applying import Applier, checked
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, Operator, bundle
 from muster.operator.names import OPERATOR_NAMESPACE
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient, NotFound
 from muster.runtime.client.builtin import DEPLOYMENTS
-from muster.runtime.client.errors import NotFound
 
 
 async def upgrade(

@@ -19,9 +19,8 @@ from muster.operator.cluster_manager.components import REGISTRATION_DEGRADED
 from muster.operator.cluster_manager.status import PROGRESSING
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLETS, OPERATOR_NAMESPACE, chosen_image
 from muster.operator.reporting import APPLIED
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient, NotFound
 from muster.runtime.client.builtin import DEPLOYMENTS
-from muster.runtime.client.errors import NotFound
 
 
 def deployment_problem(deployment: Object) -> str:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from muster.registration.agent.options import AgentOptions
     from muster.registration.drivers.profile import DriverOptions
     from muster.registration.drivers.seam import Driver
-    from muster.runtime.client.kubeconfig import ClientConfig
+    from muster.runtime.client import ClientConfig
 
 LEASE = "registration-agent-lock"
 EXPIRATION = "client-cert-expiration-seconds"
@@ -268,7 +268,7 @@ def run_agent(settings: Settings) -> None:
 
 def _explain(error: Exception) -> click.ClickException | None:
     from muster.registration.drivers.seam import DriverError
-    from muster.runtime.install.objects import InstallError
+    from muster.runtime.install import InstallError
 
     if isinstance(error, DriverError | InstallError):
         return click.ClickException(str(error))
@@ -283,9 +283,8 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 async def _serve(settings: Settings, here: ProcessEnv) -> None:
     from muster.machinery.metrics import Metrics
     from muster.registration.agent.agent import Agent
-    from muster.runtime.controller.leader_election import LeaderElection, leader_identity
-    from muster.runtime.controller.manager import Manager, RunnableFunc
-    from muster.runtime.process.serve import serve as serve_manager
+    from muster.runtime.controller import LeaderElection, Manager, RunnableFunc, leader_identity
+    from muster.runtime.process import serve as serve_manager
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:

@@ -19,9 +19,9 @@ from muster.cli.values import FilePath
 
 if TYPE_CHECKING:
     from muster.machinery.metrics import Metrics
-    from muster.runtime.client.base import KubeClient
-    from muster.runtime.controller.manager import Manager
-    from muster.runtime.webhook.serving import ServingOptions, WebhookServing
+    from muster.runtime.client import KubeClient
+    from muster.runtime.controller import Manager
+    from muster.runtime.webhook import ServingOptions, WebhookServing
 
 W = TypeVar("W", bound="WebhookServing")
 Command = Callable[..., Any]
@@ -109,7 +109,7 @@ class CommonFlags:
 
 def common_flags(given: dict[str, Any], here: ProcessEnv) -> CommonFlags:
     """Raises what click raises for flags that are wrong."""
-    from muster.runtime.webhook.serving import ServingOptions
+    from muster.runtime.webhook import ServingOptions
 
     _check(given)
     in_cluster = in_pod(given["kubeconfig"], given["context"], here)
@@ -181,9 +181,8 @@ class HubComponent(Generic[W]):
 
 async def serve_component(flags: CommonFlags, component: HubComponent[W], here: ProcessEnv) -> None:
     from muster.machinery.metrics import Metrics
-    from muster.runtime.controller.leader_election import LeaderElection, leader_identity
-    from muster.runtime.controller.manager import Manager
-    from muster.runtime.process.serve import serve
+    from muster.runtime.controller import LeaderElection, Manager, leader_identity
+    from muster.runtime.process import serve
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:

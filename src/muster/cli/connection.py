@@ -25,7 +25,7 @@ from muster.machinery.privatefiles import replace_private
 if TYPE_CHECKING:
     from muster.administration.dryrun import Journal, JournalingClient
     from muster.operator.applying import ApplyFailed
-    from muster.runtime.client.kubeconfig import ClientConfig
+    from muster.runtime.client import ClientConfig
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -141,9 +141,8 @@ async def _in_session(work: Callable[[Session], Awaitable[T]], config: ClientCon
     from muster.administration.dryrun import Journal, JournalingClient
     from muster.administration.errors import AdministrationError
     from muster.operator.applying import ApplyFailed
-    from muster.runtime.client.errors import KubeError
-    from muster.runtime.client.http import HttpClient
-    from muster.runtime.install.objects import InstallError
+    from muster.runtime.client import HttpClient, KubeError
+    from muster.runtime.install import InstallError
 
     journal = Journal()
     client = JournalingClient(HttpClient(config, agent="clusteradm"), journal, dry_run=options.dry_run)
@@ -172,7 +171,7 @@ def report_dry_run(journal: Journal, machine: bool) -> None:
 
 def explain(error: Exception) -> str:
     """An error of the server's, and what to do about it."""
-    from muster.runtime.client.errors import Forbidden, NoCredential, Unauthorized, Unreachable
+    from muster.runtime.client import Forbidden, NoCredential, Unauthorized, Unreachable
 
     remedies: dict[type[Exception], str] = {
         NoCredential: "mend the user of this context, or choose another --context",

@@ -22,7 +22,7 @@ from muster.registration.names import AGENT_RESTRICTION, HUB_GATES, HUB_LOCK, HU
 if TYPE_CHECKING:
     from muster.registration.hub.options import HubOptions
     from muster.registration.hub.serving import Webhooks
-    from muster.runtime.client.base import KubeClient
+    from muster.runtime.client import KubeClient
 
 
 @click.command("hub", short_help="Run the hub's registration controllers.")
@@ -106,7 +106,7 @@ def _explain(error: Exception) -> click.ClickException | None:
     from muster.machinery.tasks import RunnableEnded
     from muster.registration.drivers import BrokenDriver, UnknownDriver
     from muster.registration.drivers.seam import DriverError
-    from muster.runtime.install.objects import InstallError
+    from muster.runtime.install import InstallError
 
     match error:
         case UnknownDriver() | BrokenDriver():

@@ -28,8 +28,8 @@ from muster.cli.values import FilePath
 
 if TYPE_CHECKING:
     from muster.machinery.metrics import Metrics
-    from muster.runtime.client.base import KubeClient
-    from muster.runtime.controller.manager import Manager
+    from muster.runtime.client import KubeClient
+    from muster.runtime.controller import Manager
 
 KINDS: Final = ("cluster-manager", "klusterlet")
 
@@ -96,8 +96,8 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 async def _serve(settings: Settings, here: ProcessEnv) -> None:
     from muster.machinery.metrics import Metrics
     from muster.operator.launch import own_image
-    from muster.runtime.controller.leader_election import LeaderElection, leader_identity
-    from muster.runtime.process.serve import serve as serve_manager
+    from muster.runtime.controller import LeaderElection, leader_identity
+    from muster.runtime.process import serve as serve_manager
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:

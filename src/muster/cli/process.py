@@ -26,8 +26,7 @@ from muster.machinery.confinement import environ, shown
 
 if TYPE_CHECKING:
     from muster.machinery.metrics import Metrics
-    from muster.runtime.client.base import KubeClient
-    from muster.runtime.client.kubeconfig import ClientConfig
+    from muster.runtime.client import ClientConfig, KubeClient
 
 ANY_ADDRESS = "0.0.0.0"
 LOOPBACK = "127.0.0.1"
@@ -45,7 +44,7 @@ class FoundCluster:
 
     def connect(self, agent: str, metrics: Metrics | None = None, at_once: int = 0) -> KubeClient:
         """`at_once`: plain requests under way; 0 is no limit."""
-        from muster.runtime.client.http import HttpClient
+        from muster.runtime.client import HttpClient
 
         if self.direct is not None:
             return self.direct()
@@ -92,7 +91,7 @@ def in_pod(kubeconfig: str | None, context: str, here: ProcessEnv = PROCESS) -> 
 
 def find_cluster(kubeconfig: str | None, context: str, here: ProcessEnv = PROCESS) -> FoundCluster:
     """Of the flags, else of $KUBECONFIG, else of the pod this runs in, else of the user's own kubeconfig."""
-    from muster.runtime.client.kubeconfig import KubeconfigError, in_cluster_config, load_kubeconfig
+    from muster.runtime.client import KubeconfigError, in_cluster_config, load_kubeconfig
 
     try:
         if in_pod(kubeconfig, context, here):
@@ -137,8 +136,8 @@ def file_problem(error: OSError) -> click.ClickException | None:
 
 def cluster_problem(error: Exception, cluster: str, ports: str) -> click.ClickException | None:
     """Words for what can go wrong in any part: leadership, its `cluster`, the `ports` (flags) it listens on."""
-    from muster.runtime.client.errors import KubeError
-    from muster.runtime.controller.leader_election import LeadershipLost
+    from muster.runtime.client import KubeError
+    from muster.runtime.controller import LeadershipLost
 
     match error:
         case LeadershipLost():

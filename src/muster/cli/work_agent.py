@@ -214,7 +214,7 @@ def _positive(seconds: float) -> float:
 
 def _explain(error: Exception) -> click.ClickException | None:
     from muster.registration.drivers.endpoints import EndpointError
-    from muster.runtime.install.objects import InstallError
+    from muster.runtime.install import InstallError
 
     if isinstance(error, EndpointError | InstallError):
         return click.ClickException(str(error))
@@ -229,9 +229,8 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 async def _serve(settings: Settings, here: ProcessEnv) -> None:
     from muster.machinery.metrics import Metrics
     from muster.registration.drivers.endpoints import ClientSettings
-    from muster.runtime.controller.leader_election import LeaderElection, leader_identity
-    from muster.runtime.controller.manager import Manager, RunnableFunc
-    from muster.runtime.process.serve import serve as serve_manager
+    from muster.runtime.controller import LeaderElection, Manager, RunnableFunc, leader_identity
+    from muster.runtime.process import serve as serve_manager
     from muster.work.agent.agent import WorkAgent
     from muster.work.names import AGENT
 

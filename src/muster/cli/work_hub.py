@@ -36,7 +36,7 @@ from muster.work.hub.options import (
 )
 
 if TYPE_CHECKING:
-    from muster.runtime.client.base import KubeClient
+    from muster.runtime.client import KubeClient
     from muster.work.hub.serving import Webhooks
 
 
@@ -96,7 +96,7 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
 
 def _explain(error: Exception) -> click.ClickException | None:
     from muster.machinery.tasks import RunnableEnded
-    from muster.runtime.install.objects import InstallError
+    from muster.runtime.install import InstallError
 
     if isinstance(error, InstallError | RunnableEnded):
         return click.ClickException(str(error))
@@ -109,7 +109,7 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 
 
 def _component(options: WorkHubOptions) -> HubComponent[Webhooks]:
-    from muster.runtime.install.objects import ensure_namespace
+    from muster.runtime.install import ensure_namespace
     from muster.work.hub.install import LOCK, install
     from muster.work.hub.manager import WorkHub
     from muster.work.hub.serving import Webhooks

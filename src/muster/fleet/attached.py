@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Protocol
 
 from muster.machinery.objects import GVR, Object
-from muster.runtime.client.base import KubeClient
-from muster.runtime.controller.events import EventRecorder
+from muster.runtime.client import KubeClient
+from muster.runtime.controller import EventRecorder
 
 
 class View(Protocol):

@@ -11,9 +11,8 @@ from typing import Final
 
 from muster.machinery.privatefiles import replace_private
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import AuthInfo, ClientConfig, KubeClient, dump_kubeconfig
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
-from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, dump_kubeconfig
 
 BOOTSTRAP_USER: Final = f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{BOOTSTRAP_ACCOUNT}"
 LIFETIME: Final = 24 * 3600

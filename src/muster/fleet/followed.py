@@ -13,12 +13,9 @@ from functools import partial
 from muster.fleet.attached import Attached, Change, Controller
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.objects import GVR, Object, ObjectKey
-from muster.runtime.cache.informer import Informers
-from muster.runtime.cache.mutation_cache import MutationCache
-from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.delegating import DelegatingClient, Send, Write
-from muster.runtime.controller.controller import Controller as Queued
+from muster.runtime.cache import Informers, MutationCache, Snapshot
+from muster.runtime.client import DelegatingClient, KubeClient, Send, Write
+from muster.runtime.controller import Controller as Queued
 
 LONGEST_DELAY = 60.0
 

@@ -24,8 +24,8 @@ from muster.registration.hub.install import install, install_namespaces
 from muster.registration.hub.manager import REPORTER, Hub
 from muster.registration.hub.options import HubOptions
 from muster.registration.hub.serving import Webhooks
-from muster.runtime.client.kubeconfig import AuthInfo
-from muster.runtime.webhook.serving import ServingOptions
+from muster.runtime.client import AuthInfo
+from muster.runtime.webhook import ServingOptions
 
 CLUSTER = "hub"
 ADMIN = "admin.kubeconfig"

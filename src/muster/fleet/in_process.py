@@ -12,8 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from muster.apiserver.client import DirectClient
 from muster.apiserver.errors import ApiError
 from muster.http import Response
-from muster.runtime.client.errors import Unreachable, status_error
-from muster.runtime.client.rest import JSON, Query, RestClient
+from muster.runtime.client import JSON, Query, RestClient, Unreachable, status_error
 
 
 class InProcessClient(RestClient):

@@ -23,7 +23,7 @@ from muster.machinery.logs import get_logger
 from muster.registration.agent.install import ACCOUNT, install
 from muster.registration.agent.options import AgentOptions
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import NODES
 
 log = get_logger("muster.fleet.managed")

@@ -27,9 +27,8 @@ from muster.fleet.usage import Sample, counted, rates, usage
 from muster.http.filelimit import raise_file_limit
 from muster.machinery import logs
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.cache.informer import Informer
-from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import load_kubeconfig
+from muster.runtime.cache import Informer
+from muster.runtime.client import HttpClient, load_kubeconfig
 
 SAMPLE_EVERY: Final = 5.0
 HUB_STARTS_WITHIN: Final = 60.0

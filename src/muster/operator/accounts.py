@@ -21,11 +21,9 @@ from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.confinement import read
 from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.objects import Object
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import ClientConfig, KubeClient, NotFound, dump_kubeconfig
 from muster.runtime.client.builtin import SECRETS, SERVICE_ACCOUNTS
-from muster.runtime.client.errors import NotFound
-from muster.runtime.client.kubeconfig import ClientConfig, dump_kubeconfig
-from muster.runtime.install.objects import named
+from muster.runtime.install import named
 
 LIFETIME: Final = timedelta(days=7)
 RENEWAL: Final = f"{GROUP}/renew-after"

@@ -25,8 +25,7 @@ from muster.api.operator.v1 import GROUP, GenerationStatus, RelatedResource
 from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import GVR, Object, ObjectKey, key_of
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Conflict, KubeError, NotFound
+from muster.runtime.client import Conflict, KubeClient, KubeError, NotFound
 
 Wanted = tuple[GVR, Document]
 """A document and where it belongs; `apiVersion` and `kind` need not be in it."""

@@ -35,7 +35,7 @@ from muster.operator.pod_namespaces import RUN
 from muster.operator.rules import CLUSTER_MANAGER_RULES, KLUSTERLET_RULES
 from muster.registration.hub.install import bootstrap_permissions
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
-from muster.runtime.install.objects import account_permissions, named
+from muster.runtime.install import account_permissions, named
 
 RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
 

@@ -11,12 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from muster.operator.names import KUBECONFIG_KEY
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import ClientConfig, HttpClient, KubeClient, KubeconfigError, NotFound, parse_kubeconfig
 from muster.runtime.client.builtin import SECRETS
-from muster.runtime.client.errors import NotFound
-from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError, parse_kubeconfig
-from muster.runtime.install.objects import named
+from muster.runtime.install import named
 
 
 async def read_way(client: KubeClient, secret: str, namespace: str) -> tuple[bytes, ClientConfig] | None:

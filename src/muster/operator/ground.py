@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 
 from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.operator.applying import Applier
-from muster.runtime.cache.informer import Informer, Informers
-from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.base import KubeClient
+from muster.runtime.cache import Informer, Informers, Snapshot
+from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import SECRETS
 
 Wake = Callable[[str], None]

@@ -13,8 +13,8 @@ from muster.machinery.objects import GVR, Object, ObjectKey, key_of
 from muster.operator.applying import ApplyFailed, Place, Wanted, checked
 from muster.operator.ground import Ground
 from muster.operator.reporting import StepFailed
-from muster.runtime.client.errors import KubeError, NotFound
-from muster.runtime.install.objects import InstallError
+from muster.runtime.client import KubeError, NotFound
+from muster.runtime.install import InstallError
 
 
 @contextmanager

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from muster.operator.names import image
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.client.builtin import PODS
-from muster.runtime.client.errors import KubeError
 
 CONTAINER: Final = "registration-operator"
 

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Final
 
 from muster.api.operator.v1 import GROUP, ClusterManager, Klusterlet
-from muster.runtime.client.typed import served
+from muster.runtime.client import served
 
 CLUSTER_MANAGERS: Final = served(ClusterManager)
 KLUSTERLETS: Final = served(Klusterlet)

@@ -9,7 +9,7 @@ from typing import Final
 
 from muster.operator.elsewhere import connect_by_kubeconfig
 from muster.operator.names import OPERATOR_NAMESPACE, image
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient
 
 REMOVAL_TIMEOUT: Final = timedelta(minutes=5)
 

@@ -16,9 +16,8 @@ from urllib.parse import urlsplit
 from muster.http.upstream import place
 from muster.machinery.confinement import is_guarded
 from muster.machinery.objects import Object
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient, NotFound
 from muster.runtime.client.builtin import NAMESPACES
-from muster.runtime.client.errors import NotFound
 
 MAY_RUN: Final = "open-cluster-management.io/pods-may-run"
 MAY_DIAL: Final = "open-cluster-management.io/pods-may-dial"

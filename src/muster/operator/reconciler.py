@@ -29,16 +29,10 @@ from muster.operator.options import OperatorOptions
 from muster.operator.reporting import StepFailed, Waiting, deleting, gates, not_applied, with_status
 from muster.operator.site import Installed
 from muster.operator.spec import BadSpec
-from muster.runtime.cache.informer import Informers
-from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.base import KubeClient
+from muster.runtime.cache import Informers, Snapshot
+from muster.runtime.client import KubeClient, KubeError, patch_object
 from muster.runtime.client.builtin import NODES
-from muster.runtime.client.errors import KubeError
-from muster.runtime.client.patches import patch_object
-from muster.runtime.controller.context import ControllerContext
-from muster.runtime.controller.controller import Stop
-from muster.runtime.controller.finalizers import add_finalizer, remove_finalizer
-from muster.runtime.controller.manager import Manager
+from muster.runtime.controller import ControllerContext, Manager, Stop, add_finalizer, remove_finalizer
 
 log = get_logger("muster.operator")
 

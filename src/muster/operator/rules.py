@@ -18,7 +18,7 @@ from muster.operator.klusterlet.properties import DEFINITION as PROPERTIES
 from muster.operator.names import EXTERNAL_HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET
 from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET, LEASE, PENDING_SECRET
-from muster.runtime.install.objects import RBAC_GROUP, READ, rule
+from muster.runtime.install import RBAC_GROUP, READ, rule
 from muster.work.agent import install as work
 
 KEEP: Final = (*READ, "create", "update", "patch", "delete")

@@ -12,8 +12,8 @@ from muster.machinery.objects import GVR, Object
 from muster.operator.applying import Place, Wanted, places
 from muster.operator.ground import Ground
 from muster.operator.keeping import apply_owned, established
-from muster.runtime.client.kubeconfig import ClientConfig
-from muster.runtime.install.objects import await_definitions
+from muster.runtime.client import ClientConfig
+from muster.runtime.install import await_definitions
 
 P = TypeVar("P")
 

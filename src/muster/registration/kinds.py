@@ -9,7 +9,7 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.api.cluster.v1alpha1 import ClusterClaim
 from muster.api.cluster.v1beta2 import ManagedClusterSet, ManagedClusterSetBinding
 from muster.api.work.v1 import ManifestWork
-from muster.runtime.client.typed import served
+from muster.runtime.client import served
 
 MANAGED_CLUSTERS: Final = served(ManagedCluster)
 CLUSTER_SETS: Final = served(ManagedClusterSet)

@@ -6,7 +6,7 @@ from typing import Final
 
 from muster.api.work.v1 import AppliedManifestWork, ManifestWork
 from muster.api.work.v1alpha1 import ManifestWorkReplicaSet
-from muster.runtime.client.typed import served
+from muster.runtime.client import served
 
 MANIFEST_WORKS: Final = served(ManifestWork)
 APPLIED_WORKS: Final = served(AppliedManifestWork)

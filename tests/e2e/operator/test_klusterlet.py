@@ -35,7 +35,7 @@ from muster.runtime.client.builtin import (
 from muster.runtime.client.errors import Forbidden, KubeError, NotFound
 from muster.runtime.client.http import HttpClient
 from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, dump_kubeconfig, load_kubeconfig
-from muster.runtime.install.objects import ensure_namespace
+from muster.runtime.install import ensure_namespace
 from tests.e2e.operator.conftest import PATIENT, World, administrator
 from tests.e2e.operator.sequences import PROCESS_SEEDS, SEEDS, Mortal, MortalProcess, Operator, play
 from tests.support.operating import Observed

@@ -19,7 +19,7 @@ from muster.operator.cluster_manager.components import SERVERS
 from muster.operator.cluster_manager.plan import Plan
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES
 from muster.runtime.client.errors import Forbidden
-from muster.runtime.install.objects import await_definitions, ensure_namespace
+from muster.runtime.install import await_definitions, ensure_namespace
 from muster.runtime.webhook.certificates import make_pair
 from tests.e2e.operator.conftest import World
 from tests.support import peers

@@ -21,7 +21,7 @@ from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, RESOURCE
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DEPLOYMENTS, NAMESPACES
 from muster.runtime.client.errors import BadRequest, Forbidden
 from muster.runtime.client.typed import served
-from muster.runtime.install.objects import binding
+from muster.runtime.install import binding
 from muster.work.hub.bindings.accounts import BINDINGS
 from muster.work.hub.install import BINDING_HOOK
 from muster.work.hub.options import ADDON_NAMESPACE

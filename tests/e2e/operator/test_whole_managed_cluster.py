@@ -23,7 +23,7 @@ from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SEC
 from muster.runtime.client.builtin import CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, NODES, SECRETS, SIGNING_REQUESTS
 from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, dump_kubeconfig
 from muster.runtime.client.rest import RestClient
-from muster.runtime.install.objects import ensure_namespace
+from muster.runtime.install import ensure_namespace
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from tests.support.operating import Observed
 from tests.support.sites import Site, embedded_only, open_site, open_sites

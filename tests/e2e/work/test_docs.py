@@ -22,7 +22,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.builtin import CRDS, NAMESPACES
 from muster.runtime.client.errors import NotFound
 from muster.runtime.client.typed import served
-from muster.runtime.install.objects import apply_all, await_definitions
+from muster.runtime.install import apply_all, await_definitions
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 from tests.support.kubectl import executable
 from tests.support.peers import ROOT

@@ -22,7 +22,7 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS
 from muster.runtime.client.errors import Unreachable
 from muster.runtime.client.rest import JSON, Query
-from muster.runtime.install.objects import ensure_namespace
+from muster.runtime.install import ensure_namespace
 from tests.unit.operator.conftest import CountingClient, Place, running
 
 K = "klusterlet"

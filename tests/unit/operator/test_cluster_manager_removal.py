@@ -28,7 +28,7 @@ from muster.runtime.client.builtin import (
     ROLE_BINDINGS,
 )
 from muster.runtime.client.errors import ServerFailure
-from muster.runtime.install.objects import binding
+from muster.runtime.install import binding
 from muster.work.hub.install import HOOKS as WORK_HOOKS
 from tests.unit.operator.conftest import Place
 from tests.unit.operator.hubs import (

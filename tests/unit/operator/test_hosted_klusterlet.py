@@ -27,7 +27,7 @@ from muster.operator.names import (
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLES, CRDS, DEPLOYMENTS, NAMESPACES, ROLES, SECRETS, SERVICE_ACCOUNTS
-from muster.runtime.install.objects import ensure_namespace
+from muster.runtime.install import ensure_namespace
 from tests.support.fake_clock import FakeClock
 from tests.unit.operator.conftest import Place, running
 from tests.unit.operator.spokes import Cuttable, Hub, Spoke, kubeconfig, operated

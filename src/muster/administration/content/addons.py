@@ -17,9 +17,7 @@ from muster.api import Document
 from muster.api.addon.v1alpha1 import DEFAULT_NAMESPACE, ClusterManagementAddOn, ManagedClusterAddOn
 from muster.machinery.objects import GVR
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import KubeError, NotFound, Unreachable
-from muster.runtime.client.typed import served
+from muster.runtime.client import KubeClient, KubeError, NotFound, Unreachable, served
 
 ADDONS: Final = served(ManagedClusterAddOn)
 CLUSTER_ADDONS: Final = served(ClusterManagementAddOn)

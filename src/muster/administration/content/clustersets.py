@@ -12,10 +12,8 @@ from muster.api.cluster.v1beta2 import EXCLUSIVE, ManagedClusterSet
 from muster.kube.names import dns1123_label, dns1123_subdomain
 from muster.registration.kinds import CLUSTER_SET_BINDINGS, CLUSTER_SETS, MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_SET_LABEL
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import AlreadyExists, KubeClient, NotFound, retry_on_conflict
 from muster.runtime.client.builtin import NAMESPACES
-from muster.runtime.client.errors import AlreadyExists, NotFound
-from muster.runtime.client.patches import retry_on_conflict
 
 KEPT: Final = ("default", "global")
 """Sets that the hub keeps alive by itself."""

@@ -24,12 +24,21 @@ from muster.api.work.v1 import GROUP, ExecutorServiceAccount, ManifestWork, Mani
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import GVR, Object
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
-from muster.runtime.auth.self_access import missing_rights
-from muster.runtime.cache.observed import UNKNOWN
-from muster.runtime.client.base import KubeClient
+from muster.runtime.auth import missing_rights
+from muster.runtime.cache import UNKNOWN
+from muster.runtime.client import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeClient,
+    KubeError,
+    NoKindMatch,
+    NotFound,
+    RESTMapper,
+)
 from muster.runtime.client.builtin import SELF_SUBJECT_REVIEWS
-from muster.runtime.client.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound
-from muster.runtime.client.restmapper import NoKindMatch, RESTMapper
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorGate, ExecutorOptions
 from muster.work.agent.executor.demands import identity_of, verbs

@@ -15,8 +15,7 @@ from muster.api import Document
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.kube.names import dns1123_subdomain
 from muster.machinery.objects import GVR
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.restmapper import NoKindMatch, RESTMapper
+from muster.runtime.client import KubeClient, NoKindMatch, RESTMapper
 
 
 @dataclass(frozen=True)

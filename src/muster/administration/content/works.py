@@ -25,9 +25,7 @@ from muster.kube.names import dns1123_subdomain
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Forbidden, KubeError, NotFound, Unreachable
-from muster.runtime.client.typed import served
+from muster.runtime.client import Forbidden, KubeClient, KubeError, NotFound, Unreachable, served
 from muster.work.names import DELETING
 
 PLACEMENTS: Final = served(Placement)

@@ -27,7 +27,7 @@ from muster.operator.reporting import DELETING
 from muster.registration.drivers.csr.approval import is_in_use
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient, NotFound
 from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -39,7 +39,6 @@ from muster.runtime.client.builtin import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
-from muster.runtime.client.errors import NotFound
 
 OLD_NAMES: Final = (
     Place(CLUSTER_ROLES, "system:open-cluster-management:bootstrap"),

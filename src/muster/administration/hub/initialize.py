@@ -33,10 +33,9 @@ from muster.registration.drivers.flags import INIT_FLAGS
 from muster.registration.drivers.profile import DriverOptions, HubSetup
 from muster.registration.drivers.seam import Driver
 from muster.registration.names import HUB_GATES, HUB_UNSUPPORTED_GATES
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import Forbidden, KubeClient, NotFound
 from muster.runtime.client.builtin import CRDS
-from muster.runtime.client.errors import Forbidden, NotFound
-from muster.runtime.install.objects import await_definitions
+from muster.runtime.install import await_definitions
 from muster.work.hub.options import GATES as WORK_GATES
 from muster.work.hub.options import UNSUPPORTED_GATES as WORK_UNSUPPORTED_GATES
 

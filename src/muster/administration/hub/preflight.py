@@ -17,9 +17,8 @@ from muster.administration.hub.probe import WITHIN, Answer, probe_signing
 from muster.administration.hubs import CLUSTERADM, HubAddress, cluster_info, has_cluster_info
 from muster.administration.progress import Progress
 from muster.machinery.clock import SYSTEM, Clock
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Forbidden
-from muster.runtime.install.objects import apply_all
+from muster.runtime.client import Forbidden, KubeClient
+from muster.runtime.install import apply_all
 
 ALTERNATIVES: Final = "let clusters register another way (--registration-drivers), if they cannot get certificates"
 

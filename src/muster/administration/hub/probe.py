@@ -22,9 +22,8 @@ from muster.machinery.objects import Object
 from muster.registration.drivers.certificates.profile import CLIENT_USAGES
 from muster.registration.drivers.certificates.requests import issued_certificate, verdict_of
 from muster.registration.names import CLIENT_SIGNER
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import Forbidden, KubeClient, KubeError
 from muster.runtime.client.builtin import SIGNING_REQUESTS
-from muster.runtime.client.errors import Forbidden, KubeError
 
 WITHIN: Final = 10.0
 LABEL: Final = "open-cluster-management.io/csr-probe"

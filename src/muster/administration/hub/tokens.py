@@ -20,10 +20,9 @@ from muster.machinery.objects import Object
 from muster.operator.applying import Place, places, remove
 from muster.registration.hub.install import BOOTSTRAP_GROUP, bootstrap_permissions
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient, NotFound
 from muster.runtime.client.builtin import SECRETS, SERVICE_ACCOUNTS
-from muster.runtime.client.errors import NotFound
-from muster.runtime.install.objects import apply_all, named
+from muster.runtime.install import apply_all, named
 
 LIFETIME: Final = 3600
 TOKEN_NAMESPACE: Final = "kube-system"

@@ -24,9 +24,8 @@ from muster.registration.drivers.csr.first_requests import approval
 from muster.registration.drivers.ownership import owner_of
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import Conflict, KubeClient, NotFound
 from muster.runtime.client.builtin import SIGNING_REQUESTS
-from muster.runtime.client.errors import Conflict, NotFound
 
 
 @dataclass(frozen=True)

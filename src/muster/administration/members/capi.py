@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 
 from muster.administration.errors import AdministrationError
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import ClientConfig, KubeClient, KubeconfigError, NotFound, parse_kubeconfig
 from muster.runtime.client.builtin import SECRETS
-from muster.runtime.client.errors import NotFound
-from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError, parse_kubeconfig
 
 
 async def find_workload_cluster(client: KubeClient, name: str) -> ClientConfig:

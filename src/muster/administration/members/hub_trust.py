@@ -30,11 +30,19 @@ from muster.administration.progress import SILENT, Progress
 from muster.kube import yaml
 from muster.kube.certificates import fingerprint
 from muster.machinery.objects import Object
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import (
+    AuthInfo,
+    ClientConfig,
+    Forbidden,
+    HttpClient,
+    KubeClient,
+    NotFound,
+    StatusError,
+    Unauthorized,
+    Unreachable,
+    Untrusted,
+)
 from muster.runtime.client.builtin import CONFIG_MAPS
-from muster.runtime.client.errors import Forbidden, NotFound, StatusError, Unauthorized, Unreachable, Untrusted
-from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig
 
 ROOT_CA: Final = "kube-root-ca.crt"
 SIGNATURE_PREFIX: Final = "jws-kubeconfig-"

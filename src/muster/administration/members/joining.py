@@ -60,11 +60,9 @@ from muster.registration.names import (
     is_cluster_name,
     reserved_name_problem,
 )
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import AuthInfo, ClientConfig, KubeClient, KubeconfigError, NotFound, dump_kubeconfig
 from muster.runtime.client.builtin import CRDS, NAMESPACES, SECRETS
-from muster.runtime.client.errors import NotFound
-from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, KubeconfigError, dump_kubeconfig
-from muster.runtime.install.objects import await_definitions, named
+from muster.runtime.install import await_definitions, named
 from muster.work.names import AGENT_GATES as WORK_GATES
 
 CERTIFICATE_SECONDS: Final = 31_536_000

@@ -22,9 +22,8 @@ from muster.registration.drivers.certificates.machine import PENDING_KEY
 from muster.registration.drivers.certificates.profile import KEY
 from muster.registration.drivers.certificates.requests import key_fingerprint
 from muster.registration.names import HUB_SECRET, PENDING_SECRET
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import Forbidden, KubeClient, NotFound
 from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS
-from muster.runtime.client.errors import Forbidden, NotFound
 
 
 async def list_klusterlets(client: KubeClient) -> list[Klusterlet]:

@@ -29,9 +29,8 @@ from muster.registration.drivers.csr.approval import is_in_use
 from muster.registration.drivers.endpoints import EndpointError
 from muster.registration.drivers.ownership import owner_of
 from muster.registration.kinds import CLUSTER_CLAIMS
-from muster.runtime.auth.self_access import missing_rights
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import KubeError, NotFound, Unauthorized, Untrusted
+from muster.runtime.auth import missing_rights
+from muster.runtime.client import KubeClient, KubeError, NotFound, Unauthorized, Untrusted
 
 ID_CLAIM: Final = "id.k8s.io"
 ANOTHER: Final = "choose another --cluster-name; if it is the same cluster, go on with --force"

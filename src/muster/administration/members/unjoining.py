@@ -37,11 +37,9 @@ from muster.operator.reporting import DELETING
 from muster.registration.drivers.endpoints import EndpointError, EndpointFormat
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_SECRET
-from muster.runtime.auth.self_access import missing_rights, rights
-from muster.runtime.client.base import KubeClient
+from muster.runtime.auth import missing_rights, rights
+from muster.runtime.client import ClientConfig, Conflict, KubeClient, KubeconfigError, KubeError, NotFound
 from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS
-from muster.runtime.client.errors import Conflict, KubeError, NotFound
-from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError
 
 HUB_WITHIN: Final = 30.0
 """Seconds that a hub has to answer."""

@@ -54,7 +54,7 @@ async def _accept(session: Session, names: list[str], wanted: RequestFilter, wai
     from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
     from muster.administration.members.accept import AcceptOptions
-    from muster.runtime.client.errors import KubeError, Unreachable
+    from muster.runtime.client import KubeError, Unreachable
 
     await require_hub(session.client)
     options = AcceptOptions(wanted, wait, session.timeout)

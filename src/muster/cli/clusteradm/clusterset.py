@@ -11,7 +11,7 @@ from muster.cli.connection import Session, administer, connected
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
-    from muster.runtime.client.base import KubeClient
+    from muster.runtime.client import KubeClient
 
 
 @click.group("clusterset")

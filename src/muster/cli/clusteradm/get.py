@@ -139,7 +139,7 @@ async def _ask(session: Session, kind: str, question: Question, output: str, wat
     from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
     from muster.cli.clusteradm import listings
-    from muster.runtime.client.errors import Forbidden
+    from muster.runtime.client import Forbidden
 
     await require_hub(session.client)
     collect = listings.COLLECTORS[kind]
@@ -189,7 +189,7 @@ async def _follow(session: Session, kind: str, question: Question, output: str, 
 
 
 async def _watch(session: Session, resource: GVR, place: str, stirred: asyncio.Event) -> None:
-    from muster.runtime.client.errors import Expired
+    from muster.runtime.client import Expired
 
     while True:
         try:

@@ -23,8 +23,7 @@ from muster.registration.drivers.flags import DEFAULT, JOIN_FLAGS
 if TYPE_CHECKING:
     from muster.administration.members.hub_trust import HubTrust
     from muster.administration.members.joining import Joined, JoinOptions
-    from muster.runtime.client.base import KubeClient
-    from muster.runtime.client.kubeconfig import ClientConfig
+    from muster.runtime.client import ClientConfig, KubeClient
 
 _FILE = click.Path(dir_okay=False)
 
@@ -101,7 +100,7 @@ def _trust(given: dict[str, Any]) -> HubTrust:
 
 async def _internal(trust: HubTrust, ca: bytes) -> str:
     from muster.administration.members.hub_trust import connect_by_http, told_server
-    from muster.runtime.client.kubeconfig import ClientConfig
+    from muster.runtime.client import ClientConfig
 
     client = connect_by_http(ClientConfig(trust.server, ca or None, proxy_url=trust.proxy_url))
     try:
@@ -161,7 +160,7 @@ def _options(given: dict[str, Any]) -> JoinOptions:
 
 
 def _managed(path: str | None) -> ClientConfig | None:
-    from muster.runtime.client.kubeconfig import KubeconfigError, load_kubeconfig
+    from muster.runtime.client import KubeconfigError, load_kubeconfig
 
     if not path:
         return None

@@ -23,8 +23,7 @@ from muster.machinery.objects import GVR, Object
 from muster.registration.hub.sets.members import selector_of
 from muster.registration.kinds import ADDONS, CLUSTER_SET_BINDINGS, CLUSTER_SETS, MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import ADDON_LABEL, CLUSTER_SET_LABEL
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.typed import served
+from muster.runtime.client import KubeClient, served
 
 CLUSTER_ADDONS: Final = served(ClusterManagementAddOn)
 R = TypeVar("R", bound=ApiResource)

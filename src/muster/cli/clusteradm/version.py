@@ -12,7 +12,7 @@ from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option
 
 if TYPE_CHECKING:
-    from muster.runtime.client.base import KubeClient
+    from muster.runtime.client import KubeClient
 
 
 @click.command("version")
@@ -41,8 +41,7 @@ def command(client_only: bool, output: str) -> None:
 def _server(options: Globals) -> dict[str, str]:
     """What the cluster says. That there is none is no failure of this command."""
     from muster.cli.process import find_cluster
-    from muster.runtime.client.errors import KubeError
-    from muster.runtime.client.http import HttpClient
+    from muster.runtime.client import HttpClient, KubeError
 
     async def ask() -> dict[str, str]:
         client = HttpClient(config, agent="clusteradm", timeout=min(options.timeout, 5.0))
@@ -67,8 +66,8 @@ def _server(options: Globals) -> dict[str, str]:
 
 async def _operator_image(client: KubeClient) -> str:
     from muster.operator.names import CLUSTER_MANAGER, OPERATOR_NAMESPACE
+    from muster.runtime.client import Forbidden, NotFound
     from muster.runtime.client.builtin import DEPLOYMENTS
-    from muster.runtime.client.errors import Forbidden, NotFound
 
     try:
         found = await client.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)

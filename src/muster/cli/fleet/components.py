@@ -17,10 +17,8 @@ import click
 from muster.cli.console import echo
 from muster.fleet.local.directory import HUB, FleetDirectory
 from muster.machinery.objects import Object
+from muster.runtime.client import HttpClient, KubeError, load_kubeconfig
 from muster.runtime.client.builtin import PODS
-from muster.runtime.client.errors import KubeError
-from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import load_kubeconfig
 
 PROCESS = "fleet"
 FEW = 10

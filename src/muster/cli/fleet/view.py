@@ -11,9 +11,7 @@ from muster.api.meta import is_true
 from muster.fleet.local.directory import FleetDirectory
 from muster.fleet.local.status import FleetStatus, read_status
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client.errors import KubeError, NotFound
-from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import KubeconfigError, load_kubeconfig
+from muster.runtime.client import HttpClient, KubeconfigError, KubeError, NotFound, load_kubeconfig
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.logs import get_logger
 from muster.operator.applying import ApplyFailed
-from muster.runtime.client.errors import KubeError
-from muster.runtime.install.objects import InstallError
+from muster.runtime.client import KubeError
+from muster.runtime.install import InstallError
 from muster.store import StoreError
 
 log = get_logger("muster.fleet.local")

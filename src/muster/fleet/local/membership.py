@@ -27,10 +27,8 @@ from muster.operator.names import OPERATOR_NAMESPACE
 from muster.operator.pod_namespaces import may_run
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_LOCK, HUB_NAMESPACE, LEASE
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import ClientConfig, KubeClient, NotFound
 from muster.runtime.client.builtin import LEASES, NAMESPACES
-from muster.runtime.client.errors import NotFound
-from muster.runtime.client.kubeconfig import ClientConfig
 
 PATIENCE: Final = 120.0
 """Seconds a step waits for its cluster."""

@@ -17,8 +17,7 @@ from muster.fleet.node.podspec import Pod
 from muster.machinery.authentication import UserInfo
 from muster.machinery.confinement import unconfined
 from muster.machinery.logs import diverted
-from muster.runtime.client.errors import Unauthorized
-from muster.runtime.client.rest import JSON, Query
+from muster.runtime.client import JSON, Query, Unauthorized
 
 
 class AccountClient(InProcessClient):

@@ -32,9 +32,8 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.machinery.privatefiles import make_directories
 from muster.operator.pod_namespaces import may_run, not_running
+from muster.runtime.client import Conflict, KubeError, NotFound, patch_status
 from muster.runtime.client.builtin import NAMESPACES, NODES, PODS
-from muster.runtime.client.errors import Conflict, KubeError, NotFound
-from muster.runtime.client.patches import patch_status
 
 log = get_logger("muster.fleet.node")
 

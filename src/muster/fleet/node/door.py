@@ -24,11 +24,10 @@ from muster.kube.certificates import common_name, organizations
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.clock import Clock
-from muster.runtime.auth.delegation import AccessReviewer
-from muster.runtime.client.base import KubeClient
+from muster.runtime.auth import AccessReviewer
+from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.client.builtin import PODS
-from muster.runtime.client.errors import KubeError
-from muster.runtime.webhook.certificates import make_pair
+from muster.runtime.webhook import make_pair
 
 LIFETIME = timedelta(days=365)
 TEXT = "text/plain; charset=utf-8"

@@ -20,8 +20,7 @@ from muster.fleet.node.podspec import ContainerSpec, FieldSource, KeySource, Mou
 from muster.machinery.confinement import Confinement, CredentialProgram, Network, Nowhere
 from muster.machinery.golang.quantities import parse_quantity
 from muster.machinery.objects import Object
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.kubeconfig import SERVICE_ACCOUNT, AuthInfo, ClientConfig
+from muster.runtime.client import SERVICE_ACCOUNT, AuthInfo, ClientConfig, KubeClient
 
 Lookup = Callable[[str, str], Object | None]
 """(plural, name) of the pod's namespace, to the object."""
@@ -105,7 +104,7 @@ class PodEnvironment:
 
     def connect(self, agent: str = "muster") -> KubeClient:
         """A client with the identity of the pod's service account, without a socket where that is possible."""
-        from muster.runtime.client.http import HttpClient
+        from muster.runtime.client import HttpClient
 
         return self.direct() if self.direct is not None else HttpClient(self.client_config, agent=agent)
 

@@ -21,9 +21,8 @@ from muster.machinery.clock import Clock, sleep, timestamp
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
+from muster.runtime.client import AlreadyExists, KubeError, NotFound, patch_changes, patch_status
 from muster.runtime.client.builtin import LEASES, NODES
-from muster.runtime.client.errors import AlreadyExists, KubeError, NotFound
-from muster.runtime.client.patches import patch_changes, patch_status
 
 log = get_logger("muster.fleet.node")
 NAMESPACE = "kube-node-lease"

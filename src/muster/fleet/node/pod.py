@@ -37,11 +37,8 @@ from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.machinery.privatefiles import make_directories
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import SERVICE_ACCOUNT, Conflict, KubeClient, KubeError, NotFound, patch_status
 from muster.runtime.client.builtin import CONFIG_MAPS, PODS, SECRETS
-from muster.runtime.client.errors import Conflict, KubeError, NotFound
-from muster.runtime.client.kubeconfig import SERVICE_ACCOUNT
-from muster.runtime.client.patches import patch_status
 
 log = get_logger("muster.fleet.node")
 _REFERENCED = {"secrets": SECRETS, "configmaps": CONFIG_MAPS}

@@ -34,10 +34,9 @@ from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.confinement import CredentialProgram
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, key_of
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.client.builtin import NODES
-from muster.runtime.client.errors import KubeError
-from muster.runtime.controller.events import EventRecorder
+from muster.runtime.controller import EventRecorder
 
 log = get_logger("muster.fleet.node")
 LAST_LOOK_SECONDS = 5.0

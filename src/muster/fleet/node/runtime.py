@@ -29,7 +29,7 @@ from muster.fleet.node.programs import IMAGES, NO_PLUGINS, Programs
 from muster.fleet.workloads import workload_controllers
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.confinement import CredentialProgram
-from muster.runtime.controller.events import EventRecorder
+from muster.runtime.controller import EventRecorder
 
 GRACE = 10.0
 KUBELET = "kubelet"

@@ -21,9 +21,8 @@ from muster.machinery.clock import Clock
 from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.objects import Object
 from muster.machinery.privatefiles import make_directories
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
-from muster.runtime.client.errors import KubeError
 
 RENEW_AFTER = 0.8
 """Share of a token's life after which it is replaced."""

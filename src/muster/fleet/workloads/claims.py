@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from muster.fleet.attached import controller_of, reference
 from muster.kube.selectors import Selector
 from muster.machinery.objects import GVR, Object
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Conflict, NotFound
+from muster.runtime.client import Conflict, KubeClient, NotFound
 
 
 async def claim(

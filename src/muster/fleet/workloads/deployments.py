@@ -16,9 +16,8 @@ from muster.fleet.workloads.deploymentstatus import deadline_in, is_complete, st
 from muster.fleet.workloads.rollout import Group, Sizes, Wish
 from muster.kube.selectors import Selector, from_label_selector_object
 from muster.machinery.objects import Object
+from muster.runtime.client import AlreadyExists, Conflict, NotFound, patch_changes, patch_status
 from muster.runtime.client.builtin import DEPLOYMENTS, REPLICA_SETS
-from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
-from muster.runtime.client.patches import patch_changes, patch_status
 
 
 class Deployments:

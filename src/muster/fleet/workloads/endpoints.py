@@ -13,9 +13,8 @@ from muster.fleet.attached import Attached, Change, controller_of, reference
 from muster.fleet.workloads import podstate
 from muster.kube.selectors import from_labels
 from muster.machinery.objects import Object
+from muster.runtime.client import AlreadyExists, Conflict, NotFound, patch_changes
 from muster.runtime.client.builtin import ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES
-from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
-from muster.runtime.client.patches import patch_changes
 
 _SERVICE_NAME = "kubernetes.io/service-name"
 _MANAGED_BY, _SLICE_CONTROLLER = "endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io"

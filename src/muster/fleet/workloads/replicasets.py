@@ -15,9 +15,8 @@ from muster.fleet.workloads.claims import claim
 from muster.kube.selectors import Selector, from_label_selector_object
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
+from muster.runtime.client import Conflict, NotFound, StatusError, patch_status
 from muster.runtime.client.builtin import PODS, REPLICA_SETS
-from muster.runtime.client.errors import Conflict, NotFound, StatusError
-from muster.runtime.client.patches import patch_status
 
 BURST = 500
 """Pods made or deleted in one pass."""

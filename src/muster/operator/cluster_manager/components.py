@@ -23,7 +23,7 @@ from muster.operator.cluster_manager.plan import (
 )
 from muster.registration.hub import install as registration
 from muster.runtime.client.builtin import CRDS
-from muster.runtime.webhook.configuration import Hook
+from muster.runtime.webhook import Hook
 from muster.work.hub import install as work
 
 REGISTRATION_DEGRADED: Final = "HubRegistrationDegraded"

@@ -39,10 +39,9 @@ from muster.operator.reconciler import REMOVAL_INTERVAL, OperatorReconciler, Rem
 from muster.operator.reporting import StepFailed, Waiting
 from muster.operator.site import Installed
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.cache.store import Snapshot
+from muster.runtime.cache import Snapshot
+from muster.runtime.client import ClientConfig, KubeconfigError, Unreachable
 from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES
-from muster.runtime.client.errors import Unreachable
-from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError
 
 log = get_logger("muster.operator.cluster_manager")
 

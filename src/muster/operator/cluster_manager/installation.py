@@ -30,6 +30,7 @@ from muster.operator.ground import Ground
 from muster.operator.keeping import prune, step
 from muster.operator.names import CLUSTER_MANAGER_FIELDS, CLUSTER_MANAGER_LABEL, PULL_SECRET
 from muster.operator.site import Installed, Site
+from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -43,9 +44,7 @@ from muster.runtime.client.builtin import (
     SERVICES,
     VALIDATING_WEBHOOKS,
 )
-from muster.runtime.client.errors import NotFound
-from muster.runtime.webhook.certificates import ServingCertificate, ServingPair
-from muster.runtime.webhook.configuration import Endpoint, trust
+from muster.runtime.webhook import Endpoint, ServingCertificate, ServingPair, trust
 
 PRUNED: Final = (
     SERVICE_ACCOUNTS,

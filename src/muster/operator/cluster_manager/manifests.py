@@ -20,8 +20,8 @@ from muster.operator.names import CLUSTER_MANAGER_LABEL
 from muster.operator.pod_namespaces import RUN
 from muster.registration.hub.install import ACCOUNT, conversion
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
-from muster.runtime.install.objects import account_permissions, named
-from muster.runtime.webhook.configuration import Endpoint
+from muster.runtime.install import account_permissions, named
+from muster.runtime.webhook import Endpoint
 from muster.work.hub.install import executor_admin
 
 CA_BUNDLE: Final = "ca-bundle-configmap"

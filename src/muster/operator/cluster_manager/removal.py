@@ -41,6 +41,7 @@ from muster.operator.ground import Ground
 from muster.operator.names import CLUSTER_MANAGER_LABEL, PULL_SECRET
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import OURS
+from muster.runtime.client import Conflict, NotFound
 from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -54,8 +55,7 @@ from muster.runtime.client.builtin import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from muster.runtime.client.errors import Conflict, NotFound
-from muster.runtime.webhook.configuration import Hook
+from muster.runtime.webhook import Hook
 
 log = get_logger("muster.operator.removal")
 

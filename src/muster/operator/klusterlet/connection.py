@@ -30,10 +30,9 @@ from muster.registration.drivers import find
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, EndpointFormat, HubEndpoint
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import HUB_SECRET, LEASE
-from muster.runtime.auth.self_access import missing_rights, rights
-from muster.runtime.client.base import KubeClient
+from muster.runtime.auth import missing_rights, rights
+from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.client.builtin import LEASES
-from muster.runtime.client.errors import KubeError
 
 WITHIN: Final = 20.0
 """Seconds that a hub has to answer."""

@@ -25,12 +25,10 @@ from muster.operator.klusterlet.plan import Plan, agent_namespace_of
 from muster.operator.names import KLUSTERLET_FINALIZER, KLUSTERLETS
 from muster.operator.spec import BadSpec
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
-from muster.runtime.cache.informer import Informers
-from muster.runtime.cache.store import Snapshot
+from muster.runtime.cache import Informers, Snapshot
+from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import SECRETS
-from muster.runtime.client.errors import NotFound
-from muster.runtime.controller.conditions import set_condition
-from muster.runtime.controller.controller import Controller
+from muster.runtime.controller import Controller, set_condition
 
 log = get_logger("muster.operator.klusterlet")
 

@@ -48,11 +48,10 @@ from muster.operator.reconciler import OperatorReconciler, Removing, Subject, se
 from muster.operator.reporting import Waiting
 from muster.operator.site import Installed
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
-from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.base import KubeClient
+from muster.runtime.cache import Snapshot
+from muster.runtime.client import ClientConfig, KubeClient, KubeconfigError
 from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES
-from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError
-from muster.runtime.controller.finalizers import add_finalizer
+from muster.runtime.controller import add_finalizer
 
 log = get_logger("muster.operator.klusterlet")
 

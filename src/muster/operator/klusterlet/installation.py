@@ -23,6 +23,7 @@ from muster.operator.klusterlet.status import APPLY_FAILED, CRD_FAILED, MANAGED_
 from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_FIELDS, KLUSTERLET_LABEL, PULL_SECRET
 from muster.operator.reporting import Waiting
 from muster.operator.site import Installed, Site
+from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -33,7 +34,6 @@ from muster.runtime.client.builtin import (
     ROLES,
     SERVICE_ACCOUNTS,
 )
-from muster.runtime.client.errors import NotFound
 
 OWNED: Final = (DEPLOYMENTS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, NAMESPACES)
 """What is made for one Klusterlet, in the order in which it goes."""

@@ -24,10 +24,8 @@ from muster.operator.klusterlet.plan import LONGEST_NAME, Plan
 from muster.operator.klusterlet.removal import Removal
 from muster.operator.names import EVICTION_ANNOTATION, KLUSTERLET_HOSTED_FINALIZER
 from muster.operator.reconciler import REMOVAL_INTERVAL
-from muster.runtime.client.errors import Forbidden, Unauthorized, Unreachable
-from muster.runtime.client.kubeconfig import KubeconfigError
-from muster.runtime.client.patches import patch_object
-from muster.runtime.controller.finalizers import without_finalizer
+from muster.runtime.client import Forbidden, KubeconfigError, Unauthorized, Unreachable, patch_object
+from muster.runtime.controller import without_finalizer
 
 log = get_logger("muster.operator.klusterlet")
 

@@ -30,6 +30,7 @@ from muster.operator.pod_namespaces import RUN
 from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
 from muster.registration.agent.reports.claims import PROPERTIES
 from muster.registration.names import HUB_SECRET
+from muster.runtime.client import served
 from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -40,8 +41,7 @@ from muster.runtime.client.builtin import (
     ROLES,
     SERVICE_ACCOUNTS,
 )
-from muster.runtime.client.typed import served
-from muster.runtime.install.objects import account_permissions, binding, named
+from muster.runtime.install import account_permissions, binding, named
 from muster.work.agent import install as work
 
 SHARED: Final = "ALL"

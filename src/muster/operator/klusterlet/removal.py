@@ -20,10 +20,9 @@ from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED, served
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_LABEL, PULL_SECRET
 from muster.registration.names import HUB_SECRET, PENDING_SECRET
+from muster.runtime.client import NotFound, served
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
-from muster.runtime.client.errors import NotFound
-from muster.runtime.client.typed import served
-from muster.runtime.controller.finalizers import removal_patch
+from muster.runtime.controller import removal_patch
 
 APPLIED_WORKS: Final = served(AppliedManifestWork)
 APPLIED_WORK_FINALIZER: Final = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"

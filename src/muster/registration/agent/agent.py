@@ -34,12 +34,10 @@ from muster.registration.agent.serving import Leave, serve
 from muster.registration.agent.world import AgentState, AgentWorld, Connect
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, HubAddress, HubEndpoint
 from muster.registration.drivers.seam import Driver, SpokeContext
-from muster.runtime.cache.informer import Informer
-from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.base import KubeClient
+from muster.runtime.cache import Informer, Snapshot
+from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.client.builtin import SECRETS
-from muster.runtime.client.errors import KubeError
-from muster.runtime.controller.events import EventRecorder
+from muster.runtime.controller import EventRecorder
 
 log = get_logger("muster.registration.agent")
 

@@ -20,10 +20,8 @@ from muster.registration.agent.memory.hub_secret import names_of
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.drivers.seam import DriverError, Progress, Report, Watched
-from muster.runtime.cache.informer import Informer
-from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Conflict, KubeError
+from muster.runtime.cache import Informer, Snapshot
+from muster.runtime.client import Conflict, KubeClient, KubeError
 
 log = get_logger("muster.registration.agent")
 

@@ -19,9 +19,8 @@ from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.drivers import find
 from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.auth.self_access import missing_rights, rights
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import KubeError, NotFound
+from muster.runtime.auth import missing_rights, rights
+from muster.runtime.client import KubeClient, KubeError, NotFound
 
 CHECK_SECONDS = 20.0
 NEEDED: Final = rights(GROUP, MANAGED_CLUSTERS.plural, "create", "get")

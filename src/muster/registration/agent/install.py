@@ -17,9 +17,9 @@ from muster.machinery.objects import GVR
 from muster.registration.agent.options import AgentOptions
 from muster.registration.kinds import CLUSTER_CLAIMS
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
-from muster.runtime.install.objects import READ, apply_all, await_definitions, binding, ensure_namespace, named, rule
+from muster.runtime.install import READ, apply_all, await_definitions, binding, ensure_namespace, named, rule
 
 MANAGER: Final = "muster-agent-install"
 ACCOUNT: Final = "klusterlet-registration-sa"

@@ -25,9 +25,8 @@ from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import SpokeDriver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_ANNOTATIONS, reserved_name_problem
-from muster.runtime.cache.informer import Informer
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import AlreadyExists, Forbidden, KubeError, NotFound
+from muster.runtime.cache import Informer
+from muster.runtime.client import AlreadyExists, Forbidden, KubeClient, KubeError, NotFound
 
 log = get_logger("muster.registration.agent")
 

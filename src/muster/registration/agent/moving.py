@@ -19,7 +19,7 @@ from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.endpoints import EndpointError
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client.errors import Conflict, Forbidden, KubeError, NotFound, Unauthorized
+from muster.runtime.client import Conflict, Forbidden, KubeError, NotFound, Unauthorized
 
 log = get_logger("muster.registration.agent")
 

@@ -21,8 +21,7 @@ from muster.registration.agent.memory.hub_secret import names_of
 from muster.registration.agent.moving import moved
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.endpoints import EndpointError
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Conflict, Forbidden, KubeError, Unauthorized
+from muster.runtime.client import Conflict, Forbidden, KubeClient, KubeError, Unauthorized
 
 log = get_logger("muster.registration.agent")
 

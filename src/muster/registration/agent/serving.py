@@ -28,10 +28,9 @@ from muster.registration.agent.reports.status import StatusReporter
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.endpoints import EndpointError, HubAddress
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.cache.informer import Informer
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Forbidden, KubeError
-from muster.runtime.controller.events import EventRecorder
+from muster.runtime.cache import Informer
+from muster.runtime.client import Forbidden, KubeClient, KubeError
+from muster.runtime.controller import EventRecorder
 
 log = get_logger("muster.registration.agent")
 

@@ -14,8 +14,8 @@ from muster.registration.agent.options import AgentOptions
 from muster.registration.drivers.endpoints import HubAddress, HubEndpoint
 from muster.registration.drivers.seam import SpokeDriver
 from muster.registration.names import AgentIdentity
-from muster.runtime.client.base import KubeClient
-from muster.runtime.controller.events import EventRecorder
+from muster.runtime.client import KubeClient
+from muster.runtime.controller import EventRecorder
 
 log = get_logger("muster.registration.agent")
 

@@ -24,7 +24,7 @@ import orjson
 
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.metrics import Metrics
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient
 
 
 class EndpointError(Exception):

@@ -19,9 +19,7 @@ from muster.machinery.confinement import beside as path_beside
 from muster.machinery.confinement import read, shown
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, EndpointFormat, HubAddress
 from muster.registration.drivers.seam import Driver
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError, load_kubeconfig
+from muster.runtime.client import ClientConfig, HttpClient, KubeClient, KubeconfigError, load_kubeconfig
 
 CONTEXT: Final = "default-context"
 USER: Final = "default-auth"

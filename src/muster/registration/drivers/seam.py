@@ -36,9 +36,9 @@ from muster.registration.drivers.errors import DriverConfigError as DriverConfig
 from muster.registration.drivers.errors import DriverError as DriverError
 from muster.registration.drivers.profile import DriverOptions, Profile
 from muster.registration.names import AgentIdentity
-from muster.runtime.cache.informer import Informers
-from muster.runtime.client.base import KubeClient
-from muster.runtime.controller.events import EventRecorder
+from muster.runtime.cache import Informers
+from muster.runtime.client import KubeClient
+from muster.runtime.controller import EventRecorder
 
 
 class Vote(Enum):

@@ -27,13 +27,9 @@ from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
-from muster.runtime.cache.informer import Informer
-from muster.runtime.cache.mutation_cache import MutationCache
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import KubeError
-from muster.runtime.client.patches import patch_object
-from muster.runtime.controller.conditions import with_condition
-from muster.runtime.controller.finalizers import with_finalizer, without_finalizer
+from muster.runtime.cache import Informer, MutationCache
+from muster.runtime.client import KubeClient, KubeError, patch_object
+from muster.runtime.controller import with_condition, with_finalizer, without_finalizer
 
 log = get_logger("muster.registration.hub.cluster_writer")
 

@@ -13,9 +13,8 @@ from muster.registration.hub.cluster_writer import ClusterWriter
 from muster.registration.hub.options import HubOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import OURS
-from muster.runtime.cache.informer import Informer
-from muster.runtime.cache.store import Snapshot
-from muster.runtime.controller.context import ControllerContext
+from muster.runtime.cache import Informer, Snapshot
+from muster.runtime.controller import ControllerContext
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from muster.registration.names import (
     HUB_NAMESPACE,
     REGISTER_GROUP,
 )
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -49,7 +49,7 @@ from muster.runtime.client.builtin import (
     SERVICE_ACCOUNTS,
     VALIDATING_WEBHOOKS,
 )
-from muster.runtime.install.objects import (
+from muster.runtime.install import (
     RBAC_GROUP,
     READ,
     account_permissions,
@@ -60,9 +60,8 @@ from muster.runtime.install.objects import (
     named,
     rule,
 )
+from muster.runtime.webhook import CONFIG_MAP, Endpoint, Hook, configure
 from muster.runtime.webhook import configuration as webhookconfig
-from muster.runtime.webhook.clients import CONFIG_MAP
-from muster.runtime.webhook.configuration import Endpoint, Hook, configure
 
 MANAGER: Final = "muster-hub-install"
 ACCOUNT: Final = "registration-controller-sa"

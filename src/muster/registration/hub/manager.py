@@ -28,9 +28,8 @@ from muster.registration.hub.options import AUTO_ACCEPTANCE, REMOVAL, HubOptions
 from muster.registration.hub.sets.bindings import SetBindings
 from muster.registration.hub.sets.cluster_sets import ClusterSets
 from muster.registration.hub.sets.managed_namespaces import ManagedNamespaces
-from muster.runtime.client.base import KubeClient
-from muster.runtime.controller.context import ControllerContext
-from muster.runtime.controller.manager import Manager, Runnable, make_controllers
+from muster.runtime.client import KubeClient
+from muster.runtime.controller import ControllerContext, Manager, Runnable, make_controllers
 
 REPORTER = "registration-controller"
 """Who the hub's events are from."""

@@ -6,9 +6,8 @@ from muster.machinery.clock import SYSTEM, Clock
 from muster.registration.hub.install import SERVICE, WEBHOOK_SECRET, WebhookEndpoint, trust
 from muster.registration.hub.options import HubOptions
 from muster.registration.hub.webhooks import register
-from muster.runtime.client.base import KubeClient
-from muster.runtime.webhook.server import WebhookServer
-from muster.runtime.webhook.serving import ServingNames, ServingOptions, WebhookServing
+from muster.runtime.client import KubeClient
+from muster.runtime.webhook import ServingNames, ServingOptions, WebhookServer, WebhookServing
 
 
 class Webhooks(WebhookServing):

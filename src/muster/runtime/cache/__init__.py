@@ -1,1 +1,22 @@
 """What a cluster has, kept up to date by watches: reflectors, informers, and caches that hold bytes."""
+
+from muster.runtime.cache.dynamic import DynamicCache
+from muster.runtime.cache.informer import Informer, Informers
+from muster.runtime.cache.mutation_cache import MutationCache
+from muster.runtime.cache.observed import UNKNOWN, Metadata, ObservedObject, Presence
+from muster.runtime.cache.restmapper import DynamicRESTMapper
+from muster.runtime.cache.store import Snapshot, label_index
+
+__all__ = [
+    "UNKNOWN",
+    "DynamicCache",
+    "DynamicRESTMapper",
+    "Informer",
+    "Informers",
+    "Metadata",
+    "MutationCache",
+    "ObservedObject",
+    "Presence",
+    "Snapshot",
+    "label_index",
+]

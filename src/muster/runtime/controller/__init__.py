@@ -1,1 +1,30 @@
 """Reconciling: controllers with their queue, leader election, events, and how changes are written."""
+
+from muster.runtime.controller.conditions import set_condition, with_condition
+from muster.runtime.controller.context import ControllerContext
+from muster.runtime.controller.controller import Controller, Stop
+from muster.runtime.controller.events import EventRecorder
+from muster.runtime.controller.finalizers import add_finalizer, removal_patch, remove_finalizer, with_finalizer, without_finalizer
+from muster.runtime.controller.leader_election import LeaderElection, LeadershipLost, leader_identity
+from muster.runtime.controller.manager import Manager, Runnable, RunnableFunc, make_controllers
+
+__all__ = [
+    "Controller",
+    "ControllerContext",
+    "EventRecorder",
+    "LeaderElection",
+    "LeadershipLost",
+    "Manager",
+    "Runnable",
+    "RunnableFunc",
+    "Stop",
+    "add_finalizer",
+    "leader_identity",
+    "make_controllers",
+    "removal_patch",
+    "remove_finalizer",
+    "set_condition",
+    "with_condition",
+    "with_finalizer",
+    "without_finalizer",
+]

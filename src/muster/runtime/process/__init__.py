@@ -1,1 +1,7 @@
 """What a process is made of besides its controllers: parts that run together, health and metrics."""
+
+from muster.runtime.process.serve import serve
+
+__all__ = [
+    "serve",
+]

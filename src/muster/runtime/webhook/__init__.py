@@ -1,1 +1,38 @@
 """Admission webhooks: the server, its certificate, who may ask it, and how a cluster learns of it."""
+
+from muster.runtime.webhook.certificates import ServingCertificate, ServingPair, make_pair
+from muster.runtime.webhook.clients import CONFIG_MAP
+from muster.runtime.webhook.configuration import Endpoint, Hook, configure, trust
+from muster.runtime.webhook.server import (
+    AdmissionRequest,
+    AdmissionResponse,
+    Denied,
+    WebhookServer,
+    allow,
+    bad_request,
+    mutate,
+    read,
+)
+from muster.runtime.webhook.serving import ServingNames, ServingOptions, WebhookServing
+
+__all__ = [
+    "CONFIG_MAP",
+    "AdmissionRequest",
+    "AdmissionResponse",
+    "Denied",
+    "Endpoint",
+    "Hook",
+    "ServingCertificate",
+    "ServingNames",
+    "ServingOptions",
+    "ServingPair",
+    "WebhookServer",
+    "WebhookServing",
+    "allow",
+    "bad_request",
+    "configure",
+    "make_pair",
+    "mutate",
+    "read",
+    "trust",
+]

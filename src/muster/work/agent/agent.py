@@ -13,11 +13,9 @@ import random as chance
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.metrics import Metrics
-from muster.runtime.cache.dynamic import DynamicCache
-from muster.runtime.cache.observed import Metadata
-from muster.runtime.cache.restmapper import DynamicRESTMapper
-from muster.runtime.client.base import KubeClient
-from muster.runtime.controller.context import ControllerContext
+from muster.runtime.cache import DynamicCache, DynamicRESTMapper, Metadata
+from muster.runtime.client import KubeClient
+from muster.runtime.controller import ControllerContext
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorGate
 from muster.work.agent.leaving import FOLLOWER, Finalizing, Remover

@@ -12,7 +12,7 @@ import orjson
 
 from muster.api.meta import Conditions, condition_of
 from muster.api.work.v1 import ManifestWork
-from muster.runtime.cache.observed import ObservedObject, Presence
+from muster.runtime.cache import ObservedObject, Presence
 from muster.work.agent.reporting import completes
 from muster.work.agent.seam import Manifest
 from muster.work.names import APPLIED, COMPLETE

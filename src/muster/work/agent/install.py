@@ -16,9 +16,9 @@ from muster.api.work.v1 import GROUP
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR
 from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
-from muster.runtime.install.objects import RBAC_GROUP, READ, apply_all, await_definitions, binding, ensure_namespace, named, rule
+from muster.runtime.install import RBAC_GROUP, READ, apply_all, await_definitions, binding, ensure_namespace, named, rule
 from muster.work.kinds import APPLIED_WORKS
 from muster.work.names import DEFAULT_SERVICE_ACCOUNT
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from muster.machinery.backoff import Backoff
 from muster.machinery.objects import ObjectRef
-from muster.runtime.cache.observed import ObservedObject, Presence
-from muster.runtime.client.errors import NotFound, StatusError, Unreachable
+from muster.runtime.cache import ObservedObject, Presence
+from muster.runtime.client import NotFound, StatusError, Unreachable
 from muster.work.agent.reporting import Failure
 from muster.work.agent.seam import ApplyProblem, Manifest
 

@@ -13,9 +13,9 @@ from typing import Final
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import Clock
 from muster.machinery.logs import get_logger
-from muster.runtime.cache.observed import ObservedObject, Presence
+from muster.runtime.cache import ObservedObject, Presence
+from muster.runtime.client import KubeError
 from muster.runtime.client.builtin import NAMESPACES
-from muster.runtime.client.errors import KubeError
 from muster.work.agent.finishing import ended
 from muster.work.agent.leaving import Remover
 from muster.work.agent.memory import Memory

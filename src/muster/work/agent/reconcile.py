@@ -23,8 +23,7 @@ from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectRef
-from muster.runtime.client.errors import BadRequest, Forbidden, Invalid, NotFound, StatusError
-from muster.runtime.client.restmapper import NoKindMatch, RESTMapper
+from muster.runtime.client import BadRequest, Forbidden, Invalid, NoKindMatch, NotFound, RESTMapper, StatusError
 from muster.work.agent.finishing import finished_manifests, is_finished
 from muster.work.agent.leaving import Leaving, Remover
 from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory

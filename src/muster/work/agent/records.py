@@ -23,12 +23,9 @@ from muster.api.work.v1 import (
 )
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.objects import ObjectKey, ObjectRef
-from muster.runtime.cache.informer import Informer
-from muster.runtime.cache.mutation_cache import MutationCache
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import AlreadyExists, NotFound, Unreachable
-from muster.runtime.client.patches import patch_object
-from muster.runtime.controller.finalizers import with_finalizer, without_finalizer
+from muster.runtime.cache import Informer, MutationCache
+from muster.runtime.client import AlreadyExists, KubeClient, NotFound, Unreachable, patch_object
+from muster.runtime.controller import with_finalizer, without_finalizer
 from muster.work.agent.echoes import Echoes
 from muster.work.agent.planning import Identity
 from muster.work.agent.seam import Owner

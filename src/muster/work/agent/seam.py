@@ -24,7 +24,7 @@ from muster.api.work.v1 import (
     UpdateStrategy,
 )
 from muster.machinery.objects import Object, ObjectRef
-from muster.runtime.cache.observed import ObservedObject
+from muster.runtime.cache import ObservedObject
 
 
 @dataclass(frozen=True)

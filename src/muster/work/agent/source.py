@@ -15,12 +15,9 @@ import msgspec
 from muster.api.work.v1 import ManifestWork, ManifestWorkStatus
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.objects import ObjectKey
-from muster.runtime.cache.informer import Informer
-from muster.runtime.cache.mutation_cache import MutationCache
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import NotFound
-from muster.runtime.client.patches import patch_object
-from muster.runtime.controller.finalizers import with_finalizer, without_finalizer
+from muster.runtime.cache import Informer, MutationCache
+from muster.runtime.client import KubeClient, NotFound, patch_object
+from muster.runtime.controller import with_finalizer, without_finalizer
 from muster.work.agent.echoes import Echoes
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import WORK_FINALIZER

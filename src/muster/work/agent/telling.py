@@ -13,7 +13,7 @@ from typing import Literal
 from muster.api.meta import condition_of
 from muster.api.work.v1 import AppliedManifestWork, ManifestCondition, ManifestWork, ManifestWorkStatus
 from muster.machinery.logs import get_logger
-from muster.runtime.controller.events import EventRecorder
+from muster.runtime.controller import EventRecorder
 from muster.work.names import APPLIED, FAILED_TO_APPLY, WITHHELD
 
 log = get_logger("muster.work.agent")

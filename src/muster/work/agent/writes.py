@@ -14,8 +14,8 @@ import orjson
 
 from muster.kube.rbac import API_GROUP
 from muster.machinery.objects import GVR, Object, ObjectRef
-from muster.runtime.cache.observed import ObservedObject, Presence
-from muster.runtime.client.base import KubeClient
+from muster.runtime.cache import ObservedObject, Presence
+from muster.runtime.client import KubeClient
 from muster.work.agent.seam import Write
 
 _GRANTING: Final = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")

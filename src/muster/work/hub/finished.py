@@ -14,8 +14,8 @@ from muster.api.work.v1 import ManifestWork
 from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
-from muster.runtime.client.errors import Conflict, NotFound
-from muster.runtime.controller.context import ControllerContext
+from muster.runtime.client import Conflict, NotFound
+from muster.runtime.controller import ControllerContext
 from muster.work.hub.options import FINISHED_WORK_CONTROLLER
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import COMPLETE, REPLICA_SET_LABEL

@@ -23,21 +23,11 @@ from muster.api.work.v1 import GROUP
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLES, CRDS, ROLE_BINDINGS, ROLES, VALIDATING_WEBHOOKS
-from muster.runtime.install.objects import (
-    READ,
-    account_permissions,
-    apply_all,
-    await_definitions,
-    binding,
-    ensure_namespace,
-    named,
-    rule,
-)
+from muster.runtime.install import READ, account_permissions, apply_all, await_definitions, binding, ensure_namespace, named, rule
+from muster.runtime.webhook import CONFIG_MAP, Endpoint, Hook, configure
 from muster.runtime.webhook import configuration as webhookconfig
-from muster.runtime.webhook.clients import CONFIG_MAP
-from muster.runtime.webhook.configuration import Endpoint, Hook, configure
 from muster.work.hub.options import WorkHubOptions
 from muster.work.hub.webhooks.executors import AGENT, user_name
 from muster.work.names import EXECUTE_AS, REPLICA_SET_LABEL, WORK_FINALIZER

@@ -13,9 +13,8 @@ from typing import Final
 
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.metrics import Metrics
-from muster.runtime.client.base import KubeClient
-from muster.runtime.controller.context import ControllerContext
-from muster.runtime.controller.manager import Manager, Runnable, make_controllers
+from muster.runtime.client import KubeClient
+from muster.runtime.controller import ControllerContext, Manager, Runnable, make_controllers
 from muster.work.hub.bindings.status import BindingStatus
 from muster.work.hub.finished import FinishedWorks
 from muster.work.hub.options import BINDING_CONTROLLER, FINISHED_WORK_CONTROLLER, REPLICA_SET_CONTROLLER, WorkHubOptions

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 
 from muster.machinery.clock import SYSTEM, Clock
-from muster.runtime.auth.delegation import AccessReviewer
-from muster.runtime.cache.informer import Informers
-from muster.runtime.client.base import KubeClient
-from muster.runtime.webhook.server import WebhookServer
-from muster.runtime.webhook.serving import ServingNames, ServingOptions, WebhookServing
+from muster.runtime.auth import AccessReviewer
+from muster.runtime.cache import Informers
+from muster.runtime.client import KubeClient
+from muster.runtime.webhook import ServingNames, ServingOptions, WebhookServer, WebhookServing
 from muster.work.hub.bindings.accounts import BoundAccounts
 from muster.work.hub.bindings.policy import ByBinding
 from muster.work.hub.bindings.webhook import BindingWebhook

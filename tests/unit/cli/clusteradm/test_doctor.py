@@ -25,7 +25,7 @@ from muster.runtime.client.builtin import (
     SECRETS,
     SIGNING_REQUESTS,
 )
-from muster.runtime.install.objects import await_definitions
+from muster.runtime.install import await_definitions
 from muster.work.hub import install as work_install
 from muster.work.kinds import MANIFEST_WORKS
 from tests.support.https_server import Answer, HttpsServer, Received

@@ -22,7 +22,7 @@ from muster.registration.kinds import ADDONS, CLUSTER_SET_BINDINGS, CLUSTER_SETS
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from muster.runtime.client.typed import served
-from muster.runtime.install.objects import await_definitions
+from muster.runtime.install import await_definitions
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, Fleet, condition
 
 CAPACITY = {"cpu": "8", "memory": "16Gi"}

@@ -43,7 +43,7 @@ from muster.runtime.client.builtin import (
 )
 from muster.runtime.client.errors import AlreadyExists, NotFound, Unauthorized, Unreachable
 from muster.runtime.client.rest import JSON, Query
-from muster.runtime.install.objects import rule
+from muster.runtime.install import rule
 from tests.support.fake_clock import FakeClock, settle
 
 GROUP = "cluster.open-cluster-management.io"

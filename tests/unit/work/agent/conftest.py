@@ -17,7 +17,7 @@ from muster.machinery.objects import Object
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES
 from muster.runtime.client.errors import NotFound, Unreachable
 from muster.runtime.client.rest import JSON, Query
-from muster.runtime.install.objects import await_definitions
+from muster.runtime.install import await_definitions
 from muster.work.agent.agent import WorkAgent
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS

@@ -14,7 +14,7 @@ from muster.machinery.objects import Object
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client.builtin import ACCESS_REVIEWS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS
 from muster.runtime.client.rest import JSON, Query
-from muster.runtime.install.objects import apply_all, ensure_namespace
+from muster.runtime.install import apply_all, ensure_namespace
 from muster.runtime.webhook.serving import ServingOptions
 from muster.work.hub.install import ACCOUNT, install, permissions
 from muster.work.hub.options import WorkHubOptions

@@ -95,8 +95,7 @@ async def _ask(
     from muster.administration.content.terms import spec_parts
     from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
-    from muster.runtime.client.errors import KubeError
-    from muster.runtime.client.http import HttpClient
+    from muster.runtime.client import HttpClient, KubeError
 
     terms = said(given)
     documents = read_manifests(flat(given["files"]), recursive=given["recursive"])

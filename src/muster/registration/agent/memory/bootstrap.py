@@ -20,9 +20,8 @@ from muster.machinery.confinement import read, shown
 from muster.machinery.logs import get_logger
 from muster.registration.agent.memory.directory import mirror
 from muster.registration.drivers.endpoints import EndpointError, EndpointFormat, HubAddress, HubEndpoint
-from muster.runtime.cache.informer import Informer
-from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.credentials import stamp_of
+from muster.runtime.cache import Informer, Snapshot
+from muster.runtime.client import stamp_of
 
 log = get_logger("muster.registration.agent")
 

@@ -18,8 +18,8 @@ from muster.registration.agent.memory.kept_secret import Changes, Data, KeptSecr
 from muster.registration.agent.memory.pending import PendingSecret
 from muster.registration.drivers.endpoints import EndpointError, EndpointFormat, HubAddress, HubEndpoint
 from muster.registration.names import PENDING_SUFFIX, AgentIdentity
-from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.base import KubeClient
+from muster.runtime.cache import Snapshot
+from muster.runtime.client import KubeClient
 
 log = get_logger("muster.registration.agent")
 

@@ -9,9 +9,8 @@ import base64
 from collections.abc import Callable, Mapping
 
 from muster.machinery.objects import Object
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import AlreadyExists, Conflict, KubeClient, NotFound
 from muster.runtime.client.builtin import SECRETS
-from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
 
 Data = Mapping[str, bytes]
 Changes = Mapping[str, bytes | None]

@@ -14,7 +14,7 @@ from muster.api.cluster.v1 import ManagedClusterClaim
 from muster.api.cluster.v1alpha1 import ClusterClaim
 from muster.machinery.objects import GVR
 from muster.registration.names import SPOKE_ONLY_LABEL
-from muster.runtime.cache.store import Snapshot
+from muster.runtime.cache import Snapshot
 
 PROPERTIES: Final = GVR("about.k8s.io/v1alpha1", "clusterproperties", "ClusterProperty", namespaced=False)
 TRUNCATED: Final = "CustomClusterClaimsTruncated"

@@ -12,8 +12,7 @@ import asyncio
 from muster.api import Condition
 from muster.api.cluster.v1 import AVAILABLE
 from muster.machinery.clock import Clock
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import KubeError, StatusError, Unreachable
+from muster.runtime.client import KubeClient, KubeError, StatusError, Unreachable
 
 PATIENCE = 20.0
 """So long must an API server be failing before the cluster is called unavailable."""

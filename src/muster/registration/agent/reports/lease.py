@@ -22,10 +22,9 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.registration.agent.world import AgentWorld
 from muster.registration.names import DEFAULT_LEASE_SECONDS, LEASE
-from muster.runtime.cache.informer import Informer
-from muster.runtime.client.base import KubeClient
+from muster.runtime.cache import Informer
+from muster.runtime.client import Conflict, KubeClient, KubeError, Unauthorized
 from muster.runtime.client.builtin import LEASES
-from muster.runtime.client.errors import Conflict, KubeError, Unauthorized
 
 log = get_logger("muster.registration.agent")
 

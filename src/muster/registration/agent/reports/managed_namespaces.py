@@ -12,9 +12,8 @@ import msgspec
 from muster.api import Condition, with_condition
 from muster.api.cluster.v1 import ClusterSetManagedNamespace
 from muster.machinery.logs import get_logger
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import AlreadyExists, KubeClient, KubeError
 from muster.runtime.client.builtin import NAMESPACES
-from muster.runtime.client.errors import AlreadyExists, KubeError
 
 log = get_logger("muster.registration.agent")
 

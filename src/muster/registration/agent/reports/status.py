@@ -30,12 +30,10 @@ from muster.registration.agent.reports.resources import Node, Resources, decode_
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import Report
 from muster.registration.kinds import CLUSTER_CLAIMS, MANAGED_CLUSTERS
-from muster.runtime.cache.informer import Informer
-from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.base import KubeClient
+from muster.runtime.cache import Informer, Snapshot
+from muster.runtime.client import Conflict, KubeClient, KubeError, StatusError
 from muster.runtime.client.builtin import NODES
-from muster.runtime.client.errors import Conflict, KubeError, StatusError
-from muster.runtime.controller.events import EventRecorder
+from muster.runtime.controller import EventRecorder
 
 log = get_logger("muster.registration.agent")
 

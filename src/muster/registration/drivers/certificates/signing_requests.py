@@ -12,9 +12,8 @@ from muster.registration.drivers.certificates.machine import Answer
 from muster.registration.drivers.certificates.profile import CertificateProfile
 from muster.registration.drivers.certificates.requests import is_for, issued_certificate, request_object, verdict_of
 from muster.registration.drivers.seam import Watched
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import AlreadyExists, KubeClient, NotFound
 from muster.runtime.client.builtin import SIGNING_REQUESTS
-from muster.runtime.client.errors import AlreadyExists, NotFound
 
 
 class SigningRequests:

@@ -16,7 +16,7 @@ from muster.registration.drivers.kubeconfigs import KubeconfigDriver
 from muster.registration.drivers.profile import HubSetup, Process, carrying
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import REGISTER_GROUP
-from muster.runtime.auth.self_access import rights
+from muster.runtime.auth import rights
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 if TYPE_CHECKING:

@@ -26,12 +26,11 @@ from muster.registration.drivers.csr.first_requests import approval, has_rival, 
 from muster.registration.drivers.seam import HubContext
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL, OURS, REGISTER_GROUP
-from muster.runtime.auth.delegation import AccessReviewer
-from muster.runtime.cache.mutation_cache import MutationCache
-from muster.runtime.cache.store import Snapshot, label_index
+from muster.runtime.auth import AccessReviewer
+from muster.runtime.cache import MutationCache, Snapshot, label_index
+from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import SIGNING_REQUESTS
-from muster.runtime.client.errors import NotFound
-from muster.runtime.controller.controller import Controller
+from muster.runtime.controller import Controller
 
 log = get_logger("muster.registration.drivers.csr")
 

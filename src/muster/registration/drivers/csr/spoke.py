@@ -15,7 +15,7 @@ from muster.registration.drivers.certificates.signing_requests import SigningReq
 from muster.registration.drivers.csr.options import client_expiration
 from muster.registration.drivers.kubeconfigs import KubeconfigSpoke
 from muster.registration.drivers.seam import Progress, SpokeContext
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient
 
 
 class CsrSpoke(KubeconfigSpoke):

@@ -39,8 +39,8 @@ from muster.registration.hub.clusters.rbac import Wanted
 from muster.registration.hub.clusters.remains import Remains
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.kinds import MANIFEST_WORKS
+from muster.runtime.client import Conflict, KubeError, TooManyRequests, Unreachable
 from muster.runtime.client.builtin import CLUSTER_ROLES
-from muster.runtime.client.errors import Conflict, KubeError, TooManyRequests, Unreachable
 
 log = get_logger("muster.registration.acceptance")
 

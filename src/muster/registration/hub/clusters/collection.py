@@ -25,7 +25,7 @@ from muster.registration.hub.cluster_writer import with_cluster_said, with_final
 from muster.registration.hub.clusters.remains import Remains
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.names import CLEANUP_PRIORITY, COLLECTION_CLEANUP
-from muster.runtime.client.errors import Conflict, KubeError, NotFound, TooManyRequests, Unreachable
+from muster.runtime.client import Conflict, KubeError, NotFound, TooManyRequests, Unreachable
 
 log = get_logger("muster.registration.collection")
 

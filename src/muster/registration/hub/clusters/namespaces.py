@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from muster.machinery.objects import Object
 from muster.registration.names import CLUSTER_LABEL
-from muster.runtime.client.base import KubeClient
+from muster.runtime.client import KubeClient, NotFound
 from muster.runtime.client.builtin import NAMESPACES
-from muster.runtime.client.errors import NotFound
 
 
 async def namespace_named(client: KubeClient, name: str) -> Object | None:

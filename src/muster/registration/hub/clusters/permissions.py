@@ -20,12 +20,10 @@ from muster.registration import names
 from muster.registration.hub.clusters import rbac
 from muster.registration.hub.clusters.rbac import Wanted
 from muster.registration.hub.context import HubControllerContext
-from muster.runtime.cache.informer import Informer
-from muster.runtime.cache.mutation_cache import MutationCache
-from muster.runtime.cache.store import Snapshot
+from muster.runtime.cache import Informer, MutationCache, Snapshot
+from muster.runtime.client import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS
-from muster.runtime.client.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
-from muster.runtime.controller.finalizers import removal_patch
+from muster.runtime.controller import removal_patch
 
 log = get_logger("muster.registration.permissions")
 

@@ -15,9 +15,8 @@ from typing import NoReturn
 
 from muster.machinery.objects import GVR, Object
 from muster.registration.hub.context import HubControllerContext
-from muster.runtime.cache.informer import Informer
-from muster.runtime.cache.store import Snapshot
-from muster.runtime.client.errors import NotFound
+from muster.runtime.cache import Informer, Snapshot
+from muster.runtime.client import NotFound
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from muster.registration.hub.clusters.acceptance import DENIED
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.hub.options import REMOVAL
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client.errors import NotFound
+from muster.runtime.client import NotFound
 
 log = get_logger("muster.registration.removal")
 

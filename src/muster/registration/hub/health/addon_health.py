@@ -16,8 +16,8 @@ from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.machinery.logs import get_logger
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.kinds import ADDONS
-from muster.runtime.cache.store import Snapshot
-from muster.runtime.controller.conditions import set_condition
+from muster.runtime.cache import Snapshot
+from muster.runtime.controller import set_condition
 
 log = get_logger("muster.registration.hub.health.addon_health")
 

@@ -17,7 +17,7 @@ from muster.registration.hub.cluster_writer import with_cluster_said
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.hub.health.leases import grace, is_cluster_lease, renewal
 from muster.registration.names import SKIP_CLOCK_CHECK
-from muster.runtime.cache.store import Snapshot
+from muster.runtime.cache import Snapshot
 from muster.runtime.client.builtin import LEASES
 
 log = get_logger("muster.registration.hub.health.clock_check")

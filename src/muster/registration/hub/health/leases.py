@@ -27,9 +27,9 @@ from muster.machinery.objects import Object
 from muster.registration.hub.cluster_writer import with_cluster_said
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.names import CLUSTER_LABEL, DEFAULT_LEASE_SECONDS, LEASE, LEASE_PERIODS
-from muster.runtime.cache.store import Snapshot
+from muster.runtime.cache import Snapshot
+from muster.runtime.client import AlreadyExists, NotFound
 from muster.runtime.client.builtin import LEASES
-from muster.runtime.client.errors import AlreadyExists, NotFound
 
 log = get_logger("muster.registration.hub.health.leases")
 

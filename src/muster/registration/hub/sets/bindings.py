@@ -7,7 +7,7 @@ from muster.api.cluster.v1beta2 import BOUND, ManagedClusterSet, ManagedClusterS
 from muster.machinery.objects import ObjectKey
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.kinds import CLUSTER_SET_BINDINGS, CLUSTER_SETS
-from muster.runtime.controller.conditions import set_condition
+from muster.runtime.controller import set_condition
 
 BY_SET = "set"
 

@@ -23,10 +23,9 @@ from muster.registration.hub.context import HubControllerContext
 from muster.registration.hub.sets.members import selector_of, sets_of
 from muster.registration.kinds import CLUSTER_SETS
 from muster.registration.names import AUTO_UPDATE
-from muster.runtime.cache.mutation_cache import MutationCache
-from muster.runtime.client.errors import AlreadyExists
-from muster.runtime.client.patches import patch_object
-from muster.runtime.controller.conditions import with_condition
+from muster.runtime.cache import MutationCache
+from muster.runtime.client import AlreadyExists, patch_object
+from muster.runtime.controller import with_condition
 
 log = get_logger("muster.registration.hub.sets.cluster_sets")
 

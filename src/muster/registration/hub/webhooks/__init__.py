@@ -15,9 +15,9 @@ from muster.machinery.objects import Object
 from muster.registration.hub.webhooks.managed_cluster import ManagedClusterWebhook
 from muster.registration.hub.webhooks.set_binding import SetBindingWebhook
 from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.auth.delegation import AccessReviewer
-from muster.runtime.client.base import KubeClient
-from muster.runtime.webhook.server import Denied, WebhookServer
+from muster.runtime.auth import AccessReviewer
+from muster.runtime.client import KubeClient
+from muster.runtime.webhook import Denied, WebhookServer
 
 MUTATE_CLUSTER: Final = "/mutate-cluster-open-cluster-management-io-v1-managedcluster"
 VALIDATE_CLUSTER: Final = "/validate-cluster-open-cluster-management-io-v1-managedcluster"

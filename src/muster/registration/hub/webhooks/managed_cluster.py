@@ -27,9 +27,9 @@ from muster.registration.hub.clusters.rbac import name_problem
 from muster.registration.hub.webhooks.agent_writes import is_agent_of, life_changes, selection_changes
 from muster.registration.hub.webhooks.refusals import forbidden, may
 from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, REGISTER_GROUP, RESOURCE_CLEANUP
-from muster.runtime.auth.delegation import Authorizer
-from muster.runtime.client.base import KubeClient
-from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, allow, bad_request, mutate, read
+from muster.runtime.auth import Authorizer
+from muster.runtime.client import KubeClient
+from muster.runtime.webhook import AdmissionRequest, AdmissionResponse, allow, bad_request, mutate, read
 
 DEFAULT_SET = "default"
 _WRITES = ("CREATE", "UPDATE")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from muster.api.cluster.v1 import GROUP
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
-from muster.runtime.auth.delegation import Authorizer
-from muster.runtime.webhook.server import Denied
+from muster.runtime.auth import Authorizer
+from muster.runtime.webhook import Denied
 
 
 def forbidden(resource: str, name: str, why: str) -> Denied:

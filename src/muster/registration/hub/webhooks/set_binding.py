@@ -5,8 +5,8 @@ from __future__ import annotations
 from muster.api.cluster.v1 import GROUP
 from muster.api.cluster.v1beta2 import ManagedClusterSetBinding
 from muster.registration.hub.webhooks.refusals import forbidden, may
-from muster.runtime.auth.delegation import Authorizer
-from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, allow, bad_request, read
+from muster.runtime.auth import Authorizer
+from muster.runtime.webhook import AdmissionRequest, AdmissionResponse, allow, bad_request, read
 
 
 class SetBindingWebhook:

@@ -22,10 +22,9 @@ from weakref import WeakValueDictionary
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.objects import Object, ObjectRef
-from muster.runtime.cache.observed import ObservedObject, Presence
-from muster.runtime.client.base import KubeClient
+from muster.runtime.cache import ObservedObject, Presence
+from muster.runtime.client import AlreadyExists, Conflict, Forbidden, Invalid, KubeClient, NotFound, StatusError
 from muster.runtime.client.builtin import SECRETS
-from muster.runtime.client.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, StatusError
 from muster.work.agent.applying.memory import Memory
 from muster.work.agent.applying.merging import creation, merged
 from muster.work.agent.applying.owners import owners_wanted, reference

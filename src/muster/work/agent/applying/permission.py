@@ -7,9 +7,8 @@ the server is asked which of the verbs that applying takes the agent itself may 
 from __future__ import annotations
 
 from muster.machinery.objects import ObjectRef
-from muster.runtime.auth.self_access import missing_rights, rights
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Forbidden, KubeError
+from muster.runtime.auth import missing_rights, rights
+from muster.runtime.client import Forbidden, KubeClient, KubeError
 
 
 async def explained(client: KubeClient, ref: ObjectRef, error: Forbidden) -> Forbidden:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from muster.api.work.v1 import ServerSideApply
 from muster.machinery.golang import formatting
 from muster.machinery.objects import Object
-from muster.runtime.client.errors import Conflict
+from muster.runtime.client import Conflict
 from muster.work.agent.applying.ignoring import without_ignored
 from muster.work.agent.applying.memory import Memory
 from muster.work.agent.applying.merging import agreed

@@ -20,10 +20,9 @@ from typing import Any, Final
 from muster.kube.rbac import API_GROUP, Place, RawRule, role_place, shown, uncovered
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import Object, ObjectRef
-from muster.runtime.auth.rbac import RbacAuthorizer
-from muster.runtime.cache.observed import Presence
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import AlreadyExists, Conflict, NotFound
+from muster.runtime.auth import RbacAuthorizer
+from muster.runtime.cache import Presence
+from muster.runtime.client import AlreadyExists, Conflict, KubeClient, NotFound
 from muster.work.agent.executor.demands import shortened
 from muster.work.agent.executor.reading import Granted, gathers, granted_by, result, role_of, unreadable
 from muster.work.agent.executor.rehearsing import Rehearsals, Unrehearsed

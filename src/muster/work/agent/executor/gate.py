@@ -25,9 +25,8 @@ from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, pause
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectRef
-from muster.runtime.auth.rbac import RbacAuthorizer
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import KubeError
+from muster.runtime.auth import RbacAuthorizer
+from muster.runtime.client import KubeClient, KubeError
 from muster.work.agent.executor.demands import action, denial, identity_of, lacking, malformed, verbs
 from muster.work.agent.executor.escalation import Escalation, Planned, Undecided, judged, planned_roles
 from muster.work.agent.executor.standing import ALLOWED_FOR, Standing

@@ -19,8 +19,7 @@ from msgspec import structs
 
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectRef
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import AlreadyExists, Conflict, Forbidden, NotFound, StatusError
+from muster.runtime.client import AlreadyExists, Conflict, Forbidden, KubeClient, NotFound, StatusError
 from muster.work.agent.executor.demands import action, shortened
 from muster.work.agent.executor.standing import Standing
 from muster.work.agent.seam import Write

@@ -18,9 +18,8 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes, AccessDecision
 from muster.machinery.clock import Clock, sleep
 from muster.machinery.logs import get_logger
-from muster.runtime.auth.delegation import AccessReviewer, Memory
-from muster.runtime.auth.rbac import RbacAuthorizer
-from muster.runtime.client.base import KubeClient
+from muster.runtime.auth import AccessReviewer, Memory, RbacAuthorizer
+from muster.runtime.client import KubeClient
 
 log = get_logger("muster.work.agent.executor")
 

@@ -18,9 +18,8 @@ import orjson
 
 from muster.api.work.v1 import GROUP, AppliedResource
 from muster.machinery.objects import GVR, Object, ObjectRef
-from muster.runtime.cache.observed import Presence
-from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import Conflict, KubeError, NotFound
+from muster.runtime.cache import Presence
+from muster.runtime.client import Conflict, KubeClient, KubeError, NotFound
 from muster.work.agent.planning import rank_of
 from muster.work.agent.seam import Observer, Owner
 from muster.work.kinds import APPLIED_WORKS

@@ -14,8 +14,8 @@ from muster.api.authentication.v1alpha1 import BindingSubject, ManagedServiceAcc
 from muster.api.authentication.v1beta1 import ManagedServiceAccount
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import ObjectKey
-from muster.runtime.cache.informer import Informers
-from muster.runtime.client.typed import served
+from muster.runtime.cache import Informers
+from muster.runtime.client import served
 from muster.work.hub.webhooks.executors import Executor, user_name
 
 BINDINGS: Final = served(ManagedServiceAccountBinding)

@@ -6,9 +6,8 @@ from muster.api import Condition
 from muster.api.authentication.v1alpha1 import ACCEPTED, REF_FOUND, ManagedServiceAccountBinding
 from muster.api.authentication.v1beta1 import ManagedServiceAccount
 from muster.machinery.objects import ObjectKey
-from muster.runtime.client.patches import patch_object
-from muster.runtime.controller.conditions import with_condition
-from muster.runtime.controller.context import ControllerContext
+from muster.runtime.client import patch_object
+from muster.runtime.controller import ControllerContext, with_condition
 from muster.work.hub.bindings.accounts import BoundAccounts, account_key
 from muster.work.hub.options import BINDING_CONTROLLER
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from muster.api.authentication.v1alpha1 import ManagedServiceAccountBinding
 from muster.machinery.objects import ObjectKey
-from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, Denied, allow, read
+from muster.runtime.webhook import AdmissionRequest, AdmissionResponse, Denied, allow, read
 from muster.work.hub.bindings.accounts import BINDINGS, BoundAccounts, NotKnown, account_key
 from muster.work.hub.webhooks.authorization import ExecutorPolicy, unknown
 

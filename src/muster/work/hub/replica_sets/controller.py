@@ -30,11 +30,8 @@ from muster.api.resource import Document
 from muster.api.work.v1alpha1 import MANIFEST_WORK_APPLIED, ManifestWorkReplicaSet, ManifestWorkReplicaSetStatus
 from muster.kube.names import label_value
 from muster.machinery.objects import Object, ObjectKey
-from muster.runtime.client.errors import AlreadyExists, KubeError, NotFound
-from muster.runtime.client.patches import patch_object
-from muster.runtime.controller.conditions import with_condition
-from muster.runtime.controller.context import ControllerContext
-from muster.runtime.controller.finalizers import add_finalizer, remove_finalizer
+from muster.runtime.client import AlreadyExists, KubeError, NotFound, patch_object
+from muster.runtime.controller import ControllerContext, add_finalizer, remove_finalizer, with_condition
 from muster.work.hub.options import REPLICA_SET_CONTROLLER
 from muster.work.hub.replica_sets import reporting
 from muster.work.hub.replica_sets.decisions import groups_of

@@ -14,9 +14,9 @@ from typing import Protocol
 from muster.api.work.v1 import GROUP, ManifestWork
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
-from muster.runtime.auth.delegation import Authorizer
-from muster.runtime.client.errors import KubeError
-from muster.runtime.webhook.server import Denied
+from muster.runtime.auth import Authorizer
+from muster.runtime.client import KubeError
+from muster.runtime.webhook import Denied
 from muster.work.hub.webhooks.executors import Executor
 from muster.work.names import EXECUTE_AS
 

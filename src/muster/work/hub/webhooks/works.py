@@ -24,7 +24,7 @@ from muster.api.work.v1alpha1 import ManifestWorkReplicaSet
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 from muster.registration.names import agent_groups
-from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, Denied, allow, bad_request, read
+from muster.runtime.webhook import AdmissionRequest, AdmissionResponse, Denied, allow, bad_request, read
 from muster.work.hub.webhooks.authorization import ExecutorPolicy
 from muster.work.hub.webhooks.configs import config_problem
 from muster.work.hub.webhooks.executors import Executor, MalformedExecutor, concerned, executor_of

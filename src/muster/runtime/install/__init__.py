@@ -1,1 +1,0 @@
-"""What is put into a cluster before anything runs there: accounts, rules, definitions, namespaces."""
