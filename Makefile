@@ -73,15 +73,15 @@ bench: setup peers ## ours and the peers side by side; results to docs/benchmark
 	$(BIN)/python -m bench --write
 
 lint: setup ## ruff, formatting, types, import contract, generated manifests
-	$(BIN)/ruff check src tests bench tools
-	$(BIN)/ruff format --check src tests bench tools
+	$(BIN)/ruff check src tests bench tools examples
+	$(BIN)/ruff format --check src tests bench tools examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports --config .importlinter
 	$(BIN)/python -m muster.operator.bundle --check deploy
 
 format: setup ## apply ruff's fixes and formatting
-	$(BIN)/ruff check --fix src tests bench tools
-	$(BIN)/ruff format src tests bench tools
+	$(BIN)/ruff check --fix src tests bench tools examples
+	$(BIN)/ruff format src tests bench tools examples
 
 clean: ## remove the environment and local state
 	@[ ! -f .muster/fleet.json ] || [ ! -x $(BIN)/muster ] || $(BIN)/muster down

@@ -44,7 +44,7 @@ from muster.runtime.client.builtin import (
     SERVICES,
     VALIDATING_WEBHOOKS,
 )
-from muster.runtime.webhook import Endpoint, ServingCertificate, ServingPair, trust
+from muster.runtime.webhook import Endpoint, ServingCertificate, ServingPair, trust_webhooks
 
 PRUNED: Final = (
     SERVICE_ACCOUNTS,
@@ -118,7 +118,7 @@ async def _certificate(site: HubSite, webhooks: Webhooks) -> ServingPair:
     async def trusted(pair: ServingPair) -> None:
         callers = webhooks.callers(site.plan)
         if any(site.target.find(resource, ObjectKey("", name)) for resource, name in callers):
-            await trust(site.target.client, callers, pair.ca, clock=site.clock)
+            await trust_webhooks(site.target.client, callers, pair.ca, clock=site.clock)
 
     hosts = manifests.webhook_hosts(site.plan, webhooks)
     certificate = ServingCertificate(site.here.client, webhooks.secret, site.plan.namespace, hosts, clock=site.clock)

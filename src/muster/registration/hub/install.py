@@ -60,8 +60,7 @@ from muster.runtime.install import (
     named,
     rule,
 )
-from muster.runtime.webhook import CONFIG_MAP, Endpoint, Hook, configure
-from muster.runtime.webhook import configuration as webhookconfig
+from muster.runtime.webhook import CONFIG_MAP, Endpoint, Hook, configure, trust_webhooks
 
 MANAGER: Final = "muster-hub-install"
 ACCOUNT: Final = "registration-controller-sa"
@@ -199,7 +198,7 @@ async def install(
 async def trust(client: KubeClient, ca: bytes, *, clock: Clock = SYSTEM) -> None:
     """Tell the API server whom to trust when it calls the webhooks; those that are not configured are left so."""
     places = [*((hook.resource, hook.name) for hook in HOOKS), *((CRDS, name) for name in CONVERTED)]
-    await webhookconfig.trust(client, places, ca, clock=clock)
+    await trust_webhooks(client, places, ca, clock=clock)
 
 
 def permissions(namespace: str) -> list[tuple[GVR, Document]]:

@@ -2,7 +2,7 @@
 
 from muster.runtime.webhook.certificates import ServingCertificate, ServingPair, make_pair
 from muster.runtime.webhook.clients import CONFIG_MAP
-from muster.runtime.webhook.configuration import Endpoint, Hook, configure, trust
+from muster.runtime.webhook.configuration import Endpoint, Hook, configure, trust_webhooks
 from muster.runtime.webhook.server import (
     AdmissionRequest,
     AdmissionResponse,
@@ -34,5 +34,5 @@ __all__ = [
     "make_pair",
     "mutate",
     "read",
-    "trust",
+    "trust_webhooks",
 ]

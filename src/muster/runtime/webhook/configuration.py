@@ -71,7 +71,7 @@ class Hook:
         return {"metadata": {"name": self.name}, "webhooks": [webhook]}
 
 
-async def trust(client: KubeClient, places: Iterable[tuple[GVR, str]], ca: bytes, *, clock: Clock = SYSTEM) -> None:
+async def trust_webhooks(client: KubeClient, places: Iterable[tuple[GVR, str]], ca: bytes, *, clock: Clock = SYSTEM) -> None:
     """Tell the API server whom to trust when it calls webhooks; configurations that are not there are left so."""
     for resource, name in places:
         try:

@@ -26,8 +26,7 @@ from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLES, CRDS, ROLE_BINDINGS, ROLES, VALIDATING_WEBHOOKS
 from muster.runtime.install import READ, account_permissions, apply_all, await_definitions, binding, ensure_namespace, named, rule
-from muster.runtime.webhook import CONFIG_MAP, Endpoint, Hook, configure
-from muster.runtime.webhook import configuration as webhookconfig
+from muster.runtime.webhook import CONFIG_MAP, Endpoint, Hook, configure, trust_webhooks
 from muster.work.hub.options import WorkHubOptions
 from muster.work.hub.webhooks.executors import AGENT, user_name
 from muster.work.names import EXECUTE_AS, REPLICA_SET_LABEL, WORK_FINALIZER
@@ -203,4 +202,4 @@ async def install(client: KubeClient, options: WorkHubOptions, webhooks: WorkEnd
 
 async def trust(client: KubeClient, options: WorkHubOptions, ca: bytes, *, clock: Clock = SYSTEM) -> None:
     """Tell the API server whom to trust when it calls the webhooks; those that are not configured are left so."""
-    await webhookconfig.trust(client, [(hook.resource, hook.name) for hook in hooks(options)], ca, clock=clock)
+    await trust_webhooks(client, [(hook.resource, hook.name) for hook in hooks(options)], ca, clock=clock)
