@@ -6,10 +6,11 @@ from typing import NoReturn
 
 from muster.registration.drivers.awsirsa import AwsIrsaProfile
 from muster.registration.drivers.grpc import GrpcProfile
-from muster.registration.drivers.seam import Driver, DriverConfigError, HubContext, SpokeContext
+from muster.registration.drivers.kubeconfigs import KubeconfigDriver
+from muster.registration.drivers.seam import DriverConfigError, HubContext, SpokeContext
 
 
-class Stub(Driver):
+class Stub(KubeconfigDriver):
     def hub(self, context: HubContext) -> NoReturn:
         raise DriverConfigError(self.name, "enabled-registration-drivers", "nothing can be registered by a stub")
 

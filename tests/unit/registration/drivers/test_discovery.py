@@ -73,7 +73,7 @@ def test_anothers_is_found_by_its_name_and_by_its_alias(shelf: Shelf, value: str
         ("x = 1", "broken:DRIVER", "AttributeError"),
         ("x = 1", "nowhere:DRIVER", "ModuleNotFoundError"),
         ("class Plug:\n    def __init__(self, more): ...", "broken:Plug", "TypeError"),
-        ("class Plug:\n    name = 'x'\n    def hub(self, c): ...", "broken:Plug", "has no aliases, no endpoints, no spoke"),
+        ("class Plug:\n    name = 'x'\n    def hub(self, c): ...", "broken:Plug", "has no aliases, no spoke"),
     ],
 )
 def test_a_broken_one_names_its_distribution_and_stops_nobody_else(shelf: Shelf, code: str, value: str, problem: str) -> None:
