@@ -78,8 +78,15 @@ async def pause(clock: Clock, news: asyncio.Event, seconds: float | None) -> Non
 
 
 async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
-    """The result of `work`; TimeoutError when the clock has gone on that far first. `work` is cancelled then."""
+    """The result of `work`; TimeoutError when the clock has gone on that far first. `work` is cancelled then.
+
+    Work that is cancelled takes a moment to end. Whoever waits here may be cancelled in that moment too, and then that counts:
+    as a TimeoutError the cancellation would be lost, and a task that tries again after one would never end.
+    """
     task = asyncio.ensure_future(work)
+    caller = asyncio.current_task()
+    assert caller is not None, "a task awaits this"
+    cancellations = caller.cancelling()
     expired = False
 
     def expire() -> None:
@@ -91,7 +98,7 @@ async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
     try:
         return await task
     except asyncio.CancelledError:
-        if not expired:
+        if not expired or caller.cancelling() > cancellations:
             task.cancel()
             raise
         raise TimeoutError(f"no end within {seconds:g} s") from None
