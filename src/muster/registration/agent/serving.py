@@ -141,10 +141,8 @@ class Service:
 
     async def _is_shut_out(self) -> bool:
         """Whether our own ManagedCluster is accepted, as the bootstrap identity sees it, and we may not even look at it."""
-        if self._clusters.has_synced and not self._lease.failing:
-            return False
         candidate = self._world.candidate(self._address)
-        if candidate is None:
+        if candidate is None or not self._in_doubt:
             return False
         try:
             async with asyncio.timeout(CHECK_SECONDS):
@@ -154,6 +152,15 @@ class Service:
         except (KubeError, TimeoutError):
             pass
         return False
+
+    @property
+    def _in_doubt(self) -> bool:
+        """Whether anything speaks for it that our cluster is not ours any more; while nothing does, the hub is not asked.
+
+        The lease alone would not tell: it is renewed once a minute, and not at all once the cluster was seen to go.
+        """
+        clusters = self._clusters
+        return bool(clusters.outage) or clusters.cache.named(self._world.cluster) is None or self._lease.failing
 
     async def _is_accepted(self, candidate: Candidate) -> bool:
         try:

@@ -231,6 +231,10 @@ class Hub:
     async def replace_cluster(self, agent: str, name: str = "c1") -> None:
         """The ManagedCluster is removed with its rights, and another of its name made and accepted, for one agent alone."""
         await self.admin.delete(MANAGED_CLUSTERS, name)
+        await self.new_cluster(agent, name)
+
+    async def new_cluster(self, agent: str, name: str = "c1") -> None:
+        """A ManagedCluster that is accepted, for one agent alone."""
         kind = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind}
         await self.admin.create(MANAGED_CLUSTERS, {**kind, "metadata": {"name": name}})
         await self.accept(name)
@@ -240,6 +244,14 @@ class Hub:
         ):
             user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": agent}
             await self.admin.patch(resource, binding, {"subjects": [user]}, namespace)
+
+    async def revoke(self, name: str = "c1") -> None:
+        """All rights of a cluster go, and the watches that are open with them."""
+        await self.admin.delete(CLUSTER_ROLE_BINDINGS, f"open-cluster-management:managedcluster:{name}")
+        await self.admin.delete(ROLE_BINDINGS, f"registration:{name}", name)
+        self.cut.set()
+        await settle()
+        self.cut.clear()
 
     async def deny(self, name: str = "c1") -> None:
         await self.admin.patch(MANAGED_CLUSTERS, name, {"spec": {"hubAcceptsClient": False}})

@@ -389,6 +389,26 @@ async def test_an_agent_that_another_cluster_of_its_name_shuts_out_registers_ane
         assert (await fleet.hub.requests_made())[-1]["spec"]["username"] == "bootstrap"
 
 
+@pytest.mark.parametrize("seen", [False, True], ids=["its rights went first", "it saw its cluster go"])
+async def test_an_agent_whose_cluster_was_deleted_and_made_again_asks_anew_within_a_minute(fleet: Fleet, seen: bool) -> None:
+    await fleet.give(fleet.hub.kubeconfig())
+    async with fleet.running() as agent:
+        await fleet.join()
+        await until(lambda: fleet.hub.count("PUT", "/leases/"), "a renewed lease")
+        if seen:
+            await fleet.hub.admin.delete(MANAGED_CLUSTERS, "c1")
+            await fleet.advance(1)
+        await fleet.hub.revoke()
+        if not seen:
+            await fleet.hub.admin.delete(MANAGED_CLUSTERS, "c1")
+        await fleet.advance(5)
+        assert agent.state.phase == "serving"
+        assert await fleet.hub.cluster() is None
+        await fleet.hub.new_cluster("system:open-cluster-management:c1:somebody-else")
+        await fleet.advance(60)
+        await until(lambda: _requests(fleet, 2), "a second request")
+
+
 async def test_a_hub_secret_that_somebody_deleted_is_made_again(fleet: Fleet) -> None:
     await fleet.give(fleet.hub.kubeconfig())
     async with fleet.running():
