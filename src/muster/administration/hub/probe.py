@@ -92,7 +92,8 @@ def _request(name: str) -> Document:
 
 
 async def _clean(client: KubeClient) -> None:
-    """Also while being cancelled. Where there is no permission to list or delete, there was hardly one to create."""
+    """To its end, cancelled or not; that it was counts afterwards. Where there is no permission to list or delete, there was hardly
+    one to create."""
 
     async def delete_all() -> None:
         with contextlib.suppress(KubeError):
@@ -100,9 +101,14 @@ async def _clean(client: KubeClient) -> None:
                 await _delete(client, found)
 
     cleaning = asyncio.ensure_future(delete_all())
+    cancelled: asyncio.CancelledError | None = None
     while not cleaning.done():
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await asyncio.wait({cleaning})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 async def _delete(client: KubeClient, found: Object) -> None:

@@ -361,6 +361,28 @@ async def test_a_probe_that_is_interrupted_is_cleaned_up(fleet: Fleet) -> None:
     assert await probes(fleet) == []
 
 
+async def test_a_probe_that_is_interrupted_while_it_cleans_up_does_so_and_is_interrupted(fleet: Fleet) -> None:
+    client = fleet.admin(FRESH)
+    exchange, cleaning, go_on = client.exchange, asyncio.Event(), asyncio.Event()
+
+    async def slow_to_delete(
+        method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+    ) -> bytes:
+        if method == "DELETE":
+            cleaning.set()
+            await go_on.wait()
+        return await exchange(method, path, query, body, media, idempotent=idempotent)
+
+    client.exchange = slow_to_delete  # type: ignore[method-assign]
+    asking = asyncio.create_task(probe.probe_signing(client))
+    await cleaning.wait()
+    asking.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert await probes(fleet) == []
+
+
 async def test_who_may_not_ask_for_certificates_is_told_so_and_nothing_fails(fleet: Fleet) -> None:
     nobody = fleet.user(UserInfo("mallory", groups=("system:authenticated",)), FRESH)
     found = await probe.probe_signing(nobody)
