@@ -112,8 +112,8 @@ def created(resource: ServedResource, obj: Object, request: Request | None = Non
         obj["metadata"]["namespace"] = NAMESPACE
     if resource.has_status and resource.drops_status_on_create:
         obj.pop("status", None)
-    if resource.prepare is not None:
-        resource.prepare(request, obj, None)
+    if resource.prepare is not None and (rest := resource.prepare(request, obj, None)) is not None:
+        rest()
     problems = check_metadata(resource, obj) + (resource.validate(request, obj, None) if resource.validate else [])
     problems = problems or (resource.claim(request, obj) if resource.claim else [])
     if problems:
@@ -128,8 +128,8 @@ def replaced(resource: ServedResource, old: Object, new: Object, request: Reques
     if resource.default is not None:
         resource.default(new)
     keep_on_update(resource, request.subresource, new, old)
-    if resource.prepare is not None:
-        resource.prepare(request, new, old)
+    if resource.prepare is not None and (rest := resource.prepare(request, new, old)) is not None:
+        rest()
     problems = check_metadata_update(resource, new, old) + (resource.validate(request, new, old) if resource.validate else [])
     problems = problems or (resource.claim(request, new) if resource.claim else [])
     return _refusal(resource, new, problems) if problems else {"object": comparable(_shown(resource, new))}

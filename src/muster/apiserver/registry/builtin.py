@@ -16,7 +16,7 @@ from muster.apiserver.registry.columns import DEFAULT, builtin_columns
 from muster.apiserver.registry.defaults import DEFAULTS
 from muster.apiserver.registry.kinds import CONVERSIONS, HOOKS, Hooks
 from muster.apiserver.registry.kinds.warnings import DEPRECATED, WARNINGS, warning
-from muster.apiserver.registry.resource import Column, HookContext, Prepare, Scale, ServedResource, Subresource
+from muster.apiserver.registry.resource import Column, HookContext, Prepare, Rest, Scale, ServedResource, Subresource
 from muster.apiserver.registry.selectable import SELECTABLE
 from muster.machinery.objects import Object
 
@@ -185,11 +185,11 @@ def _showing_status(prepare: Prepare | None, definition: str) -> Prepare | None:
         return prepare
     name = field.type.name
 
-    def prepared(ctx: HookContext, obj: Object, old: Object | None) -> None:
-        if prepare is not None:
-            prepare(ctx, obj, old)
+    def prepared(ctx: HookContext, obj: Object, old: Object | None) -> Rest | None:
+        rest = prepare(ctx, obj, old) if prepare is not None else None
         if "status" not in obj:
             obj["status"] = typed.struct(name)({})
+        return rest
 
     return prepared
 

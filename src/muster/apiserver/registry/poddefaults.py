@@ -6,7 +6,8 @@ A Pod gets more than a template does: requests follow limits, service links are 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from muster.machinery.golang.quantities import Quantity, QuantityError, parse_quantity
 from muster.machinery.objects import Object
@@ -26,6 +27,9 @@ _VOLUME_DEFAULTS: Final[dict[str, Object]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
+_CONTAINER_DEFAULTS: Final[Object] = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+_PORT_DEFAULTS: Final[Object] = {"protocol": "TCP"}
+_PROBE_DEFAULTS: Final[Object] = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 
 
 def fill(target: Object, defaults: Object) -> None:
@@ -55,11 +59,9 @@ def round_resources(resources: Object | None) -> None:
                 resources[key] = str(Quantity(-(-amount.nanos // _MILLI) * _MILLI, amount.format))  # type: ignore[index]
 
 
-def _round_requirements(holder: Object) -> None:
-    resources = holder.get("resources")
-    if resources:
-        round_resources(resources.get("limits"))
-        round_resources(resources.get("requests"))
+def _round_requirements(resources: Object) -> None:
+    round_resources(resources.get("limits"))
+    round_resources(resources.get("requests"))
 
 
 def _field_reference(holder: Object | None) -> None:
@@ -69,7 +71,7 @@ def _field_reference(holder: Object | None) -> None:
 
 def default_claim_spec(spec: Object) -> None:
     fill(spec, {"volumeMode": "Filesystem"})
-    _round_requirements(spec)
+    _round_requirements(spec.get("resources") or {})
 
 
 def default_volume(volume: Object) -> None:
@@ -105,33 +107,49 @@ def _default_handler(handler: Object | None) -> None:
         fill(handler["httpGet"], {"path": "/", "scheme": "HTTP"})
 
 
-def _default_probe(probe: Object | None) -> None:
-    if probe is None:
-        return
-    fill(probe, {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3})
+def _default_probe(probe: Object) -> None:
+    fill(probe, _PROBE_DEFAULTS)
     _default_handler(probe)
     if probe.get("grpc") is not None and probe["grpc"].get("service") is None:
         probe["grpc"]["service"] = ""
 
 
-def default_container(container: Object) -> None:
-    if "imagePullPolicy" not in container:
-        container["imagePullPolicy"] = pull_policy(container.get("image", ""))
-    fill(container, {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"})
-    for port in container.get("ports") or ():
-        fill(port, {"protocol": "TCP"})
-    for variable in container.get("env") or ():
+def _default_ports(ports: Iterable[Object]) -> None:
+    for port in ports:
+        fill(port, _PORT_DEFAULTS)
+
+
+def _default_environment(variables: Iterable[Object]) -> None:
+    for variable in variables:
         source = variable.get("valueFrom")
         _field_reference(source)
         if source and source.get("fileKeyRef") is not None:
             fill(source["fileKeyRef"], {"optional": False})
-    _round_requirements(container)
-    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        _default_probe(container.get(name))
-    lifecycle = container.get("lifecycle")
-    if lifecycle:
-        _default_handler(lifecycle.get("postStart"))
-        _default_handler(lifecycle.get("preStop"))
+
+
+def _default_lifecycle(lifecycle: Object) -> None:
+    _default_handler(lifecycle.get("postStart"))
+    _default_handler(lifecycle.get("preStop"))
+
+
+_CONTAINER_PARTS: Final[dict[str, Callable[[Any], None]]] = {
+    "ports": _default_ports,
+    "env": _default_environment,
+    "resources": _round_requirements,
+    "livenessProbe": _default_probe,
+    "readinessProbe": _default_probe,
+    "startupProbe": _default_probe,
+    "lifecycle": _default_lifecycle,
+}
+
+
+def default_container(container: Object) -> None:
+    for name, value in container.items():
+        if value is not None and name in _CONTAINER_PARTS:
+            _CONTAINER_PARTS[name](value)
+    if "imagePullPolicy" not in container:
+        container["imagePullPolicy"] = pull_policy(container.get("image", ""))
+    fill(container, _CONTAINER_DEFAULTS)
 
 
 def default_pod_spec(spec: Object) -> None:
@@ -163,10 +181,12 @@ def default_template(template: Object | None) -> None:
 
 def default_pod(pod: Object) -> None:
     spec = pod.setdefault("spec", {})
+    on_host = spec.get("hostNetwork")
     for group in ("containers", "initContainers"):
         for container in spec.get(group) or ():
-            _requests_from_limits(container)
-            if spec.get("hostNetwork"):
+            if container.get("resources"):
+                _requests_from_limits(container["resources"])
+            if on_host:
                 for port in container.get("ports") or ():
                     fill(port, {"hostPort": port.get("containerPort", 0)})
     fill(spec, {"enableServiceLinks": True})
@@ -183,8 +203,7 @@ def _agree_on_address(status: Object) -> None:
         status["podIP"] = addresses[0].get("ip", "")
 
 
-def _requests_from_limits(container: Object) -> None:
-    resources = container.get("resources") or {}
+def _requests_from_limits(resources: Object) -> None:
     limits = resources.get("limits")
     if limits:
         fill(resources.setdefault("requests", {}), limits)

@@ -51,8 +51,11 @@ class HookContext(Protocol):
         """Another object of the same cluster, e.g. read("/namespaces", "default")."""
 
 
-Prepare = Callable[[HookContext, Object, Object | None], None]
-"""Adjust the new object before validation (old is None on create): reset fields, allocate, normalise."""
+Rest = Callable[[], None]
+Prepare = Callable[[HookContext, Object, Object | None], Rest | None]
+"""Adjust the new object before validation (old is None on create): reset fields, allocate, normalise. Runs on the loop, where the
+server's state may be looked at; what then follows from the object alone and grows with it is the rest, which runs beside the loop
+where the object is large."""
 MarkDeleted = Callable[[HookContext, Object], None]
 """Adjust an object that a delete request marks, e.g. to add a finalizer."""
 Validate = Callable[[HookContext, Object, Object | None], list[FieldError]]

@@ -20,29 +20,44 @@ from muster.apiserver.auth.access import refusal
 from muster.apiserver.auth.escalation import check_grant
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import negotiate
-from muster.apiserver.documents.presentation import present, present_all, respond_entry, respond_object
-from muster.apiserver.objects import TooLargeToStore, encoder, metadata, object_key, view
+from muster.apiserver.documents.presentation import present
+from muster.apiserver.documents.presentation import present_all
+from muster.apiserver.documents.presentation import respond_entry
+from muster.apiserver.documents.presentation import respond_object
+from muster.apiserver.objects import TooLargeToStore
+from muster.apiserver.objects import encoder
+from muster.apiserver.objects import metadata
+from muster.apiserver.objects import object_key
+from muster.apiserver.objects import view
 from muster.apiserver.registry.resource import ServedResource
-from muster.apiserver.request import WriteOptions, number_problem, write_options
+from muster.apiserver.request import WriteOptions
+from muster.apiserver.request import number_problem
+from muster.apiserver.request import write_options
 from muster.apiserver.verbs.bodies import decode_body
-from muster.apiserver.verbs.conversion import from_stored, to_stored
-from muster.apiserver.verbs.metadata import (
-    check_metadata,
-    check_metadata_update,
-    fill_on_create,
-    keep_on_update,
-    new_uid,
-    wipe_system_fields,
-)
-from muster.apiserver.verbs.ownership import Booking, book_create, book_update
+from muster.apiserver.verbs.conversion import from_stored
+from muster.apiserver.verbs.conversion import to_stored
+from muster.apiserver.verbs.metadata import check_metadata
+from muster.apiserver.verbs.metadata import check_metadata_update
+from muster.apiserver.verbs.metadata import fill_on_create
+from muster.apiserver.verbs.metadata import keep_on_update
+from muster.apiserver.verbs.metadata import new_uid
+from muster.apiserver.verbs.metadata import wipe_system_fields
+from muster.apiserver.verbs.ownership import Booking
+from muster.apiserver.verbs.ownership import book_create
+from muster.apiserver.verbs.ownership import book_update
 from muster.http import Response
-from muster.kube.fielderrors import FieldError, TooManyErrors, counted
+from muster.kube.fielderrors import FieldError
+from muster.kube.fielderrors import TooManyErrors
+from muster.kube.fielderrors import counted
 from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.names import generate_name
 from muster.kube.ownership.managedfields import only_times_differ
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
-from muster.store.api import ABSENT, Conflict, Entry, Unavailable
+from muster.store.api import ABSENT
+from muster.store.api import Conflict
+from muster.store.api import Entry
+from muster.store.api import Unavailable
 
 log = get_logger(__name__)
 _NAME_TRIES = 8
@@ -110,9 +125,9 @@ async def _create_once(ctx: Context, resource: ServedResource, obj: Object, opti
     fill_on_create(resource, meta, ctx.now(), new_uid())
     if resource.has_status and resource.drops_status_on_create:
         obj.pop("status", None)
-    if resource.prepare is not None:
-        resource.prepare(ctx, obj, None)
-    await _validate(ctx, resource, obj, None, ctx.is_large())
+    large = ctx.is_large()
+    await _prepare(ctx, resource, obj, None, large)
+    await _validate(ctx, resource, obj, None, large)
     _require_create(ctx)
     await ctx.cluster.admission.validate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
     await check_grant(ctx, resource, obj, None)
@@ -147,6 +162,15 @@ def _match_namespace(ctx: Context, resource: ServedResource, meta: Object) -> No
         meta["namespace"] = wanted
     else:
         meta.pop("namespace", None)
+
+
+async def _prepare(ctx: Context, resource: ServedResource, obj: Object, old: Object | None, large: bool) -> None:
+    rest = resource.prepare(ctx, obj, old) if resource.prepare is not None else None
+    if rest is not None:
+        if large:
+            await ctx.aside(rest)
+        else:
+            rest()
 
 
 async def _validate(ctx: Context, resource: ServedResource, obj: Object, old: Object | None, large: bool) -> None:
@@ -328,8 +352,7 @@ async def _update_once(
     if admitted is not new:
         new = admitted
         keep_on_update(resource, ctx.subresource, new, old)
-    if resource.prepare is not None:
-        resource.prepare(ctx, new, old)
+    await _prepare(ctx, resource, new, old, large)
     _count_generation(resource, new, old)
     await _validate(ctx, resource, new, old, large)
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]

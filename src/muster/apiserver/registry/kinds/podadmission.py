@@ -19,30 +19,34 @@ _TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachabl
 _SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-def admit(ctx: HookContext, pod: Object) -> None:
-    """Fill a new pod in place."""
+def admit(ctx: HookContext, pod: Object) -> bool:
+    """Fill a new pod in place, but for the token: whether it gets that is told."""
     spec = pod["spec"]
     name = spec.get("serviceAccountName") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = name
     account = ctx.read("/serviceaccounts", f"{pod['metadata'].get('namespace', '')}/{name}") or {}
     if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
         spec["imagePullSecrets"] = list(account["imagePullSecrets"])
-    wants_token = spec.get("automountServiceAccountToken")
-    if account.get("automountServiceAccountToken", True) if wants_token is None else wants_token:
-        _mount_token(spec)
     _tolerate(spec)
     _prioritise(ctx, spec)
+    wants_token = spec.get("automountServiceAccountToken")
+    return bool(account.get("automountServiceAccountToken", True) if wants_token is None else wants_token)
 
 
-def _mount_token(spec: Object) -> None:
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    bare = [c for c in containers if all(m.get("mountPath") != TOKEN_PATH for m in c.get("volumeMounts") or ())]
-    if not bare:
-        return
+def mount_token(spec: Object) -> None:
+    """Add the token's volume, and mount it into every container that has nothing in its place. Takes long for many containers."""
     volume = generate_name("kube-api-access-")
-    for container in bare:
-        mounts = container.get("volumeMounts") or []
-        container["volumeMounts"] = [*mounts, {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}]
+    mounted = False
+    for group in ("initContainers", "containers"):
+        for container in spec.get(group) or ():
+            mounts = container.get("volumeMounts")
+            if mounts and any(mount.get("mountPath") == TOKEN_PATH for mount in mounts):
+                continue
+            mount = {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}
+            container["volumeMounts"] = [*mounts, mount] if mounts else [mount]
+            mounted = True
+    if not mounted:
+        return
     namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
     sources: list[dict[str, Any]] = [
         {"serviceAccountToken": {"expirationSeconds": _TOKEN_SECONDS, "path": "token"}},

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any, Final
 
-from muster.apiserver.registry.resource import HookContext
+from muster.apiserver.registry.resource import HookContext, Rest
 from muster.kube import names
 from muster.kube.fielderrors import NOT_FOUND, duplicate, field_error, forbidden, invalid, not_supported, required
 from muster.machinery.golang.quantities import QuantityError, parse_quantity
@@ -288,14 +288,18 @@ def quality_of_service(spec: Object) -> str:
     """Guaranteed: every container limits cpu and memory and asks for just that; BestEffort: nobody asks for anything."""
     asked = False
     guaranteed = True
-    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        resources = container.get("resources") or {}
-        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        counted = {name for name in ("cpu", "memory") if _positive(limits.get(name)) or _positive(requests.get(name))}
-        asked = asked or bool(counted)
-        for name in ("cpu", "memory"):
-            if not _positive(limits.get(name)) or (name in requests and _quantity(requests[name]) != _quantity(limits[name])):
+    for group in ("containers", "initContainers"):
+        for container in spec.get(group) or ():
+            resources = container.get("resources")
+            if not resources:
                 guaranteed = False
+                continue
+            limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+            for name in ("cpu", "memory"):
+                limited = _positive(limits.get(name))
+                asked = asked or limited or _positive(requests.get(name))
+                if not limited or (name in requests and _quantity(requests[name]) != _quantity(limits[name])):
+                    guaranteed = False
     return "BestEffort" if not asked else "Guaranteed" if guaranteed else "Burstable"
 
 
@@ -304,14 +308,23 @@ def _positive(amount: Any) -> bool:
     return parsed is not None and parsed.nanos > 0
 
 
-def prepare_pod(ctx: HookContext, obj: Object, old: Object | None) -> None:
-    if old is None:
-        podadmission.admit(ctx, obj)
-        obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec_of(obj))}
-        if spec_of(obj).get("schedulingGates"):
+def prepare_pod(ctx: HookContext, obj: Object, old: Object | None) -> Rest | None:
+    if old is not None:
+        return None
+    mounts_token = podadmission.admit(ctx, obj)
+    obj["status"] = {"phase": "Pending"}
+
+    def rest() -> None:
+        spec = spec_of(obj)
+        if mounts_token:
+            podadmission.mount_token(spec)
+        obj["status"]["qosClass"] = quality_of_service(spec)
+        if spec.get("schedulingGates"):
             condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": None}
             condition |= {"lastTransitionTime": None, "message": "Scheduling is blocked due to non-empty scheduling gates"}
             obj["status"]["conditions"] = [condition]
+
+    return rest
 
 
 def validate_pod(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
