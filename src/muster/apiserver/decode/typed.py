@@ -322,7 +322,18 @@ def struct(name: str) -> Converter:
 
 
 def _zero(plain: Converter) -> Converter:
-    return lambda _: plain({})
+    """Makes the struct that nobody gave; most show nothing then."""
+    shows_nothing = False
+
+    def zero(_: Any) -> Any:
+        nonlocal shows_nothing
+        if shows_nothing:
+            return {}
+        made = plain({})
+        shows_nothing = not made
+        return made
+
+    return zero
 
 
 def _nullable(convert: Converter) -> Converter:

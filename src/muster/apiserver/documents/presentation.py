@@ -150,24 +150,33 @@ def _list_response(
 
 def respond_entry(ctx: Context, resource: ServedResource, entry: Entry, value: bytes, code: int, format: Format) -> Response:
     """One object in the requested shape."""
+    return respond(ctx, code, _transformed(ctx, resource, entry, value, format), format)
+
+
+def _transformed(ctx: Context, resource: Resource, entry: Entry, value: bytes, format: Format) -> bytes:
     if format.transform == "Table":
         meta = b'{"resourceVersion":"%d"}' % entry.revision
         include = ctx.query.get("includeObject")
-        value = table_bytes(resource, (entry,), (value,), meta, ctx.cluster.clock(), include, format.version)
-    elif format.transform:
+        return table_bytes(resource, (entry,), (value,), meta, ctx.cluster.clock(), include, format.version)
+    if format.transform:
         if format.transform != "PartialObjectMetadata":
             raise wrong_number(format.transform, resource.go_type, is_list=False)
-        value = partial_metadata(value, format.version)
-    return respond(ctx, code, value, format)
+        return partial_metadata(value, format.version)
+    return value
 
 
 def respond_object(ctx: Context, resource: ServedResource | None, obj: Object, code: int, format: Format) -> Response:
     """An object that is not in the store: a dry run's result, a review, a Status."""
-    if resource is None or not format.transform or "metadata" not in obj:
-        return respond(ctx, code, gojson.dumps(obj), format)
-    value = gojson.dumps(obj)
-    entry = Entry("", int(obj["metadata"].get("resourceVersion") or 0), value)
-    return respond_entry(ctx, resource, entry, value, code, format)
+    make = partial(_object_response, ctx, resource, obj, code, format)
+    return Later(make) if ctx.is_large() else make()
+
+
+def _object_response(ctx: Context, resource: Resource | None, obj: Object, code: int, format: Format) -> Response:
+    value = gojson.dumps_in_steps(obj) if ctx.is_large() else gojson.dumps(obj)
+    if resource is not None and format.transform and "metadata" in obj:
+        entry = Entry("", int(obj["metadata"].get("resourceVersion") or 0), value)
+        value = _transformed(ctx, resource, entry, value, format)
+    return _response(ctx, code, value, format)
 
 
 def _is_reformatted(ctx: Context, format: Format) -> bool:

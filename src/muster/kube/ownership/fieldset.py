@@ -42,6 +42,16 @@ def value_element(value: Any) -> str:
     return "v:" + encode_json(_plain(value))
 
 
+@memoized(8192)
+def _quoted(text: str) -> str:
+    return encode_json(text)
+
+
+def name_element(field: str, name: str) -> str:
+    """The element of an item of a list that is keyed by one text, as most are; the same as `key_element` gives."""
+    return f"k:{{{_quoted(field)}:{_quoted(name)}}}"
+
+
 def key_element(key: dict[str, Any]) -> str:
     """The element of a keyed list item, from its key fields."""
     return "k:" + encode_json({name: _plain(value) for name, value in key.items()})

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from muster.kube.ownership.atoms import BOOLEAN, DEDUCED, NUMERIC, STRING, Atom, ListAtom, MapAtom
-from muster.kube.ownership.fieldset import SELF, FieldSet, element_text, key_element, value_element
+from muster.kube.ownership.fieldset import SELF, FieldSet, element_text, key_element, name_element, value_element
 from muster.machinery.golang import formatting
 from muster.machinery.golang.quoting import quote
 
@@ -52,6 +52,8 @@ def item_element(atom: ListAtom, item: Any) -> str:
         raise _ItemError("associative list with keys may not have a null element")
     if not isinstance(item, dict):
         raise _ItemError("associative list with keys may not have non-map elements")
+    if len(atom.keys) == 1 and type(name := item.get(atom.keys[0])) is str:
+        return name_element(atom.keys[0], name)
     key: dict[str, Any] = {}
     for name in atom.keys:
         if name in item:

@@ -9,8 +9,9 @@ numbers from 1e-6 to 1e21 have no exponent, and minus zero is read back as zero.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -25,7 +26,52 @@ _needs_escapes = re.compile("[<>&\u2028\u2029]").search
 
 def dumps(value: dict[str, Any]) -> bytes:
     """An object's bytes, keys in their order and nothing escaped."""
-    data = orjson.dumps(value)
+    return _go_numbers(value, orjson.dumps(value))
+
+
+_STEP: Final = 4_000
+"""Members of a list or a map that are written at once."""
+_FEW: Final = 64
+"""Members that are looked into one by one for long lists and maps below them."""
+
+
+def dumps_in_steps(value: dict[str, Any]) -> bytes:
+    """The same for a large object, in a thread beside others: they need not wait until all of it is written."""
+    pieces: list[bytes] = []
+    _write(value, pieces.append)
+    return _go_numbers(value, b"".join(pieces))
+
+
+def _write(value: Any, write: Callable[[bytes], None]) -> None:
+    if value.__class__ is dict and value:
+        before, after = b"{", b"}"
+        if len(value) <= _FEW:
+            for name, item in value.items():
+                write(before + orjson.dumps(name) + b":")
+                _write(item, write)
+                before = b","
+        else:
+            members = iter(value.items())
+            while step := dict(islice(members, _STEP)):
+                write(before + orjson.dumps(step)[1:-1])
+                before = b","
+    elif value.__class__ is list and value:
+        before, after = b"[", b"]"
+        if len(value) <= _FEW:
+            for item in value:
+                write(before)
+                _write(item, write)
+                before = b","
+        else:
+            for start in range(0, len(value), _STEP):
+                write(before + orjson.dumps(value[start : start + _STEP])[1:-1])
+                before = b","
+    else:
+        after = orjson.dumps(value)
+    write(after)
+
+
+def _go_numbers(value: dict[str, Any], data: bytes) -> bytes:
     # A single byte is found many times faster than two, and most objects have none of these.
     if (b"." in data and b".0" in data and _WHOLE.search(data)) or (b"+" in data and b"e+" in data and _EXPONENT.search(data)):
         return orjson.dumps(_with_whole_numbers(value))

@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.machinery.golang.json import dumps, encode_json
+from muster.machinery.golang.json import dumps, dumps_in_steps, encode_json
 
 texts = st.text(st.characters(codec="utf-8"))
 scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(-(2**53), 2**53) | texts
@@ -18,8 +18,16 @@ def test_json_is_compact_sorted_and_safe_in_html() -> None:
 def test_what_is_written_means_the_same(value: dict[str, object]) -> None:
     assert json.loads(dumps(value)) == value
     assert json.loads(encode_json(value)) == value
+    assert dumps_in_steps(value) == dumps(value)
 
 
 def test_whole_floats_have_no_fraction_and_no_exponent() -> None:
     assert dumps({"a": 1e3, "b": [1e20, 1.5, 1e21]}) == b'{"a":1000,"b":[100000000000000000000,1.5,1e+21]}'
     assert encode_json([1e3, 1e20, -0.0]) == "[1000,100000000000000000000,0]"
+
+
+def test_what_is_written_in_steps_is_the_same() -> None:
+    for count in (63, 64, 65, 3_999, 4_000, 4_001, 8_000):
+        items = [{"a": number / 2} for number in range(count)]
+        value = {"list": items, "map": {f"k{number}": item for number, item in enumerate(items)}, "deep": [{"list": items}], "no": []}
+        assert dumps_in_steps(value) == dumps(value)

@@ -36,14 +36,14 @@ def admit(ctx: HookContext, pod: Object) -> bool:
 def mount_token(spec: Object) -> None:
     """Add the token's volume, and mount it into every container that has nothing in its place. Takes long for many containers."""
     volume = generate_name("kube-api-access-")
+    token = {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}
     mounted = False
     for group in ("initContainers", "containers"):
         for container in spec.get(group) or ():
             mounts = container.get("volumeMounts")
             if mounts and any(mount.get("mountPath") == TOKEN_PATH for mount in mounts):
                 continue
-            mount = {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}
-            container["volumeMounts"] = [*mounts, mount] if mounts else [mount]
+            container["volumeMounts"] = [*mounts, token] if mounts else [token]
             mounted = True
     if not mounted:
         return
