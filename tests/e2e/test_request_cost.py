@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fuzz.cost.case import Case
+from tests.fuzz.cost.case import BODY_LIMIT, HOLE, Case, in_list, meta, namespaced, posted, repeated
 from tests.fuzz.cost.fields import FIELDS
-from tests.fuzz.cost.judge import MOST_ANSWER, PATIENCE, Court
+from tests.fuzz.cost.judge import LONGEST_WAIT, MOST_ANSWER, PATIENCE, Court
 from tests.fuzz.cost.meter import Waits, bystander, measure
 from tests.fuzz.cost.named import NAMED
 from tests.fuzz.cost.session import ATTACKS
@@ -64,6 +64,19 @@ def test_an_attack_at_the_body_limit_is_answered_while_others_are_served(server:
     assert len(sample.reply.body) < MOST_ANSWER
     assert rss(server.pid) - before < MOST_GROWTH
     assert Waits.p99(waits.processor) < PATIENCE, f"{len(waits.processor)} requests of somebody else meanwhile"
+
+
+def test_a_pod_with_a_million_containers_keeps_nobody_waiting(server: EmbeddedPlane) -> None:
+    """Each is given defaults and a token: the longest that the server works for one request."""
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta(), "spec": {"containers": HOLE}}
+    ask = posted(namespaced("/api/v1", "pods"), pod, lambda size: in_list(repeated(b"{}", size)))
+    client = server.client(timeout=60)
+    with bystander(server, server.pid) as waits:
+        sample = measure(client, server.pid, ask(BODY_LIMIT), USERS["admin"].token)
+    client.close()
+    assert sample.reply.status == 422, sample.reply.text[:300]
+    assert Waits.p99(waits.processor) < PATIENCE, f"{len(waits.processor)} requests of somebody else meanwhile"
+    assert max(waits.processor) < LONGEST_WAIT
 
 
 @pytest.mark.timeout(300)

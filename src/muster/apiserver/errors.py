@@ -129,7 +129,9 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
     for error in errors[:MOST]:
         if left <= 0:
             break
-        body = error.body if len(error.body) <= left else f"{error.body[:left]}... (cut)"
+        body = error.body
+        if len(body) > left:
+            body = f"{body[:left]}... (cut)"
         causes.append({"reason": error.reason, "message": body, "field": error.field})
         texts.append(f"{error.field}: {body}" if error.field else body)
         left -= len(texts[-1])

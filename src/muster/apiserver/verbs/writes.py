@@ -175,13 +175,21 @@ async def _prepare(ctx: Context, resource: ServedResource, obj: Object, old: Obj
 
 async def _validate(ctx: Context, resource: ServedResource, obj: Object, old: Object | None, large: bool) -> None:
     if large:
-        problems = await ctx.aside(_first_problems, ctx, resource, obj, old)
+        invalid = await ctx.aside(_large_refusal, ctx, resource, obj, old)
     else:
-        problems = _problems(ctx, resource, obj, old)
-    if not problems and resource.claim is not None:
-        problems = resource.claim(ctx, obj)
-    if problems:
-        raise errors.invalid_object(resource, obj["metadata"].get("name", ""), problems)
+        invalid = _refusal(resource, obj, _problems(ctx, resource, obj, old))
+    if invalid is None and resource.claim is not None:
+        invalid = _refusal(resource, obj, resource.claim(ctx, obj))
+    if invalid is not None:
+        raise invalid
+
+
+def _refusal(resource: Resource, obj: Object, problems: list[FieldError]) -> errors.ApiError | None:
+    return errors.invalid_object(resource, obj["metadata"].get("name", ""), problems) if problems else None
+
+
+def _large_refusal(ctx: Context, resource: Resource, obj: Object, old: Object | None) -> errors.ApiError | None:
+    return _refusal(resource, obj, _first_problems(ctx, resource, obj, old))
 
 
 def _first_problems(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> list[FieldError]:

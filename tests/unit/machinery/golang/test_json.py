@@ -28,6 +28,13 @@ def test_whole_floats_have_no_fraction_and_no_exponent() -> None:
 
 def test_what_is_written_in_steps_is_the_same() -> None:
     for count in (63, 64, 65, 3_999, 4_000, 4_001, 8_000):
-        items = [{"a": number / 2} for number in range(count)]
-        value = {"list": items, "map": {f"k{number}": item for number, item in enumerate(items)}, "deep": [{"list": items}], "no": []}
+        items = [{"a": number, "b": "x"} for number in range(count)]
+        value: dict[str, object] = {
+            "list": items,
+            "map": {f"k{item['a']}": item for item in items},
+            "deep": [{"list": items}],
+            "no": [],
+        }
+        assert dumps_in_steps(value) == dumps(value)
+        value["map"] = 1.0
         assert dumps_in_steps(value) == dumps(value)
