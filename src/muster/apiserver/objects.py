@@ -114,16 +114,20 @@ class TooLargeToStore(ValueError):
     """The object is larger than etcd would take it."""
 
 
-def encoder(obj: Object, prefix: bytes, limit: int | None = None) -> Callable[[int], bytes]:
+def encoder(
+    obj: Object, prefix: bytes, limit: int | None = None, dumps: Callable[[Object], bytes] = gojson.dumps
+) -> Callable[[int], bytes]:
     """Gives an object's stored bytes once its revision is known. `prefix` is the resource's `type_prefix`."""
     meta = obj["metadata"]
     meta.pop("resourceVersion", None)
     meta_bytes = orjson.dumps(meta)
     rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
-    tail = b'",' + meta_bytes[1:] + (b"," + gojson.dumps(rest)[1:] if rest else b"}")
+    other = dumps(rest) if rest else b"}"
     head = prefix + b'"metadata":{"resourceVersion":"'
-    if limit is not None and len(head) + len(tail) > limit:
+    # Before it is put together: what is too large may be a hundred times the limit, and a copy of it holds everybody up.
+    if limit is not None and len(head) + len(meta_bytes) + len(other) + 1 > limit:
         raise TooLargeToStore
+    tail = b'",' + meta_bytes[1:] + (b"," + other[1:] if rest else other)
     return lambda revision: head + b"%d" % revision + tail
 
 

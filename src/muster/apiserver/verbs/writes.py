@@ -52,6 +52,7 @@ from muster.kube.fielderrors import counted
 from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.names import generate_name
 from muster.kube.ownership.managedfields import only_times_differ
+from muster.machinery.golang.json import dumps_in_steps
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.store.api import ABSENT
@@ -225,7 +226,7 @@ async def _store(ctx: Context, resource: ServedResource, stored: Object, expect:
     limit = None if delete else _MAX_STORED
     try:
         if ctx.is_large():
-            encode = await ctx.aside(encoder, stored, resource.type_prefix, limit)
+            encode = await ctx.aside(encoder, stored, resource.type_prefix, limit, dumps_in_steps)
         else:
             encode = encoder(stored, resource.type_prefix, limit)
     except TooLargeToStore:
@@ -254,7 +255,7 @@ async def update(ctx: Context, resource: ServedResource, name: str) -> Response:
     _match_namespace(ctx, resource, meta)
     pinned = meta.get("resourceVersion") or ""
 
-    sent = orjson.dumps(body)
+    sent = await ctx.aside(dumps_in_steps, body) if ctx.is_large() else orjson.dumps(body)
     fresh = [body]
 
     def replaced(old: Object) -> Object:

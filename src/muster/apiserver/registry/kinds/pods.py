@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from typing import Any, Final
+
+import orjson
 
 from muster.apiserver.registry.resource import HookContext, Rest
 from muster.kube import names
@@ -348,18 +349,22 @@ def validate_pod(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
 
 def _frozen_part(new_spec: Object, old_spec: Object) -> Object:
     """The new spec with everything that may change put back."""
-    frozen = copy.deepcopy(new_spec)
+    frozen = dict(new_spec)
     for group in ("containers", "initContainers"):
-        for container, before in zip(frozen.get(group) or (), old_spec.get(group) or (), strict=True):
-            container["image"] = before.get("image", "")
+        if containers := new_spec.get(group):
+            pairs = zip(containers, old_spec.get(group) or (), strict=True)
+            frozen[group] = [{**container, "image": before.get("image", "")} for container, before in pairs]
     for field in ("activeDeadlineSeconds", "schedulingGates"):
         _put_back(frozen, old_spec, field)
     if old_spec.get("terminationGracePeriodSeconds", 0) < 0 and frozen.get("terminationGracePeriodSeconds") == 1:
         _put_back(frozen, old_spec, "terminationGracePeriodSeconds")
-    kept = old_spec.get("tolerations") or []
-    if all(toleration in (frozen.get("tolerations") or []) for toleration in kept):
+    if _encoded(old_spec.get("tolerations")) <= _encoded(frozen.get("tolerations")):
         _put_back(frozen, old_spec, "tolerations")
     return frozen
+
+
+def _encoded(tolerations: Iterable[Object] | None) -> set[bytes]:
+    return {orjson.dumps(toleration, option=orjson.OPT_SORT_KEYS) for toleration in tolerations or ()}
 
 
 def _put_back(frozen: Object, old: Object, field: str) -> None:
