@@ -153,7 +153,7 @@ def respond_entry(ctx: Context, resource: ServedResource, entry: Entry, value: b
     return respond(ctx, code, _transformed(ctx, resource, entry, value, format), format)
 
 
-def _transformed(ctx: Context, resource: Resource, entry: Entry, value: bytes, format: Format) -> bytes:
+def _transformed(ctx: Context, resource: ServedResource, entry: Entry, value: bytes, format: Format) -> bytes:
     if format.transform == "Table":
         meta = b'{"resourceVersion":"%d"}' % entry.revision
         include = ctx.query.get("includeObject")
@@ -171,7 +171,7 @@ def respond_object(ctx: Context, resource: ServedResource | None, obj: Object, c
     return Later(make) if ctx.is_large() else make()
 
 
-def _object_response(ctx: Context, resource: Resource | None, obj: Object, code: int, format: Format) -> Response:
+def _object_response(ctx: Context, resource: ServedResource | None, obj: Object, code: int, format: Format) -> Response:
     value = gojson.dumps_in_steps(obj) if ctx.is_large() else gojson.dumps(obj)
     if resource is not None and format.transform and "metadata" in obj:
         entry = Entry("", int(obj["metadata"].get("resourceVersion") or 0), value)

@@ -20,45 +20,30 @@ from muster.apiserver.auth.access import refusal
 from muster.apiserver.auth.escalation import check_grant
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import negotiate
-from muster.apiserver.documents.presentation import present
-from muster.apiserver.documents.presentation import present_all
-from muster.apiserver.documents.presentation import respond_entry
-from muster.apiserver.documents.presentation import respond_object
-from muster.apiserver.objects import TooLargeToStore
-from muster.apiserver.objects import encoder
-from muster.apiserver.objects import metadata
-from muster.apiserver.objects import object_key
-from muster.apiserver.objects import view
+from muster.apiserver.documents.presentation import present, present_all, respond_entry, respond_object
+from muster.apiserver.objects import TooLargeToStore, encoder, metadata, object_key, view
 from muster.apiserver.registry.resource import ServedResource
-from muster.apiserver.request import WriteOptions
-from muster.apiserver.request import number_problem
-from muster.apiserver.request import write_options
+from muster.apiserver.request import WriteOptions, number_problem, write_options
 from muster.apiserver.verbs.bodies import decode_body
-from muster.apiserver.verbs.conversion import from_stored
-from muster.apiserver.verbs.conversion import to_stored
-from muster.apiserver.verbs.metadata import check_metadata
-from muster.apiserver.verbs.metadata import check_metadata_update
-from muster.apiserver.verbs.metadata import fill_on_create
-from muster.apiserver.verbs.metadata import keep_on_update
-from muster.apiserver.verbs.metadata import new_uid
-from muster.apiserver.verbs.metadata import wipe_system_fields
-from muster.apiserver.verbs.ownership import Booking
-from muster.apiserver.verbs.ownership import book_create
-from muster.apiserver.verbs.ownership import book_update
+from muster.apiserver.verbs.conversion import from_stored, to_stored
+from muster.apiserver.verbs.metadata import (
+    check_metadata,
+    check_metadata_update,
+    fill_on_create,
+    keep_on_update,
+    new_uid,
+    wipe_system_fields,
+)
+from muster.apiserver.verbs.ownership import Booking, book_create, book_update
 from muster.http import Response
-from muster.kube.fielderrors import FieldError
-from muster.kube.fielderrors import TooManyErrors
-from muster.kube.fielderrors import counted
+from muster.kube.fielderrors import FieldError, TooManyErrors, counted
 from muster.kube.fielderrors import invalid as invalid_field
 from muster.kube.names import generate_name
 from muster.kube.ownership.managedfields import only_times_differ
 from muster.machinery.golang.json import dumps_in_steps
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
-from muster.store.api import ABSENT
-from muster.store.api import Conflict
-from muster.store.api import Entry
-from muster.store.api import Unavailable
+from muster.store.api import ABSENT, Conflict, Entry, Unavailable
 
 log = get_logger(__name__)
 _NAME_TRIES = 8
@@ -185,11 +170,11 @@ async def _validate(ctx: Context, resource: ServedResource, obj: Object, old: Ob
         raise invalid
 
 
-def _refusal(resource: Resource, obj: Object, problems: list[FieldError]) -> errors.ApiError | None:
+def _refusal(resource: ServedResource, obj: Object, problems: list[FieldError]) -> errors.ApiError | None:
     return errors.invalid_object(resource, obj["metadata"].get("name", ""), problems) if problems else None
 
 
-def _large_refusal(ctx: Context, resource: Resource, obj: Object, old: Object | None) -> errors.ApiError | None:
+def _large_refusal(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> errors.ApiError | None:
     return _refusal(resource, obj, _first_problems(ctx, resource, obj, old))
 
 
