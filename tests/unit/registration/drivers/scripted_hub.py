@@ -22,7 +22,8 @@ Document = dict[str, Any]
 class ScriptedHub:
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
-        self.authority = CertificateAuthority.create("hub", clock.now())
+        # Longer than any life that a property test makes up.
+        self.authority = CertificateAuthority.create("hub", clock.now(), timedelta(days=365_000))
         self.requests: dict[str, Document] = {}
         self.calls: list[str] = []
         self.away = False
