@@ -30,3 +30,10 @@ class CrashProofScheduling(LoadFileScheduling):
         super()._reschedule(node)
         while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
             self._assign_work_unit(node)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        try:
+            super()._assign_work_unit(node)
+        except OSError:
+            # It has ended and nobody has noticed yet. The unit is noted as its own by now, so `remove_node` gives it away.
+            return

@@ -6,8 +6,10 @@ Small suites are run as others run theirs, in a process with workers; what count
 import os
 import subprocess
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,10 +38,12 @@ def outcome(directory: Path, files: Mapping[str, str], *more: str) -> tuple[int,
     """The tool's exit code and all that it and pytest printed."""
     for name, text in files.items():
         (directory / f"test_{name}.py").write_text(text)
+    # There pytest repeats in its summary what it has told already.
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "BUILD_NUMBER")}
     command = [sys.executable, "-m", "tools.flaky", "-p", "xdist", "-p", "pytest_timeout", "-p", "no:cacheprovider", *more]
     done = subprocess.run(
         [*command, f"--rootdir={directory}", str(directory)],
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={**environment, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -164,3 +168,25 @@ def test_a_process_that_ends_in_the_middle_is_red_whatever_its_exit_code(tmp_pat
     code, printed = outcome(tmp_path, {"crash": "import os\ndef test_crash():\n    os._exit(0)\n"})
     assert code != 0
     assert "flaky" not in printed
+
+
+class DeadWorker:
+    """It has ended, and nobody has noticed."""
+
+    shutting_down = False
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        raise OSError("cannot send (already closed?)")
+
+
+def test_what_is_given_to_a_worker_that_has_just_ended_is_given_away_with_the_rest() -> None:
+    from tools.scheduling import CrashProofScheduling
+
+    node: Any = DeadWorker()
+    scheduling = CrashProofScheduling.__new__(CrashProofScheduling)
+    scheduling.workqueue = OrderedDict({"b.py": {"b.py::test": False}})
+    scheduling.assigned_work = {node: OrderedDict({"a.py": {"a.py::test_crash": False}})}
+    scheduling.registered_collections = {node: ["a.py::test_crash", "b.py::test"]}
+    scheduling._assign_work_unit(node)
+    assert scheduling.remove_node(node) == "a.py::test_crash"
+    assert scheduling.workqueue == {"b.py": {"b.py::test": False}}
