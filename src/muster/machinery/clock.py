@@ -104,8 +104,3 @@ async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
         raise TimeoutError(f"no end within {seconds:g} s") from None
     finally:
         timer.cancel()
-
-
-def timestamp(moment: datetime) -> str:
-    """A Kubernetes MicroTime."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

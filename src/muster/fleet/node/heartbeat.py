@@ -17,8 +17,8 @@ from muster.fleet.attached import Attached
 from muster.fleet.node.addresses import NODE_IP
 from muster.fleet.node.environment import machine_memory
 from muster.fleet.node.states import SCHEME
-from muster.machinery.clock import Clock, sleep, timestamp
-from muster.machinery.golang.timestamps import format_time
+from muster.machinery.clock import Clock, sleep
+from muster.machinery.golang.timestamps import format_micro_time, format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.runtime.client import AlreadyExists, KubeError, NotFound, patch_changes, patch_status
@@ -129,7 +129,7 @@ class Heartbeat:
         await patch_status(self._client, NODES, present, status)
 
     async def _renew(self) -> None:
-        moment = timestamp(self._clock.now())
+        moment = format_micro_time(self._clock.now())
         try:
             await self._client.patch(LEASES, self._name, {"spec": {"renewTime": moment}}, NAMESPACE)
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,15 +148,15 @@ class KubeconfigDriver(Driver):
     endpoints: EndpointFormat = KUBECONFIGS
 
 
-class KubeconfigSpoke:
+class KubeconfigSpoke(ABC):
     """Base of their spoke sides."""
 
     def decorate(self, cluster: Document) -> Document:
         return cluster
 
+    @abstractmethod
     def kubeconfig_user(self) -> Document:
         """The user entry of the agent's own kubeconfig, with files named relative to it."""
-        raise NotImplementedError
 
     def way_to(self, hub: HubAddress) -> Mapping[str, bytes]:
         return {KUBECONFIGS.key: hub_kubeconfig(hub, self.kubeconfig_user())}

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from muster.machinery.backoff import Backoff
-from muster.machinery.clock import SYSTEM, Clock, Random, sleep, timestamp
+from muster.machinery.clock import SYSTEM, Clock, Random, sleep
+from muster.machinery.golang.timestamps import format_micro_time
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import Object
@@ -125,7 +126,7 @@ class EventRecorder:
         if not self._within_budget(sort[:4], now) or len(self._waiting) >= MAX_WAITING:
             self._dropped.inc()
             return
-        moment = timestamp(self._clock.now())
+        moment = format_micro_time(self._clock.now())
         event = self._event(sort, reference, moment)
         if related is not None:
             event["related"] = object_reference(related)
@@ -138,7 +139,7 @@ class EventRecorder:
 
     def _repeat(self, sort: _Sort, series: _Series, now: float) -> None:
         series.count += 1
-        series.last, series.last_seen = now, timestamp(self._clock.now())
+        series.last, series.last_seen = now, format_micro_time(self._clock.now())
         self._series.move_to_end(sort)
         if sort in self._waiting:
             return

@@ -22,8 +22,9 @@ from typing import Any, Final
 
 import orjson
 
-from muster.machinery.clock import SYSTEM, Clock, Random, sleep, timestamp, within
+from muster.machinery.clock import SYSTEM, Clock, Random, sleep, within
 from muster.machinery.confinement import host_name
+from muster.machinery.golang.timestamps import format_micro_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.runtime.client.base import KubeClient
@@ -219,7 +220,7 @@ class LeaderElector:
         return True
 
     def _claim(self, current: Object | None) -> Object:
-        now = timestamp(self._clock.now())
+        now = format_micro_time(self._clock.now())
         spec = dict((current or {}).get("spec") or {})
         if spec.get("holderIdentity") != self.identity:
             spec["acquireTime"] = now
@@ -242,7 +243,7 @@ class LeaderElector:
         """So that the next leader need not wait; best effort."""
         if self._observed is None or not self.is_leader:
             return
-        now = timestamp(self._clock.now())
+        now = format_micro_time(self._clock.now())
         spec = {**self._spec, "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
         try:
             released = await within(self._clock, self._retry_period, self._client.update(LEASES, {**self._observed, "spec": spec}))

@@ -21,7 +21,7 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.kube import certificates, yaml
 from muster.machinery.authentication import UserInfo
-from muster.machinery.clock import timestamp
+from muster.machinery.golang.timestamps import format_micro_time
 from muster.machinery.objects import Object
 from muster.registration.agent.agent import Agent
 from muster.registration.agent.install import ACCOUNT, install
@@ -223,7 +223,7 @@ class Hub:
         spec = {"hubAcceptsClient": True, "leaseDurationSeconds": lease_seconds}
         await self.admin.patch(MANAGED_CLUSTERS, name, {"spec": spec})
         await self.grant(name)
-        lease = {"metadata": {"name": LEASE, "namespace": name}, "spec": {"renewTime": timestamp(self.clock.now())}}
+        lease = {"metadata": {"name": LEASE, "namespace": name}, "spec": {"renewTime": format_micro_time(self.clock.now())}}
         with suppress(AlreadyExists):
             await self.admin.create(LEASES, lease)
         await self.set_condition("HubAcceptedManagedCluster", "True", "HubClusterAdminAccepted", name)

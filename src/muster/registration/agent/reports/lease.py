@@ -17,7 +17,8 @@ from collections.abc import Callable
 from muster.api import condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, ManagedCluster
 from muster.machinery.backoff import Backoff
-from muster.machinery.clock import pause, timestamp
+from muster.machinery.clock import pause
+from muster.machinery.golang.timestamps import format_micro_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.registration.agent.world import AgentWorld
@@ -112,7 +113,9 @@ class LeaseKeeper:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 lease = self._lease or await self._hub.get(LEASES, LEASE, self._world.cluster)
-                self._lease = _remembered(await self._hub.update(LEASES, _with_time(lease, timestamp(self._world.clock.now()))))
+                self._lease = _remembered(
+                    await self._hub.update(LEASES, _with_time(lease, format_micro_time(self._world.clock.now())))
+                )
         except Conflict:
             self._lease = None
             return self._backoff.next() / 10
