@@ -1,20 +1,20 @@
 """The names that hub and agent agree on: labels, annotations, finalizers, identities, roles, well-known objects. All are OCM's.
 
-An agent's identity is written once, here, and read back once, here: `AgentIdentity` turns a cluster's and an agent's name into
-the common name and organizations of a certificate, and `parse_common_name` does the reverse strictly, so that no name that merely
-begins like another's is ever taken for it.
+Who an agent is, is said in `muster.api.agents`, which the transport needs too.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import Final
 
-from muster.kube.names import dns1123_label
+from muster.api.agents import ALL_CLUSTERS_GROUP as ALL_CLUSTERS_GROUP
+from muster.api.agents import CLUSTER_LABEL as CLUSTER_LABEL
+from muster.api.agents import PREFIX as PREFIX
+from muster.api.agents import AgentIdentity as AgentIdentity
+from muster.api.agents import cluster_group as cluster_group
+from muster.api.agents import is_cluster_name as is_cluster_name
+from muster.api.agents import parse_common_name as parse_common_name
 
-CLUSTER_LABEL: Final = "open-cluster-management.io/cluster-name"
-"""On every object that the hub keeps for a cluster; its value is the cluster's name."""
 ADDON_LABEL: Final = "open-cluster-management.io/addon-name"
 CLUSTER_UID: Final = "cluster.open-cluster-management.io/muster-cluster-uid"
 """On a cluster's ClusterRoleBinding: the uid of the ManagedCluster that the users it names were given credentials under."""
@@ -39,8 +39,6 @@ COLLECTION_CLEANUP: Final = "cluster.open-cluster-management.io/resource-cleanup
 WORK_CLEANUP: Final = "cluster.open-cluster-management.io/manifest-work-cleanup"
 """Finalizer of the binding through which an agent can still remove its works."""
 
-PREFIX: Final = "system:open-cluster-management:"
-ALL_CLUSTERS_GROUP: Final = f"{PREFIX}managed-clusters"
 REGISTER_GROUP: Final = "register.open-cluster-management.io"
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
 
@@ -79,13 +77,6 @@ UNREACHABLE_TAINT: Final = "cluster.open-cluster-management.io/unreachable"
 RESERVED_PREFIXES: Final = ("kube-", "open-cluster-management")
 """Of namespaces that are Kubernetes' own, and OCM's."""
 
-_AGENT_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-
-
-def cluster_group(cluster: str) -> str:
-    """The group of a cluster's agents when they prove themselves by certificate."""
-    return PREFIX + cluster
-
 
 def external_group(cluster: str) -> str:
     """The group of a cluster's agents where an identity provider forbids groups that begin with `system:`."""
@@ -119,32 +110,3 @@ def reserved_name_problem(cluster: str) -> str:
     if cluster == "default" or cluster.startswith(RESERVED_PREFIXES):
         return f"{cluster!r} cannot name a cluster: Kubernetes or the hub has a namespace of this name; join under another one"
     return ""
-
-
-def is_cluster_name(name: str) -> bool:
-    """Whether a cluster may be called so: it names a namespace on the hub, and its group must not be the group of all clusters."""
-    return not dns1123_label(name) and cluster_group(name) != ALL_CLUSTERS_GROUP
-
-
-@dataclass(frozen=True)
-class AgentIdentity:
-    cluster: str
-    agent: str
-
-    @property
-    def common_name(self) -> str:
-        return f"{PREFIX}{self.cluster}:{self.agent}"
-
-    @property
-    def organizations(self) -> frozenset[str]:
-        return frozenset((cluster_group(self.cluster), ALL_CLUSTERS_GROUP))
-
-
-def parse_common_name(name: str) -> AgentIdentity | None:
-    """Whose certificate has this common name; None when it is no agent's."""
-    if not name.startswith(PREFIX):
-        return None
-    cluster, separator, agent = name.removeprefix(PREFIX).partition(":")
-    if not separator or not is_cluster_name(cluster) or not _AGENT_NAME.fullmatch(agent):
-        return None
-    return AgentIdentity(cluster, agent)

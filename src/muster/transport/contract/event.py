@@ -1,0 +1,81 @@
+"""A CloudEvent as OCM's transport has it: four fields, attributes, and data that is always JSON.
+
+Attributes are all but the four that the wire has fields for, by their CloudEvents names, without the wire's `ce-`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from muster.transport.contract.types import EventType
+
+SPEC_VERSION: Final = "1.0"
+
+TIME: Final = "time"
+CLUSTER: Final = "clustername"
+ORIGINAL_SOURCE: Final = "originalsource"
+RESOURCE_ID: Final = "resourceid"
+RESOURCE_VERSION: Final = "resourceversion"
+SEQUENCE: Final = "sequenceid"
+STATUS_HASH: Final = "statushash"
+METADATA: Final = "metadata"
+LOG_TRACING: Final = "logtracing"
+DELETED: Final = "deletiontimestamp"
+
+HUB_SOURCE: Final = "kube"
+"""The source of what a hub sends. Agents keep it in a label, and it comes back as `originalsource`."""
+
+
+class InvalidEvent(ValueError):
+    """Bytes that are no event, or an event that lacks what its type needs; the text says which field."""
+
+
+class Uri(str):
+    """A text that travels as `ce_uri`."""
+
+    __slots__ = ()
+
+
+class UriRef(str):
+    """A text that travels as `ce_uri_ref`."""
+
+    __slots__ = ()
+
+
+Attribute = bool | int | str | bytes | datetime
+"""An int is of 32 bits; a datetime has its zone. Digits beyond microseconds are dropped on reading."""
+
+
+class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    source: str
+    type: str
+    attributes: dict[str, Attribute] = {}
+    data: bytes | None = None
+    """JSON, or None where the event has none."""
+
+    @property
+    def event_type(self) -> EventType:
+        """Raises InvalidType."""
+        return EventType.parse(self.type)
+
+    def text(self, name: str) -> str:
+        """An attribute that is a text; empty when it is not there. Raises InvalidEvent for another kind."""
+        value = self.attributes.get(name, "")
+        if not isinstance(value, str):
+            raise InvalidEvent(f"attribute {name!r} is a {type(value).__name__}; a string is expected")
+        return value
+
+    @property
+    def cluster(self) -> str:
+        """Raises InvalidEvent."""
+        return self.text(CLUSTER)
+
+
+class SubscriptionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    source: str = ""
+    cluster_name: str = ""
+    data_type: str = ""

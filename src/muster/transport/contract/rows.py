@@ -1,0 +1,128 @@
+"""The kinds of resources that are spoken of, one row each: everything that is particular to one is said here as data.
+
+A row tells which Kubernetes resource a data type is, what its versions are, whose cluster an object is, what is accepted from
+agents, and what a hub's rules are asked before. Server, services, codecs and client go by it, and none branches on a kind's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from muster.api.addon import v1alpha1, v1beta1
+from muster.api.agents import CLUSTER_LABEL
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.work.v1 import ManifestWork
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client import served
+from muster.runtime.client.builtin import EVENTS, LEASES, SIGNING_REQUESTS
+from muster.transport.contract.types import Action, DataType, Subresource
+
+
+class Versioned(Enum):
+    """What `resourceversion` counts."""
+
+    GENERATION = "an integer of 32 bits: the object's generation"
+    RESOURCE_VERSION = "a text: the object's resourceVersion"
+
+
+class Belongs(Enum):
+    """By what an object is known to be a cluster's."""
+
+    NAMESPACE = "it is in the cluster's namespace"
+    NAME = "it is called as the cluster"
+    LABEL = f"its label {CLUSTER_LABEL}"
+
+    def cluster_of(self, obj: Object) -> str:
+        """Empty where the object does not say."""
+        metadata = obj.get("metadata") or {}
+        if self is Belongs.LABEL:
+            return str((metadata.get("labels") or {}).get(CLUSTER_LABEL) or "")
+        return str(metadata.get("namespace" if self is Belongs.NAMESPACE else "name") or "")
+
+
+@dataclass(frozen=True)
+class Row:
+    data_type: DataType
+    resource: GVR
+    belongs: Belongs
+    accepts: frozenset[tuple[Subresource, Action]]
+    """From agents, beside resync requests."""
+    versioned: Versioned = Versioned.RESOURCE_VERSION
+    selector: str = ""
+    """Of labels: which objects of the resource are spoken of."""
+    sends: bool = True
+    """Whether agents are told of objects as they change, and may ask for all of them by resync."""
+    bootstrap: bool = False
+    """Whether an identity that is no agent's yet may speak of it, as far as it goes for the cluster it may create."""
+    reviewed: tuple[str, str, str] | None = None
+    """Group, resource and subresource that the hub's rules are asked about, where these are not the resource's own."""
+    named: bool = False
+    """Whether the rules are asked about the cluster's name too."""
+
+
+def _accepting(*pairs: tuple[Subresource, Action]) -> frozenset[tuple[Subresource, Action]]:
+    return frozenset(pairs)
+
+
+_CREATE: Final = (Subresource.SPEC, Action.CREATE)
+_UPDATE: Final = (Subresource.SPEC, Action.UPDATE)
+_STATUS: Final = (Subresource.STATUS, Action.UPDATE)
+
+TOKEN_REQUESTS: Final = GVR("authentication.k8s.io/v1", "tokenrequests", "TokenRequest")
+
+WORKS: Final = Row(
+    DataType("io.open-cluster-management.works", "v1alpha1", "manifestbundles"),
+    served(ManifestWork),
+    Belongs.NAMESPACE,
+    _accepting(_STATUS),
+    versioned=Versioned.GENERATION,
+)
+CLUSTERS: Final = Row(
+    DataType("cluster.open-cluster-management.io", "v1", "managedclusters"),
+    served(ManagedCluster),
+    Belongs.NAME,
+    _accepting(_CREATE, _UPDATE, _STATUS),
+    bootstrap=True,
+    named=True,
+)
+SIGNING_REQUEST_ROW: Final = Row(
+    DataType("certificates.k8s.io", "v1", "certificatesigningrequests"),
+    SIGNING_REQUESTS,
+    Belongs.LABEL,
+    _accepting(_CREATE),
+    selector=CLUSTER_LABEL,
+    bootstrap=True,
+)
+ADDONS_ALPHA: Final = Row(
+    DataType("addon.open-cluster-management.io", "v1alpha1", "managedclusteraddons"),
+    served(v1alpha1.ManagedClusterAddOn),
+    Belongs.NAMESPACE,
+    _accepting(_UPDATE, _STATUS),
+)
+ADDONS_BETA: Final = Row(
+    DataType("addon.open-cluster-management.io", "v1beta1", "managedclusteraddons"),
+    served(v1beta1.ManagedClusterAddOn),
+    Belongs.NAMESPACE,
+    _accepting(_UPDATE, _STATUS),
+)
+LEASE_ROW: Final = Row(
+    DataType("coordination.k8s.io", "v1", "leases"), LEASES, Belongs.NAMESPACE, _accepting(_UPDATE), selector=CLUSTER_LABEL
+)
+EVENT_ROW: Final = Row(
+    DataType("events.k8s.io", "v1", "events"), EVENTS, Belongs.NAMESPACE, _accepting(_CREATE, _UPDATE), sends=False
+)
+TOKENS: Final = Row(
+    DataType("authentication.k8s.io", "v1", "tokenrequests"),
+    TOKEN_REQUESTS,
+    Belongs.NAMESPACE,
+    _accepting(_CREATE),
+    sends=False,
+    reviewed=("", "serviceaccounts", "token"),
+)
+
+ROWS: Final[Mapping[DataType, Row]] = {
+    row.data_type: row for row in (WORKS, CLUSTERS, SIGNING_REQUEST_ROW, ADDONS_ALPHA, ADDONS_BETA, LEASE_ROW, EVENT_ROW, TOKENS)
+}

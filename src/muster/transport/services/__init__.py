@@ -1,0 +1,1 @@
+"""Between events and where objects are kept."""
