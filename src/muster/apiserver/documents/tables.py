@@ -36,23 +36,28 @@ def definitions(columns: Sequence[Column]) -> bytes:
 
 
 class _Age:
-    """A cell that is an age: rendered from its timestamp at answer time."""
+    """A cell that is an age: rendered from its timestamp at answer time, once for all rows of an answer that share it."""
 
-    __slots__ = ("since",)
+    __slots__ = ("_rendered", "since")
 
     def __init__(self, since: datetime | None) -> None:
         self.since = since
+        self._rendered: tuple[datetime | None, bytes] = (None, b"")
 
     def render(self, now: datetime) -> bytes:
-        return b'"<unknown>"' if self.since is None else b'"%s"' % human_duration((now - self.since).total_seconds()).encode()
+        moment, text = self._rendered
+        if moment is not now:
+            text = b'"<unknown>"' if self.since is None else b'"%s"' % human_duration((now - self.since).total_seconds()).encode()
+            self._rendered = (now, text)
+        return text
 
 
 @memoized(4096)
-def _timestamp(text: str) -> datetime | None:
+def _age(text: str) -> _Age:
     try:
-        return datetime.fromisoformat(text).astimezone(UTC)
+        return _Age(datetime.fromisoformat(text).astimezone(UTC))
     except ValueError:
-        return None
+        return _Age(None)
 
 
 _CREATED = ".metadata.creationTimestamp"
@@ -72,7 +77,7 @@ def _cells(columns: Sequence[Column], obj: Object) -> tuple[bytes | _Age | Live,
             if isinstance(value, Live):
                 pieces.append(value)
             else:
-                pieces.append(_Age(_timestamp(value)) if isinstance(value, str) and value else _Age(None))
+                pieces.append(_age(value if isinstance(value, str) else ""))
         else:
             constant.append(orjson.dumps(value))
     if constant:
