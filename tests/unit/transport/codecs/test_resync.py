@@ -26,6 +26,7 @@ from muster.transport.codecs.works import decode_spec
 from muster.transport.contract.event import CloudEvent, InvalidEvent
 from muster.transport.contract.rows import LEASE_ROW, SIGNING_REQUEST_ROW, WORKS
 from muster.transport.contract.types import Action, EventType, Subresource
+from muster.transport.contract.wire import decode_event, encode_event
 
 NOW = datetime(2026, 11, 16, 12, 0, 0, 123456, tzinfo=UTC)
 LEASE = {"metadata": {"name": "l", "namespace": "c1", "uid": "u1", "resourceVersion": "7"}}
@@ -69,6 +70,7 @@ def test_what_others_add_is_passed_over() -> None:
         {"resourceVersions": [{"resourceID": 1}]},
         {"resourceVersions": [{"resourceVersion": "3"}]},
         {"resourceVersions": [{"resourceVersion": 1 << 63}]},
+        {"resourceVersions": [{}] * 100_001},
     ],
 )
 def test_what_is_no_request_is_refused(body: Any) -> None:
@@ -99,6 +101,13 @@ def test_a_tombstone_of_a_work_says_its_name_and_version() -> None:
     received = decode_spec(encode_tombstone(WORKS, gone, Action.RESYNC_RESPONSE, now=NOW))
     assert received.obj is not None
     assert (received.obj["metadata"]["name"], received.version, received.deleted) == ("w1", 3, NOW)
+
+
+@pytest.mark.parametrize(("version", "expected"), [(-1, 0), (1 << 40, (1 << 31) - 1)])
+def test_a_tombstone_can_be_written_whatever_version_an_agent_has_said(version: int, expected: int) -> None:
+    gone = Tombstone(cluster="c1", namespace="c1", name="w1", resource_id="u1", version=version)
+    event = encode_tombstone(WORKS, gone, Action.RESYNC_RESPONSE, now=NOW)
+    assert decode_spec(decode_event(encode_event(event))).version == expected
 
 
 @pytest.mark.parametrize("row", [LEASE_ROW, SIGNING_REQUEST_ROW], ids=lambda row: row.resource.kind)

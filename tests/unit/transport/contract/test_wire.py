@@ -203,6 +203,11 @@ def test_data_may_be_called_json_in_several_ways(content_type: str) -> None:
         (event(CLUSTER) + b"\x8a\x00\x01x", "illegal tag"),
         (event(CLUSTER) + b"\x02\x00", "illegal tag"),
         (event(CLUSTER) + b"\x7b" * 100_000, "illegal wireType 3"),
+        (event(CLUSTER) + integer(9, 1) * 1_000_000, "more than 256 fields"),
+        (event(*(text(f"ce-a{number}", "") for number in range(1_000))), "more than 256 fields"),
+        (event(field(5, integer(9, 1) * 1_000_000 + field(1, "ce-x"))), "more than 256 fields"),
+        (event(attribute("ce-x", integer(9, 1) * 1_000_000)), "more than 256 fields"),
+        (event(attribute("ce-x", field(7, integer(9, 1) * 1_000_000))), "more than 256 fields"),
     ],
 )  # fmt: skip
 def test_what_is_malformed_is_refused_by_name(message: bytes, expected: str) -> None:
@@ -212,7 +217,9 @@ def test_what_is_malformed_is_refused_by_name(message: bytes, expected: str) -> 
         decode_publish_request(field(1, message))
 
 
-@pytest.mark.parametrize("message", [b"", field(2, b"x"), field(1, event(CLUSTER)) * 2, b"\x0a", b"\x0a\x05abc"])
+@pytest.mark.parametrize(
+    "message", [b"", field(2, b"x"), field(1, event(CLUSTER)) * 2, b"\x0a", b"\x0a\x05abc", b"\x48\x01" * 1_000_000]
+)
 def test_a_request_has_one_event(message: bytes) -> None:
     with pytest.raises(InvalidEvent):
         decode_publish_request(message)
