@@ -23,7 +23,7 @@ from muster.transport.codecs.statushash import status_hash
 from muster.transport.codecs.works import decode_spec, decode_status, encode_spec, encode_status
 from muster.transport.contract import wire
 from muster.transport.contract.errors import from_rpc, to_rpc
-from muster.transport.contract.event import CloudEvent, InvalidEvent, Uri
+from muster.transport.contract.event import CloudEvent, InvalidEvent, Uri, UriRef
 from muster.transport.contract.rows import (
     ADDONS_ALPHA,
     ADDONS_BETA,
@@ -334,7 +334,15 @@ attribute_names = st.from_regex("[a-z0-9]{1,12}", fullmatch=True).filter(
         name not in ("id", "source", "specversion", "type", "time", "subject", "dataschema", "datacontenttype", "contenttype")
     )
 )
-KINDS = {str: "string", bool: "bool", int: "int32", bytes: "[]uint8", datetime: "types.Timestamp", Uri: "types.URI"}
+KINDS = {
+    str: "string",
+    bool: "bool",
+    int: "int32",
+    bytes: "[]uint8",
+    datetime: "types.Timestamp",
+    Uri: "types.URI",
+    UriRef: "types.URIRef",
+}
 
 
 @differential
@@ -351,31 +359,41 @@ def test_go_reads_attributes_of_all_kinds(go13: Oracle, attributes: dict[str, An
     assert answer.get("data", b"") == (data or b"")
 
 
-def publishable(message: bytes) -> bool:
+GO_BLANKS = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+
+
+def agree(go: Oracle, message: bytes) -> bool:
+    """Whether both read the same; whatever is refused here counts as read alike."""
     try:
-        decode_publish_request(message)
+        ours = decode_publish_request(message)
     except InvalidEvent:
-        return False
-    return True
-
-
-def readable_in_go(go: Oracle, message: bytes) -> bool:
+        return True
     try:
-        go.ask("event", wire=message)
+        theirs = go.ask("event", wire=message)
     except GoRefused:
         return False
-    return True
+    said = {name: value for name, value in ours.attributes.items() if name not in ("time", "subject", "dataschema")}
+    read = {name: found for name, found in theirs.get("extensions", {}).items() if name != "time"}
+    return (
+        # Go cuts blanks off, and its texts of times have what digits there are.
+        ours.type.strip(GO_BLANKS) == theirs.get("type", "")
+        and said.keys() == read.keys()
+        and all(KINDS[type(value)] == read[name]["kind"] for name, value in said.items())
+        and all(value == read[name]["value"] for name, value in said.items() if value.__class__ is str)
+        and (ours.data or b"") == theirs.get("data", b"")
+    )
 
 
 @thorough
 @given(st.sampled_from([case.wire for case in load()]), st.data())
 def test_what_we_read_go_reads_too(go13: Oracle, message: bytes, data: st.DataObject) -> None:
-    """Of damaged events Go reads some that are refused here, but none is read here that Go refuses."""
+    """Of damaged events Go reads some that are refused here, but none is read here that Go refuses, or reads in another way."""
     damaged = bytearray(message)
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    if publishable(bytes(damaged)):
-        assert readable_in_go(go13, bytes(damaged))
+    assert agree(go13, bytes(damaged))
 
 
 @pytest.mark.parametrize(

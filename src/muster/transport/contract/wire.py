@@ -15,6 +15,7 @@ InvalidEvent, and nothing else is ever raised.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -359,6 +360,8 @@ def _read_event(message: bytes, start: int, end: int) -> CloudEvent:
                 name, value = _read_entry(message, at, stop)
             if name in attributes:
                 raise InvalidEvent(f"attribute {name!r} comes twice")
+            if name in _CHECKED:
+                _check_known(name, value)
             if name:
                 attributes[name] = value
         elif tag in found:
@@ -374,9 +377,10 @@ def _event(found: dict[int, bytes], attributes: dict[str, Attribute], bare: bool
     if (0x32 in found) + (0x3A in found) + (0x42 in found) > 1:
         raise InvalidEvent("the event has data in more than one field; binary_data alone is expected")
     kind = found.get(0x22, b"").decode()
+    found.get(0x3A, b"").decode()
     data = found.get(0x32)
     content_type = attributes.pop(_CONTENT_TYPE, "")
-    if not isinstance(content_type, str):
+    if content_type.__class__ is not str:
         raise InvalidEvent("attribute 'contenttype' is no string")
     if is_structured(content_type):
         return read_structured(content_type, data)
@@ -384,11 +388,27 @@ def _event(found: dict[int, bytes], attributes: dict[str, Attribute], bare: bool
         raise InvalidEvent("the event has no attributes; at least clustername is expected")
     if found.get(0x1A) != b"1.0":
         raise InvalidEvent(f"field spec_version: {SPEC_VERSION!r} is expected")
-    if data is not None and content_type and not is_json(content_type):
+    if content_type and not is_json(content_type):
         raise InvalidEvent(f"attribute 'contenttype': {content_type!r}; application/json is expected")
-    return CloudEvent(
-        id=found.get(0x0A, b"").decode(), source=found.get(0x12, b"").decode(), type=kind, attributes=attributes, data=data
-    )
+    identifier, source = found.get(0x0A, b"").decode(), found.get(0x12, b"").decode()
+    if identifier.isspace() or kind.isspace():
+        raise InvalidEvent("field id or field type has nothing but blanks")
+    if not _is_plain(source):
+        _check_uri("field source", source)
+    return CloudEvent(id=identifier, source=source, type=kind, attributes=attributes, data=data)
+
+
+_is_plain: Final = re.compile(r"[A-Za-z0-9._-]*").fullmatch
+"""What needs no further look to be a reference to something."""
+_CHECKED: Final[dict[str, tuple[type[Any], ...]]] = {TIME: (datetime,), "subject": (str,), "dataschema": (str, Uri, UriRef)}
+"""Attributes of CloudEvents' own, of which not all values are good."""
+
+
+def _check_known(name: str, value: Attribute) -> None:
+    if value.__class__ not in _CHECKED[name]:
+        raise InvalidEvent(f"attribute {name!r} is a {type(value).__name__}; a {_CHECKED[name][0].__name__} is expected")
+    if name == "dataschema":
+        _check_uri(f"attribute {name!r}", str(value))
 
 
 def _read_entry(message: bytes, at: int, stop: int) -> tuple[str, Attribute]:
@@ -496,12 +516,16 @@ def _read_value_by_fields(name: str, message: bytes) -> Attribute:
     return value
 
 
-def _read_uri(name: str, payload: bytes) -> str:
-    text = payload.decode()
+def _check_uri(where: str, text: str) -> None:
     try:
         parse_url(text)
     except GoError as error:
-        raise InvalidEvent(f"attribute {name!r}: {error}") from None
+        raise InvalidEvent(f"{where}: {error}") from None
+
+
+def _read_uri(name: str, payload: bytes) -> str:
+    text = payload.decode()
+    _check_uri(f"attribute {name!r}", text)
     return text
 
 
