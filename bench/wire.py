@@ -109,7 +109,7 @@ def _measure_deliveries(
         server.stop(kill=True)
     found.setdefault((side, shape.title, "delivery"), []).append(got["cpu"] / got["deliveries"] * 1e6)
     found.setdefault((side, shape.title, "deliveries"), []).append(got["deliveries"] / got["seconds"])
-    found.setdefault((side, shape.title, "memory per stream"), []).append((got["connected"] + got["held"]) / total / 1024)
+    found.setdefault((side, shape.title, "memory per stream"), []).append(got["held"] / total / 1024)
 
 
 def _measure_calls(found: dict[tuple[str, str, str], list[float]], side: str, directory: Path, calls: int) -> None:

@@ -45,8 +45,8 @@ def _request(stream: int, path: bytes, message: bytes) -> bytes:
 class Counter(asyncio.Protocol):
     """`heads` are the frames of HEADERS that came, `data` the bytes of DATA with their frames."""
 
-    def __init__(self, on_end: Callable[[Counter, int], None]) -> None:
-        self._on_end = on_end
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
         self._rest = b""
         self.heads = 0
         self.data = 0
@@ -76,10 +76,11 @@ class Counter(asyncio.Protocol):
             elif kind == frames.HEADERS:
                 self.heads += 1
                 if flags & frames.END_STREAM:
-                    self._on_end(self, stream)
-            elif kind == frames.GOAWAY:
-                raise SystemExit(f"the server goes: {data[position - size : position]!r}")
+                    self._clients.on_end(self, stream)
         self._rest = data[position:]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._clients.lost += 1
 
 
 class Clients:
@@ -87,41 +88,44 @@ class Clients:
         self._port = port
         self._pid = pid
         self._tls: ssl.SSLContext = client_context(authority, alpn="h2")
-        self._on_end: Callable[[Counter, int], None] = lambda counter, stream: None
+        self.on_end: Callable[[Counter, int], None] = lambda counter, stream: None
         self.counters: list[Counter] = []
+        self.lost = 0
 
-    async def connect(self, connections: int) -> None:
+    async def connect(self, connections: int, greeting: bytes) -> None:
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def one() -> None:
             async with turns:
                 _, counter = await asyncio.get_running_loop().create_connection(
-                    lambda: Counter(lambda counter, stream: self._on_end(counter, stream)),
+                    lambda: Counter(self),
                     "127.0.0.1",
                     self._port,
                     ssl=self._tls,
                     server_hostname="127.0.0.1",
                 )
+                counter.transport.write(greeting)
                 self.counters.append(counter)
 
         await asyncio.gather(*[one() for _ in range(connections)])
 
-    async def deliveries(self, streams: int, rounds: int) -> dict[str, float]:
+    async def deliveries(self, connections: int, streams: int, rounds: int) -> dict[str, float]:
         before = resident(self._pid)
-        for counter in self.counters:
-            counter.transport.write(b"".join([_request(2 * number + 1, b"/b/Subscribe", b"x") for number in range(streams)]))
-        await _until(lambda: all(counter.heads >= streams for counter in self.counters))
+        subscriptions = [_request(2 * number + 1, b"/b/Subscribe", b"x") for number in range(streams)]
+        await self.connect(connections, b"".join(subscriptions))
+        await self._until(lambda: all(counter.heads >= streams for counter in self.counters))
         held = resident(self._pid) - before
         control = self.counters[0]
         cpu, start = cpu_seconds(self._pid), time.monotonic()
         control.transport.write(_request(2 * streams + 1, b"/b/Deliver", b"%d %d" % (rounds, SIZE)))
         expected = rounds * streams * DELIVERED
-        await _until(lambda: all(counter.data >= expected for counter in self.counters))
+        await self._until(lambda: all(counter.data >= expected for counter in self.counters))
         seconds, spent = time.monotonic() - start, cpu_seconds(self._pid) - cpu
         count = rounds * streams * len(self.counters)
-        return {"deliveries": count, "seconds": seconds, "cpu": spent, "held": held, "resident": resident(self._pid)}
+        return {"deliveries": count, "seconds": seconds, "cpu": spent, "held": held}
 
-    async def calls(self, at_once: int, calls: int) -> dict[str, float]:
+    async def calls(self, connections: int, at_once: int, calls: int) -> dict[str, float]:
+        await self.connect(connections, b"")
         numbers = dict.fromkeys(self.counters, 2 * at_once + 1)
         left = calls
         message = b"y" * SIZE
@@ -133,30 +137,27 @@ class Clients:
             numbers[counter] = number + 2
             counter.transport.write(_request(number, b"/b/Echo", message))
 
-        self._on_end = again
+        self.on_end = again
         cpu, start = cpu_seconds(self._pid), time.monotonic()
         for counter in self.counters:
             for number in range(at_once):
                 counter.transport.write(_request(2 * number + 1, b"/b/Echo", message))
-        await _until(lambda: left <= 0)
+        await self._until(lambda: left <= 0)
         return {"calls": calls - left, "seconds": time.monotonic() - start, "cpu": cpu_seconds(self._pid) - cpu}
 
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(300):
-        while not condition():  # noqa: ASYNC110  # looked at seldom, so that it costs nothing beside what is counted
-            await asyncio.sleep(0.02)
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(300):
+            while not condition():  # looked at seldom, so that it costs nothing beside what is counted
+                if self.lost:
+                    raise RuntimeError(f"the server closed {self.lost} connections")
+                await asyncio.sleep(0.02)
 
 
 async def main(authority: bytes, what: str, port: str, pid: str, connections: str, each: str, count: str) -> None:
     raise_file_limit()
     clients = Clients(int(port), int(pid), authority)
-    before = resident(int(pid))
-    await clients.connect(int(connections))
-    await asyncio.sleep(0.2)
-    connected = resident(int(pid)) - before
     measure = clients.deliveries if what == "deliveries" else clients.calls
-    print(json.dumps({**await measure(int(each), int(count)), "connected": connected}))
+    print(json.dumps(await measure(int(connections), int(each), int(count))))
 
 
 if __name__ == "__main__":

@@ -37,6 +37,35 @@ def test_what_others_encode_we_decode(blocks: list[Fields]) -> None:
         assert decoder.decode(encoder.encode(fields)) == fields
 
 
+few = st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.sampled_from([b"1", b"2", b"v" * 900])), max_size=6)
+
+
+@given(st.lists(st.tuples(few, st.integers(1, 3), st.sampled_from([None, 0, 100, 1500, 4096])), max_size=12))
+def test_blocks_that_repeat_mean_what_they_say(blocks: list[tuple[Fields, int, int | None]]) -> None:
+    """With a table so small that entries come and go, and heads that are sent several times."""
+    encoder, decoder = Encoder(), FieldDecoder(1 << 20)
+    for fields, times, size in blocks:
+        if size is not None:
+            encoder.header_table_size = size
+        for _ in range(times):
+            assert decoder.decode(encoder.encode(fields)) == fields
+
+
+@given(st.lists(st.binary(max_size=30), max_size=30))
+def test_remembering_changes_nothing(blocks: list[bytes]) -> None:
+    """Any bytes, each twice in a row, mean the same to a decoder that remembers nothing."""
+    ours, plain = FieldDecoder(4096), Decoder(max_header_list_size=4096)
+    plain.max_allowed_table_size = 4096
+    for block in [block for block in blocks for _ in range(2)]:
+        try:
+            expected = list(plain.decode(block, raw=True))
+        except Exception:
+            with pytest.raises((UndecodableFields, FieldsTooLarge)):
+                ours.decode(block)
+            return
+        assert ours.decode(block) == expected
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_fields_or_refused(block: bytes) -> None:
     decoder = FieldDecoder(4096)
