@@ -1,7 +1,7 @@
 """Who an agent is, and the names by which hubs, agents and what carries words between them know each other. All are OCM's.
 
-An agent's identity is written once, here, and read back once, here: `AgentIdentity` turns a cluster's and an agent's name into
-the common name and organizations of a certificate, and `parse_common_name` does the reverse strictly, so that no name that merely
+An agent's identity is written once, here, and read back once, here: `AgentIdentity` turns a cluster's and an agent's name into the
+common name and organizations of a certificate, and `parse_common_name` does the reverse strictly, so that no name that merely
 begins like another's is ever taken for it.
 """
 

@@ -1,14 +1,14 @@
 """What writing a ManagedCluster takes beyond the plain right to, by who writes and what changes. Pure: nothing here asks anybody.
 
-Three things are rights of their own: accepting a cluster (`managedclusters/accept`), taking that back, and moving a cluster between
-sets (`managedclustersets/join`, of both). The agents of a cluster may take back its acceptance, which is how a cluster leaves from
-its own side; they may never give it.
+Three things are rights of their own: accepting a cluster (`managedclusters/accept`), taking that back, and moving a cluster
+between sets (`managedclustersets/join`, of both). The agents of a cluster may take back its acceptance, which is how a cluster
+leaves from its own side; they may never give it.
 
-The agents of a cluster, and whoever introduces a cluster, never write finalizers and owner references: with them an agent could have
-its ManagedCluster collected as garbage, cut short the hub's cleaning up after it, or keep it from ever going. Upstream's agents
-write neither. With feature gate ManagedClusterAgentRestriction they also do not write what clusters are selected by: labels, by
-which label selectors of cluster sets and of placements choose, the cluster set at creation, and taints, which keep placements away.
-Labels that begin with `agent.open-cluster-management.io` stay the agents' own, as such annotations are.
+The agents of a cluster, and whoever introduces a cluster, never write finalizers and owner references: with them an agent could
+have its ManagedCluster collected as garbage, cut short the hub's cleaning up after it, or keep it from ever going. Upstream's
+agents write neither. With feature gate ManagedClusterAgentRestriction they also do not write what clusters are selected by:
+labels, by which label selectors of cluster sets and of placements choose, the cluster set at creation, and taints, which keep
+placements away. Labels that begin with `agent.open-cluster-management.io` stay the agents' own, as such annotations are.
 
 Webhooks go by this, and so does whoever writes for agents with an account of its own, because a webhook sees that account only.
 """
