@@ -133,7 +133,7 @@ class TestWhoseObjectItIs:
         event, services = publish(row, good, subresource, action), hub.idle()
         wrong_kind = orjson.dumps({**good, "kind": "Pod"})
         broken = [None, b"", b"[]", b"{", b'"x"', b"\xff", b'{"metadata":[]}', b"{}", b"[" * 5000, wrong_kind]
-        for metadata in (
+        spoiled: tuple[Object, ...] = (
             {"name": ""},
             {"name": ".."},
             {"name": "a/b"},
@@ -143,7 +143,8 @@ class TestWhoseObjectItIs:
             {"annotations": [1]},
             {"uid": {}},
             {"resourceVersion": 7},
-        ):
+        )
+        for metadata in spoiled:
             broken.append(orjson.dumps(changed(good, metadata=metadata)))
         for data in broken:
             # A name that is another cluster's is forbidden, where it says whose an object is.
