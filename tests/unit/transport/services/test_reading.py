@@ -3,14 +3,17 @@
 import asyncio
 
 import msgspec
+import orjson
 import pytest
 
 from muster.api.agents import CLUSTER_LABEL
 from muster.runtime.auth import AccessReviewer
+from muster.runtime.cache import Snapshot
+from muster.runtime.cache.store import Cache
 from muster.runtime.client.errors import NotFound, Unreachable
 from muster.transport.codecs.objects import decode_object
 from muster.transport.codecs.works import decode_spec
-from muster.transport.contract.event import DELETED, METADATA, RESOURCE_VERSION
+from muster.transport.contract.event import DELETED, METADATA, RESOURCE_VERSION, InvalidEvent
 from muster.transport.contract.rows import (
     ADDONS_ALPHA,
     ADDONS_BETA,
@@ -24,6 +27,8 @@ from muster.transport.contract.rows import (
 )
 from muster.transport.contract.types import Action
 from muster.transport.services.kube import kube_services
+from muster.transport.services.object_service import ObjectService
+from muster.transport.services.objects import SourceHandler
 from tests.support.fake_clock import FakeClock
 from tests.unit.transport.services.conftest import Hub, data_of, listen, service_of, signing_request, until
 
@@ -87,6 +92,28 @@ class TestObjectsOfACluster:
             for row in (EVENT_ROW, TOKENS):
                 assert service_of(services, row).synced
                 assert service_of(services, row).list("c1") == []
+
+
+class TestMalformedObjects:
+    async def test_an_object_that_cannot_be_sent_harms_itself_alone(self, hub: Hub) -> None:
+        await hub.create_cluster("c1")
+        bad, good = await hub.create_work("c1", "bad"), await hub.create_work("c1", "good")
+
+        class Source:
+            synced = True
+
+            def on_change(self, handler: SourceHandler) -> None:
+                reader: Cache[Snapshot] = Cache(WORKS.resource)
+                for work, generation in ((bad, 1 << 40), (good, 1)):
+                    work["metadata"]["generation"] = generation
+                    handler(None, reader.read(orjson.dumps(work)))
+
+            async def run(self) -> None: ...
+
+        service = ObjectService(WORKS, Source(), lambda caller: hub.account, AccessReviewer(hub.admin))
+        assert [event.text("resourceid") for event in service.list("c1")] == [good["metadata"]["uid"]]
+        with pytest.raises(InvalidEvent):
+            service.get(bad["metadata"]["uid"])
 
 
 class TestChanges:

@@ -20,7 +20,7 @@ from muster.machinery.objects import Object
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
 from muster.runtime.client.errors import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, StatusError, Unreachable
 from muster.runtime.install import rule
-from muster.transport.contract.event import RESOURCE_ID, CloudEvent, InvalidEvent
+from muster.transport.contract.event import CLUSTER, RESOURCE_ID, CloudEvent, InvalidEvent
 from muster.transport.contract.rows import (
     ADDONS_ALPHA,
     ADDONS_BETA,
@@ -82,6 +82,16 @@ class TestWhatNobodyCanAskFor:
                         await send(services, row, event, agent("c1"))
                     assert refusal.value.code == 405
                     assert str(next(iter(row.accepts))[1]) in refusal.value.message
+
+    async def test_a_caller_without_a_cluster_is_refused_whatever_the_event_says(self, hub: Hub) -> None:
+        nobody = AgentCaller(agent("c1").user, "")
+        services = hub.idle()
+        for row, subresource, action, obj in payloads("c1"):
+            for cluster in ("c1", ""):
+                event = with_attribute(publish(row, obj, subresource, action), CLUSTER, cluster)
+                with pytest.raises(Forbidden):
+                    await send(services, row, event, nobody)
+        assert hub.account.taken() == []
 
     async def test_an_event_of_another_row_is_refused(self, hub: Hub) -> None:
         event = publish(LEASE_ROW, {"metadata": {"name": LEASE, "namespace": "c1"}})
