@@ -21,7 +21,7 @@ from muster.transport.contract.types import Action, EventType
 
 _DEEPEST: Final = 200
 """Nesting of data. What is deeper cannot be written again."""
-_LARGEST_GENERATION: Final = (1 << 31) - 1
+LARGEST_GENERATION: Final = (1 << 31) - 1
 _LARGEST_VERSION: Final = (1 << 63) - 1
 
 
@@ -50,7 +50,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
 def read_version(row: Row, event: CloudEvent) -> int | None:
     """The version that an event says; None when it says none. Raises InvalidEvent."""
     value = event.attributes.get(RESOURCE_VERSION)
-    largest = _LARGEST_GENERATION if row.versioned is Versioned.GENERATION else _LARGEST_VERSION
+    largest = LARGEST_GENERATION if row.versioned is Versioned.GENERATION else _LARGEST_VERSION
     if value is None or value == "":
         return None
     number = -1
