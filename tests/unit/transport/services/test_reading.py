@@ -117,7 +117,7 @@ class TestMalformedObjects:
 
 
 class TestChanges:
-    async def test_what_is_there_at_first_is_no_listen(self, hub: Hub) -> None:
+    async def test_what_is_there_at_first_is_no_change(self, hub: Hub) -> None:
         await hub.create_cluster("c1")
         services = kube_services(hub.account, AccessReviewer(hub.admin))
         told, service = listen(CLUSTERS, services), service_of(services, CLUSTERS)

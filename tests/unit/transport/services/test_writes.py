@@ -452,6 +452,15 @@ class TestLeases:
                 await send(services, LEASE_ROW, publish(LEASE_ROW, changed(lease, spec={"renewTime": RENEWED})), agent("c1"))
         assert await hub.get(LEASE_ROW, LEASE, "c1") is None
 
+    async def test_a_lease_that_was_made_anew_is_another_one(self, hub: Hub) -> None:
+        await hub.create_cluster("c1")
+        lease = changed(await hub.lease("c1"), spec={"renewTime": RENEWED}, metadata={"resourceVersion": ""})
+        await hub.admin.delete(LEASE_ROW.resource, LEASE, "c1")
+        await hub.create_lease("c1")
+        async with hub.serving() as services:
+            with pytest.raises(Conflict):
+                await send(services, LEASE_ROW, publish(LEASE_ROW, lease), agent("c1"))
+
     async def test_another_lease_of_the_namespace_is_not_the_agents(self, hub: Hub) -> None:
         await hub.create_cluster("c1")
         other = await hub.create_lease("c1", "other")
