@@ -7,6 +7,7 @@ told to wait (`synced`).
 
 from __future__ import annotations
 
+import builtins
 import random as chance
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -16,6 +17,7 @@ from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
 from muster.runtime.auth import Authorizer
 from muster.runtime.cache import Snapshot
+from muster.runtime.cache.store import Cache
 from muster.runtime.client import KubeClient, NotFound, StatusError
 from muster.transport.codecs.resync import encode_tombstone
 from muster.transport.contract.event import CloudEvent, InvalidEvent
@@ -24,7 +26,7 @@ from muster.transport.contract.types import Action
 from muster.transport.services.answers import Answers
 from muster.transport.services.changes import ObjectChange, encode
 from muster.transport.services.interfaces import Caller, EventHandler, ObjectVersion
-from muster.transport.services.objects import KeptObject, KeptObjects, ObjectSource
+from muster.transport.services.objects import KeptObject, KeptObjects, ObjectSource, selection_of
 from muster.transport.services.tombstones import Tombstones
 from muster.transport.services.writes.payload import forbidden
 from muster.transport.services.writes.request import WriteRequest
@@ -91,6 +93,17 @@ class ObjectService:
     def versions(self, cluster: str) -> Iterable[ObjectVersion]:
         row = self._row
         return [ObjectVersion(kept.uid, kept.version(row), kept.deleting) for kept in self._objects.of_cluster(cluster)]
+
+    async def live_versions(self, cluster: str, caller: Caller) -> builtins.list[ObjectVersion]:
+        row = self._row
+        versions: builtins.list[ObjectVersion] = []
+        if row.sends:
+            reader: Cache[Snapshot] = Cache(row.resource)
+            async for page in self._client_of(caller).pages(row.resource, **selection_of(row, cluster)):
+                for raw in page.items:
+                    kept = KeptObject(row, reader.read(raw))
+                    versions.append(ObjectVersion(kept.uid, kept.version(row), kept.deleting))
+        return versions
 
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
         gone = self._tombstones.get(cluster, resource_id)

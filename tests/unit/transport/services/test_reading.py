@@ -30,7 +30,7 @@ from muster.transport.services.kube import kube_services
 from muster.transport.services.object_service import ObjectService
 from muster.transport.services.objects import SourceHandler
 from tests.support.fake_clock import FakeClock
-from tests.unit.transport.services.conftest import Hub, data_of, listen, service_of, signing_request, until
+from tests.unit.transport.services.conftest import Hub, agent, data_of, listen, service_of, signing_request, until
 
 
 class TestObjectsOfACluster:
@@ -80,6 +80,23 @@ class TestObjectsOfACluster:
             assert version == (cluster["metadata"]["uid"], int(cluster["metadata"]["resourceVersion"]), False)
             (version,) = service_of(services, WORKS).versions("c1")
             assert version == (work["metadata"]["uid"], 2, True)
+
+    async def test_live_versions_are_the_hubs_whatever_is_known_here(self, hub: Hub) -> None:
+        for name in ("c1", "c2"):
+            await hub.create_cluster(name)
+            await hub.create_work(name, "w")
+            await signing_request(hub, f"{name}-a", name)
+            await hub.create(ADDONS_BETA, {"name": "a", "namespace": name}, spec={})
+        idle = hub.idle()
+        async with hub.serving() as services:
+            for row in ROWS.values():
+                for cluster in ("c1", "c2", "c3"):
+                    known = list(service_of(services, row).versions(cluster))
+                    assert await service_of(idle, row).live_versions(cluster, agent(cluster)) == known
+                    assert len(known) == (row.sends and cluster != "c3")
+        hub.account.outage = Unreachable("hub", "away")
+        with pytest.raises(Unreachable):
+            await service_of(idle, WORKS).live_versions("c1", agent("c1"))
 
     async def test_what_nobody_has_is_not_found(self, hub: Hub) -> None:
         async with hub.serving() as services:
