@@ -19,6 +19,8 @@ PREFIX: Final = "system:open-cluster-management:"
 ALL_CLUSTERS_GROUP: Final = f"{PREFIX}managed-clusters"
 GRPC_SIGNER: Final = "open-cluster-management.io/grpc"
 """Signs the certificates of agents that reach their hub over gRPC."""
+CSR_USER: Final = "open-cluster-management.io/csr-user"
+"""Annotation of signing requests that a gRPC server has made: who asked for it, as the credential proved. It counts on those alone."""
 
 _AGENT_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
