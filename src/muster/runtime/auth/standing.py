@@ -1,12 +1,13 @@
 """What somebody may, as of one state of RBAC: decided here where RBAC explains it, asked of the cluster where it does not.
 
-A "yes" of RBAC's rules is confirmed by one review per verb, resource, subresource and namespace, with the name of the first object;
-a "no" is always confirmed, with the object's own name. When the cluster disagrees, or allows for a reason that is not RBAC's, another
-authorizer has a say: from then on every object is reviewed (`doubted`). Just after a change either side may be a moment behind
-the other, so a disagreement then is asked about again before it counts. Failures to ask are raised, never remembered.
+A "yes" of RBAC's rules is confirmed by one review per verb, resource, subresource and namespace, with the name of the first
+object; a "no" is always confirmed, with the object's own name. When the cluster disagrees, or allows for a reason that is not
+RBAC's, another authorizer has a say: from then on every object is reviewed (`doubted`). Just after a change either side may be a
+moment behind the other, so a disagreement then is asked about again before it counts. Failures to ask are raised, never
+remembered.
 
-When anything changes that touches the user, its standing is thrown away for a new one, and what is still being asked for the old one
-with it: an answer from before a change can never be taken for one from after it.
+When anything changes that touches the user, its standing is thrown away for a new one, and what is still being asked for the old
+one with it: an answer from before a change can never be taken for one from after it.
 """
 
 from __future__ import annotations

@@ -65,10 +65,8 @@ class Authorization:
 
     async def publication(self, who: Identity, row: Row, event_type: EventType, cluster: str, name: str) -> None:
         """Raises RpcError unless the caller may ask for this about a cluster's objects. `name` is the object's."""
-        if event_type.action is Action.RESYNC and row is TOKENS:
-            # Nobody lists tokens: there is nothing to answer, and the right to listen is the right to ask.
-            return await self.subscription(who, row, cluster)
-        verb = _VERBS[event_type.action]
+        # Nobody lists tokens: there is nothing to answer, and the right to listen is the right to ask.
+        verb = SUBSCRIBE if row is TOKENS and event_type.action is Action.RESYNC else _VERBS[event_type.action]
         status = event_type.subresource is Subresource.STATUS
         asked = _attributes(row, verb, cluster, "status" if status else "", name if row is TOKENS else "")
         await self._check(who, row, cluster, asked)

@@ -43,9 +43,7 @@ _NOBODY: Final[frozenset[Subscriber]] = frozenset()
 
 
 class Broker:
-    def __init__(
-        self, services: Iterable[Service], *, heartbeat: float | None = HEARTBEAT_INTERVAL, clock: Clock = SYSTEM
-    ) -> None:
+    def __init__(self, services: Iterable[Service], *, heartbeat: float | None = HEARTBEAT_INTERVAL, clock: Clock = SYSTEM) -> None:
         """`heartbeat`: seconds between two; None for none."""
         self.services = {service.row.data_type: service for service in services}
         self.oversized: dict[DataType, int] = dict.fromkeys(self.services, 0)
@@ -194,7 +192,7 @@ class Broker:
                 subscriber.flush()
             except Exception as error:
                 # One object or stream that fails must not keep the others from theirs.
-                log.exception("stream failed", user=subscriber.who.user.name, data_type=str(subscriber.row.data_type))
+                log.error("stream failed", exc_info=True, user=subscriber.who.user.name, data_type=str(subscriber.row.data_type))
                 subscriber.end(RpcError(Code.INTERNAL, type(error).__name__))
 
     async def run(self) -> None:

@@ -91,7 +91,7 @@ def parse_config(content: bytes) -> GrpcServerConfig:
     if document is None:
         return GrpcServerConfig()
     if not isinstance(document, dict):
-        raise ConfigError("keys and values are expected, such as server_bind_port: \"8090\"")
+        raise ConfigError('keys and values are expected, such as server_bind_port: "8090"')
     if unknown := sorted(set(document) - set(_READERS)):
         raise ConfigError(f"{', '.join(unknown)}: no such key; there are {', '.join(_READERS)}")
     config = GrpcServerConfig(**{key: _read_value(key, value) for key, value in document.items()})

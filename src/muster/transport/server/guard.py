@@ -1,8 +1,8 @@
 """Ends streams whose caller has lost what they were begun with: its rights, its authority's trust, or its token.
 
-A change of RBAC names the subjects it touches, and the streams of exactly these callers are looked at again, a moment later, because
-changes come in groups. What no change tells of is looked at again at intervals: tokens, and rights that something beside RBAC decides.
-The end of a certificate is known beforehand and has a timer of its own (`service.py`).
+A change of RBAC names the subjects it touches, and the streams of exactly these callers are looked at again, a moment later,
+because changes come in groups. What no change tells of is looked at again at intervals: tokens, and rights that something beside
+RBAC decides. The end of a certificate is known beforehand and has a timer of its own (`service.py`).
 
 A stream is ended when the answer is no. Where the cluster cannot be asked, streams go on, since an outage is no loss of rights; but
 after a change that touches a caller, not for longer than `UNDECIDED_FOR`.

@@ -1,8 +1,8 @@
 """What the server counts, under the names of OCM's server, so that its dashboards fit.
 
-`grpc_server_*` counts calls and messages; `grpc_server_ce_*` counts events by cluster (`consumer`) and data type. A cluster becomes a
-label only when a call for it was authorized, and only so many do: the rest is counted under `other`. So no caller can make series
-at will. Connections are one number: a series per remote address would grow for ever.
+`grpc_server_*` counts calls and messages; `grpc_server_ce_*` counts events by cluster (`consumer`) and data type. A cluster
+becomes a label only when a call for it was authorized, and only so many do: the rest is counted under `other`. So no caller can
+make series at will. Connections are one number: a series per remote address would grow for ever.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Answers to an agent that says what it has: what is new to it, what has changed, what is gone, and where it asks for it the end.
 
-Only whoever asked is answered. Versions are compared by look-ups, so a request costs what it names plus what the cluster has, however
-they are mixed; ids that come twice or that nobody knows do no harm. Any other version than the hub's is answered with the hub's: a hub
-that was restored from a backup has lower ones, and is right all the same. The answers themselves are made when the reader has room
-(`subscriber.py`), so the call that asks returns at once.
+Only whoever asked is answered. Versions are compared by look-ups, so a request costs what it names plus what the cluster has,
+however they are mixed; ids that come twice or that nobody knows do no harm. Any other version than the hub's is answered with the
+hub's: a hub that was restored from a backup has lower ones, and is right all the same. The answers themselves are made when the
+reader has room (`subscriber.py`), so the call that asks returns at once.
 
-That an object is gone is told only where it is known: it was seen to go here (the service's tombstone), or the agent itself says the
-object's name, as ours do. An id without a name that nobody has seen is left alone, counted and logged: a deletion without a name is
-taken by OCM's agents for another object, and this server may just have missed what happened while none was running. For the same
-reason nothing is answered before the service knows everything.
+That an object is gone is told only where it is known: it was seen to go here (the service's tombstone), or the agent itself says
+the object's name, as ours do. An id without a name that nobody has seen is left alone, counted and logged: a deletion without a
+name is taken by OCM's agents for another object, and this server may just have missed what happened while none was running. For
+the same reason nothing is answered before the service knows everything.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ class Resync:
         if request.resync_id:
             self._mark_end(service, request.cluster, request.resync_id, subscribers)
 
-    def _answer_gone(
-        self, service: Service, cluster: str, known: dict[str, KnownObject], subscribers: list[Subscriber]
-    ) -> None:
+    def _answer_gone(self, service: Service, cluster: str, known: dict[str, KnownObject], subscribers: list[Subscriber]) -> None:
         unknown = 0
         for resource_id, has in known.items():
             make = self._gone(service, cluster, has)
@@ -85,9 +83,7 @@ class Resync:
             return None
         namespace = cluster if row.belongs is Belongs.NAMESPACE else ""
         gone = Tombstone(cluster=cluster, namespace=namespace, name=has.name, resource_id=has.resource_id, version=has.version)
-        return lambda _: broker.encoded(
-            encode_tombstone(row, gone, Action.RESYNC_RESPONSE, now=self._clock.now()), row.data_type
-        )
+        return lambda _: broker.encoded(encode_tombstone(row, gone, Action.RESYNC_RESPONSE, now=self._clock.now()), row.data_type)
 
     def _mark_end(self, service: Service, cluster: str, resync_id: str, subscribers: list[Subscriber]) -> None:
         data_type = service.row.data_type

@@ -5,11 +5,11 @@ spoken, with an action that agents may ask for; then its cluster must be the cal
 (`authorization.py`); then what the payload says of its cluster must agree. Only then a service sees it. Subscribing goes the same
 way with what the request asks for.
 
-A newcomer, who is no agent yet, sees of the kinds that joining takes only what is its own: its cluster, and certificate requests that
-it made itself, by the name that the server wrote on them.
+A newcomer, who is no agent yet, sees of the kinds that joining takes only what is its own: its cluster, and certificate requests
+that it made itself, by the name that the server wrote on them.
 
-A call that fails ends with an RpcError: a service's KubeError as the Status it carries, anything unforeseen as INTERNAL, without its
-text, which goes to the log.
+A call that fails ends with an RpcError: a service's KubeError as the Status it carries, anything unforeseen as INTERNAL, without
+its text, which goes to the log.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _failures_told(call: Call) -> Iterator[None]:
     except (KubeError, InvalidEvent, InvalidType) as error:
         raise to_rpc(error) from error
     except Exception as error:
-        log.exception("call failed", method=call.method, user=call.caller.user.name)
+        log.error("call failed", exc_info=True, method=call.method, user=call.caller.user.name)
         raise RpcError(Code.INTERNAL, "the server failed; its log says how") from error
 
 

@@ -1,13 +1,14 @@
 """One stream to an agent, and what waits to be sent on it: a queue that is merged by object and bounded.
 
-Of an object only the latest state waits, under its resource id. Messages wait as bytes, shared by all who are to receive them; when
-a reader is so far behind that its bytes are too many, what waits is only which objects to tell of, and their state is looked up when
-there is room (`Make`), as are the answers to a resync. So the slowest reader costs the bytes below and the ids of its own cluster's
-objects, and nobody waits for it. What cannot be looked up later (deletions, tokens) is never replaced or left out: when even these
-are too many, the queue is dropped and the stream ended with UNAVAILABLE, upon which agents subscribe anew and resync.
+Of an object only the latest state waits, under its resource id. Messages wait as bytes, shared by all who are to receive them;
+when a reader is so far behind that its bytes are too many, what waits is only which objects to tell of, and their state is looked
+up when there is room (`Make`), as are the answers to a resync. So the slowest reader costs the bytes below and the ids of its own
+cluster's objects, and nobody waits for it. What cannot be looked up later (deletions, tokens) is never replaced or left out: when
+even these are too many, the queue is dropped and the stream ended with UNAVAILABLE, upon which agents subscribe anew and resync.
 
-`flush` hands over what waits to the wire as long as the reader is not behind. The broker calls it once per turn of the loop, and the
-call's own task (`serve`) when a reader has caught up. Looking up is limited per turn, so that a long resync leaves time for others.
+`flush` hands over what waits to the wire as long as the reader is not behind. The broker calls it once per turn of the loop, and
+the call's own task (`serve`) when a reader has caught up. Looking up is limited per turn, so that a long resync leaves time for
+others.
 """
 
 from __future__ import annotations

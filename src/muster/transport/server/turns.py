@@ -1,8 +1,8 @@
 """Fair turns for what agents publish: so many at once in all, so many for each caller, and whoever waits is served in rotation.
 
-There is no limit on rates: a caller that is alone gets all the room that one caller may have, and beside a flood of one caller every
-other still gets the next free place. Lines are bounded in number and in the bytes they hold; what does not fit is refused at once, and
-agents try again by themselves. A caller that is gone leaves its line, so its call is never begun.
+There is no limit on rates: a caller that is alone gets all the room that one caller may have, and beside a flood of one caller
+every other still gets the next free place. Lines are bounded in number and in the bytes they hold; what does not fit is refused
+at once, and agents try again by themselves. A caller that is gone leaves its line, so its call is never begun.
 """
 
 from __future__ import annotations
