@@ -55,7 +55,7 @@ def identity(user: UserInfo, not_after: datetime | None = None) -> Identity:
 
 
 class CallerAuthentication:
-    """An `Authenticate` of the wire."""
+    """An `Authenticate` of the wire. Whoever is known owns the connection from then on, which limits are counted by."""
 
     def __init__(
         self, tokens: Authenticator, *, trusts: Callable[[bytes], bool] = lambda authority: True, clock: Clock = SYSTEM
@@ -70,6 +70,7 @@ class CallerAuthentication:
         """Raises RpcError: UNAUTHENTICATED, and UNAVAILABLE where the cluster cannot be asked."""
         certified = self._by_certificate(head)
         if certified is not None:
+            head.connection.owner = certified.user.name
             return certified
         token = head.metadata.get("authorization", "").removeprefix(_BEARER).strip()
         if token and len(token) <= MAX_TOKEN:
@@ -79,6 +80,7 @@ class CallerAuthentication:
                 log.warning("cannot review a token", error=str(error))
                 raise RpcError(Code.UNAVAILABLE, "the hub cannot find out who calls; try again") from None
             if user is not None and user.name:
+                head.connection.owner = user.name
                 return identity(user)
         log.debug("caller is unknown", remote=head.connection.remote[0], has_token=bool(token))
         raise RpcError(Code.UNAUTHENTICATED, "give a valid client certificate or bearer token")

@@ -21,11 +21,11 @@ from typing import Final
 from muster.api.agents import is_cluster_name
 from muster.kube.rbac import Subject, subjects_of
 from muster.machinery.authentication import UserInfo
-from muster.machinery.authorization import AccessAttributes
+from muster.machinery.authorization import AccessAttributes, AccessDecision
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.logs import get_logger
 from muster.runtime.auth import RbacAuthorizer, Standing
-from muster.runtime.client import KubeClient, KubeError
+from muster.runtime.client import KubeClient, KubeError, TooManyRequests
 from muster.transport.contract.rows import CLUSTERS, TOKENS, Row
 from muster.transport.contract.types import Action, EventType, Subresource
 from muster.transport.rpc.status import Code, RpcError
@@ -45,6 +45,8 @@ ChangeHandler = Callable[[frozenset[Subject]], None]
 
 
 class Authorization:
+    """Also an `Authorizer` of anything, for services that judge what an agent writes."""
+
     def __init__(self, client: KubeClient, rbac: RbacAuthorizer, *, clock: Clock = SYSTEM) -> None:
         self._client = client
         self._rbac = rbac
@@ -88,16 +90,20 @@ class Authorization:
 
     async def may(self, user: UserInfo, asked: AccessAttributes) -> bool:
         """Raises RpcError where the cluster cannot be asked."""
+        try:
+            return (await self.authorize(user, asked)).allowed
+        except KubeError as error:
+            log.warning("cannot review access", user=user.name, error=str(error))
+            raise RpcError(Code.UNAVAILABLE, "the hub cannot find out what the caller may; try again") from None
+
+    async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
+        """An Authorizer's answer. Raises KubeError where the cluster cannot be asked."""
         for _ in range(ATTEMPTS):
-            standing = self._standing(user)
-            try:
-                decision = await standing.may(asked)
-            except KubeError as error:
-                log.warning("cannot review access", user=user.name, error=str(error))
-                raise RpcError(Code.UNAVAILABLE, "the hub cannot find out what the caller may; try again") from None
-            if self._standings.get(user) is standing:
-                return decision.allowed
-        raise RpcError(Code.UNAVAILABLE, "what the caller may does not stop changing; try again")
+            standing = self._standing(who)
+            decision = await standing.may(asked)
+            if self._standings.get(who) is standing:
+                return decision
+        raise TooManyRequests(429, "TooManyRequests", f"what {who.name} may does not stop changing; try again")
 
     def is_told_changes_of(self, user: UserInfo) -> bool:
         """Whether `on_change` tells whenever a user's rights change: RBAC is followed, and decides alone."""

@@ -20,7 +20,6 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.logs import get_logger
 from muster.runtime.client import NotFound
-from muster.transport.codecs.resync import as_resync_response
 from muster.transport.contract.event import RESOURCE_ID, CloudEvent, InvalidEvent, heartbeat
 from muster.transport.contract.rows import Row
 from muster.transport.contract.types import Action, DataType
@@ -174,7 +173,7 @@ class Broker:
                 return None
             if visible is not None and not visible(event):
                 return None
-            return self.encoded(as_resync_response(event, data_type), data_type)
+            return self.encoded(event, data_type)
 
         return make
 

@@ -1,22 +1,21 @@
 """What the server counts, under the names of OCM's server, so that its dashboards fit.
 
-`grpc_server_*` counts calls and messages; `grpc_server_ce_*` counts events by cluster (`consumer`) and data type. A cluster
-becomes a label only when a call for it was authorized, and only so many do: the rest is counted under `other`. So no caller can
-make series at will. Connections are one number: a series per remote address would grow for ever.
+`grpc_server_*` counts calls and messages, those of strangers too; `grpc_server_ce_*` counts events by cluster (`consumer`) and
+data type. A cluster becomes a label only when a call for it was authorized, and only so many do: the rest is counted under
+`other`. So no caller can make series at will. Connections are one number: a series per remote address would grow for ever.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from enum import Enum
 from typing import Final, TypeVar
 
 from muster.machinery.metrics import Labels, Metrics
 from muster.transport.contract.types import DataType
-from muster.transport.contract.wire import SERVICE
+from muster.transport.contract.wire import PUBLISH, SERVICE, SUBSCRIBE
 from muster.transport.rpc.status import Code, RpcError
 from muster.transport.server.broker import Broker
 
@@ -28,39 +27,71 @@ OTHER: Final = "other"
 HANDLING_BUCKETS: Final = tuple(10.0**power for power in range(-6, 4))
 PROCESSING_BUCKETS: Final = (0.005, 0.05, 0.5, 5.0)
 """Few, because there are as many histograms as clusters and data types."""
-
-
-class Method(Enum):
-    PUBLISH = "Publish", "unary"
-    SUBSCRIBE = "Subscribe", "server_stream"
-
-
-class MeasuredCall:
-    """What becomes known of a call while it runs: `events` once it is authorized, what was `sent` when it ends."""
-
-    __slots__ = ("events", "sent")
-
-    def __init__(self) -> None:
-        self.events: _EventSeries | None = None
-        self.sent = 0
+_KINDS: Final[Mapping[str, str]] = {PUBLISH: "unary", SUBSCRIBE: "server_stream"}
 
 
 class CallMetrics:
-    def __init__(self, metrics: Metrics, broker: Broker) -> None:
+    """A `CallObserver` of the wire: every call, whoever makes it."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._methods = {method: _MethodSeries(metrics, method, kind) for method, kind in _KINDS.items()}
+
+    def started(self, method: str) -> None:
+        self._methods[method].started.inc()
+
+    def received(self, method: str, size: int) -> None:
+        series = self._methods[method]
+        series.received.inc()
+        series.received_bytes.inc(size)
+
+    def sent(self, method: str, size: int) -> None:
+        series = self._methods[method]
+        series.sent.inc()
+        series.sent_bytes.inc(size)
+
+    def handled(self, method: str, code: Code, seconds: float) -> None:
+        series = self._methods[method]
+        series.handled(code).inc()
+        series.seconds.observe(seconds)
+
+
+class MeasuredCall:
+    """What becomes known of a call while it runs: `series` once it is authorized, what was `sent` when it ends."""
+
+    __slots__ = ("sent", "series")
+
+    def __init__(self) -> None:
+        self.series: _EventSeries | None = None
+        self.sent = 0
+
+
+class EventMetrics:
+    """Calls about events of clusters."""
+
+    def __init__(self, metrics: Metrics, broker: Broker, unknown: Mapping[DataType, int]) -> None:
+        """`unknown`: ids that resyncs named and nobody knew."""
         self._metrics = metrics
         self._broker = broker
-        self._methods = {method: _MethodSeries(metrics, method) for method in Method}
-        self._events: dict[tuple[Method, str, DataType], _EventSeries] = {}
+        self._series: dict[tuple[str, str, DataType], _EventSeries] = {}
         self._clusters: set[str] = set()
         metrics.gauges("grpc_server_ce_subscribers", "Streams by cluster and data type.", self._subscribers)
-        metrics.gauges("grpc_server_ce_oversized", "Events not sent because agents cannot receive any so large.", self._oversized)
+        for data_type in broker.services:
+            metrics.counter_of(
+                "grpc_server_ce_oversized_total",
+                "Events not sent because agents cannot receive any so large.",
+                lambda data_type=data_type: broker.oversized[data_type],  # type: ignore[misc]  # a default is no parameter
+                data_type=str(data_type),
+            )
+            metrics.counter_of(
+                "grpc_server_ce_resync_unknown_total",
+                "Objects that resyncs named by an id alone, and of which nobody knew whether they exist.",
+                lambda data_type=data_type: unknown[data_type],  # type: ignore[misc]  # a default is no parameter
+                data_type=str(data_type),
+            )
 
     @contextmanager
-    def call(self, method: Method, received: int) -> Iterator[MeasuredCall]:
-        series, measured = self._methods[method], MeasuredCall()
-        series.started.inc()
-        series.received.inc()
-        series.received_bytes.inc(received)
+    def call(self) -> Iterator[MeasuredCall]:
+        measured = MeasuredCall()
         code, began = Code.OK, time.perf_counter()
         try:
             yield measured
@@ -71,21 +102,16 @@ class CallMetrics:
             code = Code.CANCELLED
             raise
         finally:
-            seconds = time.perf_counter() - began
-            series.handled(code).inc()
-            series.seconds.observe(seconds)
-            series.sent.inc(measured.sent)
-            if measured.events is not None:
-                measured.events.sent.inc(measured.sent)
-                measured.events.ended(code, seconds)
+            if measured.series is not None:
+                measured.series.ended(code, measured.sent, time.perf_counter() - began)
 
-    def authorized(self, measured: MeasuredCall, method: Method, cluster: str, data_type: DataType) -> None:
+    def authorized(self, measured: MeasuredCall, method: str, cluster: str, data_type: DataType) -> None:
         """The call is about a cluster's events."""
         key = method, self._consumer(cluster), data_type
-        series = self._events.get(key)
+        series = self._series.get(key)
         if series is None:
-            series = self._events[key] = _EventSeries(self._metrics, *key)
-        measured.events = series
+            series = self._series[key] = _EventSeries(self._metrics, *key)
+        measured.series = series
         series.called.inc()
         series.received.inc()
 
@@ -102,18 +128,15 @@ class CallMetrics:
             tally[("consumer", self._consumer(cluster)), ("data_type", str(data_type))] += streams
         return tally.items()
 
-    def _oversized(self) -> Iterable[tuple[Labels, float]]:
-        return [((("data_type", str(data_type)),), count) for data_type, count in self._broker.oversized.items()]
-
 
 class _MethodSeries:
-    def __init__(self, metrics: Metrics, method: Method) -> None:
-        name, kind = method.value
-        labels = {"grpc_method": name, "grpc_service": SERVICE, "grpc_type": kind}
+    def __init__(self, metrics: Metrics, method: str, kind: str) -> None:
+        labels = {"grpc_method": _short(method), "grpc_service": SERVICE, "grpc_type": kind}
         self.started = metrics.counter("grpc_server_started_total", "Calls that were begun.", **labels)
         self.received = metrics.counter("grpc_server_msg_received_total", "Messages received.", **labels)
         self.received_bytes = metrics.counter("grpc_server_msg_received_bytes_total", "Bytes of messages received.", **labels)
         self.sent = metrics.counter("grpc_server_msg_sent_total", "Messages sent.", **labels)
+        self.sent_bytes = metrics.counter("grpc_server_msg_sent_bytes_total", "Bytes of messages sent.", **labels)
         self.seconds = metrics.histogram("grpc_server_handling_seconds", "How long calls took.", HANDLING_BUCKETS, **labels)
         self.handled = _by_code(
             lambda code: metrics.counter("grpc_server_handled_total", "Calls that ended.", **labels, grpc_code=code_name(code))
@@ -121,11 +144,11 @@ class _MethodSeries:
 
 
 class _EventSeries:
-    def __init__(self, metrics: Metrics, method: Method, consumer: str, data_type: DataType) -> None:
-        labels = {"consumer": consumer, "data_type": str(data_type), "method": method.value[0]}
+    def __init__(self, metrics: Metrics, method: str, consumer: str, data_type: DataType) -> None:
+        labels = {"consumer": consumer, "data_type": str(data_type), "method": _short(method)}
         self.called = metrics.counter("grpc_server_ce_called_total", "Calls about events.", **labels)
         self.received = metrics.counter("grpc_server_ce_msg_received_total", "Messages about events received.", **labels)
-        self.sent = metrics.counter("grpc_server_ce_msg_sent_total", "Messages about events sent.", **labels)
+        self._sent = metrics.counter("grpc_server_ce_msg_sent_total", "Messages about events sent.", **labels)
         self._processed = _by_code(
             lambda code: metrics.counter(
                 "grpc_server_ce_processed_total", "Calls about events that ended.", **labels, grpc_code=code_name(code)
@@ -141,7 +164,8 @@ class _EventSeries:
             )
         )
 
-    def ended(self, code: Code, seconds: float) -> None:
+    def ended(self, code: Code, sent: int, seconds: float) -> None:
+        self._sent.inc(sent)
         self._processed(code).inc()
         self._seconds(code).observe(seconds)
 
@@ -157,6 +181,10 @@ def _by_code(make: Callable[[Code], M]) -> Callable[[Code], M]:
         return found
 
     return get
+
+
+def _short(method: str) -> str:
+    return method.rpartition("/")[2]
 
 
 def code_name(code: Code) -> str:

@@ -20,7 +20,6 @@ from muster.machinery.logs import get_logger
 from muster.transport.codecs.resync import (
     KnownObject,
     Tombstone,
-    as_resync_response,
     decode_resync_request,
     encode_resync_end,
     encode_tombstone,
@@ -78,7 +77,7 @@ class Resync:
         row, broker = service.row, self._broker
         seen = service.tombstone(cluster, has.resource_id)
         if seen is not None:
-            return lambda _: broker.encoded(as_resync_response(seen, row.data_type), row.data_type)
+            return lambda _: broker.encoded(seen, row.data_type)
         if not has.name or not has.resource_id:
             return None
         namespace = cluster if row.belongs is Belongs.NAMESPACE else ""

@@ -26,18 +26,19 @@ from muster.api.agents import CLUSTER_LABEL, CSR_USER
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.logs import get_logger
+from muster.machinery.metrics import Metrics
 from muster.runtime.client import KubeError
 from muster.transport.contract.errors import to_rpc
 from muster.transport.contract.event import METADATA, RESOURCE_ID, CloudEvent, InvalidEvent
 from muster.transport.contract.rows import SIGNING_REQUEST_ROW, Belongs, Row, Versioned
 from muster.transport.contract.types import Action, DataType, EventType, InvalidType, Subresource
-from muster.transport.contract.wire import EMPTY, decode_publish_request, decode_subscription_request
-from muster.transport.rpc.interfaces import Call, ServerStream
+from muster.transport.contract.wire import EMPTY, PUBLISH, SUBSCRIBE, decode_publish_request, decode_subscription_request
+from muster.transport.rpc.interfaces import Call, Methods, ServerStream, Streaming, Unary
 from muster.transport.rpc.status import Code, RpcError
 from muster.transport.server.authentication import Identity
 from muster.transport.server.authorization import Authorization
 from muster.transport.server.broker import Broker
-from muster.transport.server.metrics import CallMetrics, Method
+from muster.transport.server.metrics import EventMetrics
 from muster.transport.server.resync import Resync
 from muster.transport.server.subscriber import Visible
 from muster.transport.server.turns import FairTurns
@@ -63,7 +64,7 @@ class CloudEventService:
         self,
         broker: Broker,
         authorization: Authorization,
-        metrics: CallMetrics,
+        metrics: Metrics,
         *,
         turns: FairTurns | None = None,
         clock: Clock = SYSTEM,
@@ -72,12 +73,16 @@ class CloudEventService:
         self.turns = turns or FairTurns()
         self._authorization = authorization
         self._resync = Resync(broker, clock=clock)
-        self._metrics = metrics
+        self._metrics = EventMetrics(metrics, broker, self._resync.unknown)
         self._clock = clock
+
+    @property
+    def methods(self) -> Methods:
+        return {PUBLISH: Unary(self.publish), SUBSCRIBE: Streaming(self.subscribe)}
 
     async def publish(self, call: Call, message: bytes) -> bytes:
         """A UnaryMethod."""
-        with self._metrics.call(Method.PUBLISH, len(message)) as measured, _failures_told(call):
+        with self._metrics.call() as measured, _failures_told(call):
             who: Identity = call.caller
             async with self.turns.turn(who.user.name, len(message)):
                 if call.deadline is not None and call.deadline <= asyncio.get_running_loop().time():
@@ -86,7 +91,7 @@ class CloudEventService:
                 service, event_type = self._spoken(event)
                 cluster, payload = event.cluster, _read_payload(event, service.row, event_type)
                 await self._authorization.publication(who, service.row, event_type, cluster, (payload and payload.name) or "")
-                self._metrics.authorized(measured, Method.PUBLISH, cluster, service.row.data_type)
+                self._metrics.authorized(measured, PUBLISH, cluster, service.row.data_type)
                 if event_type.action is Action.RESYNC:
                     self._answer_resync(call, service, event, cluster)
                 else:
@@ -100,7 +105,7 @@ class CloudEventService:
 
     async def subscribe(self, call: Call, message: bytes, stream: ServerStream) -> None:
         """A StreamMethod."""
-        with self._metrics.call(Method.SUBSCRIBE, len(message)) as measured, _failures_told(call):
+        with self._metrics.call() as measured, _failures_told(call):
             who: Identity = call.caller
             request = decode_subscription_request(message)
             if request.source:
@@ -109,7 +114,7 @@ class CloudEventService:
                 raise RpcError(Code.INVALID_ARGUMENT, "cluster_name: the name of a cluster is expected")
             service = self._service(DataType.parse(request.data_type))
             await self._authorization.subscription(who, service.row, request.cluster_name)
-            self._metrics.authorized(measured, Method.SUBSCRIBE, request.cluster_name, service.row.data_type)
+            self._metrics.authorized(measured, SUBSCRIBE, request.cluster_name, service.row.data_type)
             if self.broker.on_connection(call.connection) >= MAX_SUBSCRIPTIONS:
                 raise RpcError(Code.RESOURCE_EXHAUSTED, f"this connection has {MAX_SUBSCRIPTIONS} subscriptions already")
             visible = None if who.is_agent else _visible_to_newcomer(service.row, who.user)
@@ -161,7 +166,8 @@ class CloudEventService:
 def _failures_told(call: Call) -> Iterator[None]:
     try:
         yield
-    except RpcError:
+    except (RpcError, ConnectionError):
+        # A ConnectionError is that of a stream whose reader has gone.
         raise
     except (KubeError, InvalidEvent, InvalidType) as error:
         raise to_rpc(error) from error
