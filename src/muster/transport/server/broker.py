@@ -42,12 +42,20 @@ _NOBODY: Final[frozenset[Subscriber]] = frozenset()
 
 
 class Broker:
-    def __init__(self, services: Iterable[Service], *, heartbeat: float | None = HEARTBEAT_INTERVAL, clock: Clock = SYSTEM) -> None:
-        """`heartbeat`: seconds between two; None for none."""
+    def __init__(
+        self,
+        services: Iterable[Service],
+        *,
+        heartbeat: float | None = HEARTBEAT_INTERVAL,
+        max_event: int = MAX_EVENT,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        """`heartbeat`: seconds between two; None for none. `max_event`: bytes of the largest event that is sent."""
         self.services = {service.row.data_type: service for service in services}
         self.oversized: dict[DataType, int] = dict.fromkeys(self.services, 0)
         """Events that were not sent for their size."""
         self._heartbeat = heartbeat
+        self._max_event = max_event
         self._clock = clock
         self._listeners: dict[tuple[str, DataType], set[Subscriber]] = {}
         self._by_connection: dict[Connection, set[Subscriber]] = {}
@@ -154,10 +162,14 @@ class Broker:
         except InvalidEvent as error:
             log.error("object cannot be sent", data_type=str(data_type), error=str(error), **_named(event))
             return None
-        if len(message) > MAX_EVENT:
+        if len(message) > self._max_event:
             self.oversized[data_type] += 1
             log.error(
-                "object is too large to be sent", data_type=str(data_type), bytes=len(message), limit=MAX_EVENT, **_named(event)
+                "object is too large to be sent",
+                data_type=str(data_type),
+                bytes=len(message),
+                limit=self._max_event,
+                **_named(event),
             )
             return None
         return message

@@ -38,11 +38,13 @@ class GrpcServerConfig:
     cipher_suites: tuple[str, ...] = ()
     """OpenSSL's names; empty: the library's own choice."""
     server_bind_port: int = 8090
-    max_concurrent_streams: int = (1 << 32) - 1
+    max_concurrent_streams: int | None = None
+    """Of one connection. None: the wire's own limit; OCM's server has none."""
     max_receive_message_size: int = 4 * 1024 * 1024
     max_send_message_size: int = (1 << 31) - 1
     connection_timeout: float = 120.0
     write_buffer_size: int = 32 * 1024
+    """Says nothing here, as `read_buffer_size`: connections are written to and read from once per turn of the loop."""
     read_buffer_size: int = 32 * 1024
     max_connection_age: float | None = None
     """None: connections live as long as they like."""
