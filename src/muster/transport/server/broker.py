@@ -173,12 +173,17 @@ class Broker:
             log.error(
                 "object is too large to be sent",
                 data_type=str(data_type),
+                resource_id=_id_of(event),
                 bytes=len(message),
                 limit=self._max_event,
-                **_named(event),
             )
             return None
         return message
+
+    def _unfit(self, data_type: DataType, resource_id: str, error: Exception) -> None:
+        self.unfit[data_type] += 1
+        text = f"{type(error).__name__}: {error}"
+        log.error("object cannot be sent", data_type=str(data_type), resource_id=resource_id, error=text)
 
     def _maker(self, service: Service, visible: Visible | None) -> Make:
         data_type = service.row.data_type

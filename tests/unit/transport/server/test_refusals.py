@@ -36,7 +36,7 @@ async def test_an_agent_cannot_listen_to_another_cluster(hub: TestHub, row: Row)
 @EVERY_ROW
 async def test_an_agent_cannot_resync_another_cluster(hub: TestHub, row: Row) -> None:
     await hub.accept("cluster1")
-    body = {"resourceVersions": []}
+    body: dict[str, list[str]] = {"resourceVersions": []}
     assert await code_of(hub.publish(agent("cluster1"), row, Action.RESYNC, "cluster2", body)) == "PERMISSION_DENIED"
 
 
