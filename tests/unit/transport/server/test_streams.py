@@ -211,6 +211,6 @@ async def test_an_object_of_which_no_event_can_be_made_harms_itself_alone(hub: T
         service.put(object_of(LEASE_ROW, "cluster1", uid))
     await hub.publish(agent("cluster1"), LEASE_ROW, Action.RESYNC, "cluster1", {"resourceVersions": []}, call=call)
     await settle()
-    assert listener.stream.told == ["lease"]
+    assert set(listener.stream.told) == {"lease"}
     assert hub.broker.unfit[LEASE_ROW.data_type] == 2
     assert not listener.task.done()
