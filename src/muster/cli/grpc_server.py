@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 KUBE: Final = "kube"
 TLS_VERSIONS: Final = ("VersionTLS12", "VersionTLS13")
 MINIMUM_HEARTBEAT: Final = 10.0
+REQUESTS_AT_ONCE: Final = 100
+"""To the hub's API server: agents that come back all at once must not take its every place."""
 FILE_CHECK_INTERVAL: Final = 1.0
 
 
@@ -177,7 +179,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        client = settings.cluster.connect_in(stack, "muster-grpc-server", metrics)
+        client = settings.cluster.connect_in(stack, "muster-grpc-server", metrics, REQUESTS_AT_ONCE)
         server = GrpcServer(client, settings.options, path=here.path, metrics=metrics)
         stack.push_async_callback(server.stop)
         await server.start()

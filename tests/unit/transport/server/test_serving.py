@@ -335,6 +335,35 @@ async def test_whoever_proves_nothing_is_not_served(hub: Served, what: str) -> N
     assert len(hub.server.broker) == 0
 
 
+async def test_a_message_that_is_too_large_is_refused_and_the_connection_goes_on(hub: Served) -> None:
+    await hub.accept("cluster1")
+    channel = hub.channel(AGENT)
+    async with listening(channel, WORKS) as works:
+        large = {"metadata": {"name": LEASE, "namespace": "cluster1"}, "x": "y" * (4 << 20)}
+        assert await code_of(publish(channel, LEASE_ROW, Action.UPDATE, large)) == "RESOURCE_EXHAUSTED"
+        await resync(channel, WORKS, resync_id="r1")
+        await works.until(lambda event: resync_end(event) == "r1")
+
+
+async def test_two_agents_of_one_cluster_both_hear_of_its_works(hub: Served) -> None:
+    await hub.accept("cluster1")
+    channels = [hub.channel(AgentIdentity("cluster1", name)) for name in ("agent1", "agent2")]
+    async with listening(channels[0], WORKS) as first, listening(channels[1], WORKS) as second:
+        uid = (await hub.work("w1"))["metadata"]["uid"]
+        for works in (first, second):
+            await works.until(lambda event: event.text(RESOURCE_ID) == uid)
+
+
+async def test_a_cluster_that_is_no_longer_accepted_is_cut_off(hub: Served) -> None:
+    await hub.accept("cluster1")
+    channel = hub.channel(AGENT)
+    async with listening(channel, WORKS) as works:
+        await hub.admin.delete(CLUSTER_ROLE_BINDINGS, "agents-cluster1")
+        async with asyncio.timeout(5.0):
+            assert await works.end() == "PERMISSION_DENIED"
+        assert await code_of(resync(channel, WORKS)) == "PERMISSION_DENIED"
+
+
 async def test_a_certificate_that_ends_ends_its_streams(hub: Served) -> None:
     await hub.accept("cluster1")
     channel = hub.channel(AGENT, lifetime=3.0)
