@@ -80,7 +80,7 @@ class ApiServer:
         self.metrics = ServerMetrics(self)
         self._pipeline: Pipeline = build_pipeline(self)
         self._http: HttpServer
-        self.controllers = builtin_controllers(self)
+        self.controllers = builtin_controllers(self, _SYSTEM)
         self._revocations = Revocations(self)
 
     @property

@@ -1,7 +1,8 @@
 """APIServices: those of custom resources exist as long as a definition serves their version, local ones are always available,
 remote ones as long as their service exists and answers discovery.
 
-The routing table (`cluster.aggregator`) follows every write at once; availability follows by asking, again and again.
+The routing table (`cluster.aggregator`) follows every write at once; availability follows by asking, again and again. Of several
+servers on one database each asks, since each has to know what the others serve; what is written about it is the leader's word.
 """
 
 from __future__ import annotations
@@ -82,6 +83,9 @@ class ApiServices:
             cluster.aggregator.generation += 1
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
+        if not self._server.controllers.leading:
+            remote = cluster.aggregator.named(key)
+            return None if remote is None else _again((await self._look(cluster, remote))[0])
         api_service = cluster.read(API_SERVICES, key)
         wanted = any(key in _served(definition) for definition in cluster.scan(_DEFINITIONS))
         if api_service is None:
@@ -102,7 +106,7 @@ class ApiServices:
         status = "True" if reason == "Passed" else "False"
         condition = {"type": "Available", "status": status, "lastTransitionTime": cluster.now()}
         await self._report(cluster, api_service, {**condition, "reason": reason, "message": message})
-        return _AGAIN_WHEN_WELL if reason == "Passed" else _AGAIN_WHEN_ILL
+        return _again(reason)
 
     async def _look(self, cluster: Cluster, remote: Remote) -> tuple[str, str]:
         """Reason and message of the Available condition."""
@@ -147,6 +151,10 @@ class ApiServices:
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
+
+
+def _again(reason: str) -> float:
+    return _AGAIN_WHEN_WELL if reason == "Passed" else _AGAIN_WHEN_ILL
 
 
 def _spec_changed(event: Event) -> bool:
