@@ -126,7 +126,9 @@ class Pipeline:
 
     async def _authorized(self, ctx: Context, creating: str) -> Answer:
         attributes = ctx.attributes
-        wanted = replace(attributes, name=creating) if creating and attributes.verb == "create" else attributes
+        wanted = (
+            replace(attributes, name=creating) if creating and attributes.verb == "create" and not attributes.name else attributes
+        )
         if ctx.cluster.removed:  # while the request waited, or for an in-process client that outlived its cluster
             raise errors.no_such_cluster(ctx.cluster.name)
         decision = ctx.cluster.access.authorize(ctx.user, wanted)
