@@ -35,8 +35,8 @@ def _name_in(body: bytes) -> str:
 
 class InProcessClient(RestClient):
     def __init__(self, client: DirectClient, name: str = "in-process", *, names_creations: bool = False) -> None:
-        """With `names_creations` rules decide about what is created by its name too, so that whoever may create that one only is let
-        through; over a network authorizers do not learn it."""
+        """With `names_creations` rules decide about what is created by its name too, so that whoever may create that one only is
+        let through; over a network authorizers do not learn it."""
         self._client = client
         self._name = name
         self._names_creations = names_creations

@@ -1,7 +1,8 @@
 """Ordered, revisioned storage of keyed bytes for many logical clusters; `api.Store` says what it promises.
 
 `open_store("memory")`, `open_store("sqlite", data_dir)` or `open_store("sqlite:///file")`, and `open_store("postgresql://…")` give
-the three backends; `start()` the result before use. They share their reads, history and watches (`resident`, `buckets`) and differ in the medium only.
+the three backends; `start()` the result before use. They share their reads, history and watches (`resident`, `buckets`) and differ
+in the medium only.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ _SQLITE_FILE = "sqlite:///"
 
 
 def open_store(spec: str, data_dir: Path | None = None) -> Store:
-    """A store, not yet started, for `memory`, `sqlite` (kept in data_dir), a `sqlite:///` path (after the three slashes, so an absolute
-    one has four) or a `postgresql://` address."""
+    """A store, not yet started, for `memory`, `sqlite` (kept in data_dir), a `sqlite:///` path (after the three slashes, so an
+    absolute one has four) or a `postgresql://` address."""
     if spec == "memory":
         return MemoryStore()
     if spec == "sqlite":

@@ -197,9 +197,9 @@ async def install(
 
 
 async def install_base(client: KubeClient, *, namespace: str = HUB_NAMESPACE, clock: Clock = SYSTEM) -> None:
-    """Everything but webhooks, and wait until the definitions are served: what a hub has to have before anybody joins, made by servers
-    that know nothing of webhooks. Whoever configures those (`install`) applies as another manager, so nothing of theirs is taken
-    away, in whatever order and however often both are done.
+    """Everything but webhooks, and wait until the definitions are served: what a hub has to have before anybody joins, made by
+    servers that know nothing of webhooks. Whoever configures those (`install`) applies as another manager, so nothing of theirs is
+    taken away, in whatever order and however often both are done.
 
     Raises InstallError and what the client raises.
     """

@@ -1,9 +1,9 @@
-"""The objects of one row, followed in the store itself: no list, no watch, no second copy of their bytes.
+"""The objects of one row, followed in the store itself: no list, no watch, no second reading of bytes.
 
-A store tells of every committed write in the order of revisions, those of other servers on the same database too, and keeps some of
-its history. So what went before this process was there is known as far as that history goes: each deletion in it is told as an
-object that came and went before the source is synced, and whoever keeps tombstones has one then. Where a store says that events were
-missed, the whole state is compared with what was told, and the differences are told.
+A store tells of every committed write in the order of revisions, those of other servers on the same database too, and keeps some
+of its history. So what went before this process was there is known as far as that history goes: each deletion in it is told as an
+object that came and went before the source is synced, and whoever keeps tombstones has one then. Where a store says that events
+were missed, the whole state is compared with what was told, and the differences are told.
 
 An object that cannot be read, or not be had in the row's version, is left out, logged and harms no other.
 """
@@ -11,7 +11,7 @@ An object that cannot be read, or not be had in the row's version, is left out, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import orjson
@@ -24,19 +24,18 @@ from muster.runtime.cache import Snapshot
 from muster.runtime.cache.store import Cache
 from muster.store.api import Compacted, Entry, Event, Store, Subscription
 from muster.transport.contract.rows import Row
+from muster.transport.services.objects import SourceHandler
+from muster.transport.services.reduction import reduction_of
 
 log = get_logger(__name__)
-
-SourceHandler = Callable[[Snapshot | None, Snapshot | None], None]
 
 
 class StoreSource:
     """An `ObjectSource`. `cluster` is the logical cluster that is the hub."""
 
-    def __init__(self, row: Row, store: Store, cluster: str, reduce: Callable[[bytes], bytes] = bytes) -> None:
-        """`reduce` cuts objects to what is kept of them."""
+    def __init__(self, row: Row, store: Store, cluster: str) -> None:
         self._row = row
-        self._reduce = reduce
+        self._reduce = reduction_of(row)
         self._store = store
         self._cluster = cluster
         self._resource = stored(row.resource)
