@@ -33,7 +33,7 @@ from muster.transport.contract.rows import Row
 from muster.transport.contract.types import Action, EventType
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str | None = None
     uid: str | None = None
