@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import NameOID
 
 from muster.api.agents import CLUSTER_LABEL, GRPC_SIGNER, LEASE, AgentIdentity
 from muster.api.work.v1 import ManifestWork, ManifestWorkStatus
@@ -25,11 +29,12 @@ from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, LEASES, NAMESPACES, ROLE_BINDINGS
 from muster.transport.codecs.objects import encode_object
 from muster.transport.codecs.sequence import Sequence
-from muster.transport.codecs.works import decode_spec, encode_status
+from muster.transport.codecs.works import decode_spec, encode_spec, encode_status
 from muster.transport.contract.event import CloudEvent
 from muster.transport.contract.rows import CLUSTERS, SIGNING_REQUEST_ROW, WORKS, Row
 from muster.transport.contract.types import Action, EventType, Subresource
 from muster.transport.services.interfaces import Change, Service
+from muster.transport.services.reduction import reduction_of
 from muster.transport.services.store.hub import SqlHub, SqlHubOptions, sql_hub
 
 CREATE = (Subresource.SPEC, Action.CREATE)
@@ -79,9 +84,7 @@ class RunningHub:
     def service(self, row: Row) -> Service:
         return self.hub.services[row.data_type]
 
-    async def publish(
-        self, row: Row, asked: tuple[Subresource, Action], obj: Object, caller: TestCaller
-    ) -> CloudEvent | None:
+    async def publish(self, row: Row, asked: tuple[Subresource, Action], obj: Object, caller: TestCaller) -> CloudEvent | None:
         event = encode_object(row, obj, EventType(row.data_type, *asked), source=caller.cluster, now=SYSTEM.now())
         return await self.service(row).handle_status_update(event, caller)
 
@@ -137,9 +140,8 @@ class RunningHub:
 
 
 def work_report(work: Object, status: Object, number: int | None = None) -> CloudEvent:
-    from muster.transport.codecs.works import encode_spec
-
-    received = decode_spec(encode_spec(work, Action.CREATE, now=SYSTEM.now()))
+    sent = orjson.loads(reduction_of(WORKS)(orjson.dumps(work)))
+    received = decode_spec(encode_spec(sent, Action.CREATE, now=SYSTEM.now()))
     assert received.obj is not None
     typed: ManifestWorkStatus = ManifestWork.decode({**work, "status": status}).status
     metadata = received.obj["metadata"]
@@ -154,16 +156,10 @@ def applied(message: str = "") -> Object:
 
 
 def signing_request(cluster: str, name: str, signer: str = GRPC_SIGNER) -> Object:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.x509.oid import NameOID
-
     identity = AgentIdentity(cluster, "agent1")
     subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in sorted(identity.organizations)]
     subject.append(x509.NameAttribute(NameOID.COMMON_NAME, identity.common_name))
     made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject)).sign(generate_key(), hashes.SHA256())
-    import base64
-
     request = base64.b64encode(made.public_bytes(serialization.Encoding.PEM)).decode()
     return {
         "kind": SIGNING_REQUEST_ROW.resource.kind,
@@ -181,12 +177,12 @@ def data_of(event: CloudEvent) -> Object:
 
 @asynccontextmanager
 async def running_hub(
-    database: str, directory: Path, install: Callable[[KubeClient], Awaitable[None]] = install_base
+    database: str, directory: Path, install: Callable[[KubeClient], Awaitable[None]] = install_base, **options: Any
 ) -> AsyncIterator[RunningHub]:
     """A hub whose services run, as a server process has it."""
     async with AsyncExitStack() as stack:
-        options = SqlHubOptions(database, directory / f"{next(_numbers)}.kubeconfig")
-        hub = await stack.enter_async_context(sql_hub(options, install))
+        chosen = SqlHubOptions(database, directory / f"{next(_numbers)}.kubeconfig", **options)
+        hub = await stack.enter_async_context(sql_hub(chosen, install))
         running = RunningHub(hub)
         tasks = [asyncio.create_task(service.run()) for service in hub.services.values()]
         try:

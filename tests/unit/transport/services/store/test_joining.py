@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+from pathlib import Path
 
 import pytest
 
@@ -20,8 +22,8 @@ from tests.unit.transport.services.store.hubs import (
     agent_of,
     data_of,
     newcomer,
+    running_hub,
     signing_request,
-    until,
 )
 
 SERVER = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
@@ -104,11 +106,19 @@ async def test_rights_that_are_taken_away_are_gone_with_the_next_call(hub: Runni
         await hub.publish(LEASE_ROW, UPDATE, {**lease, "spec": {"renewTime": "2026-11-16T00:00:01.000000Z"}}, agent)
 
 
-async def test_what_is_written_carries_the_agents_name_in_the_audit_log(hub: RunningHub) -> None:
-    """The API server saw the agent and nobody else."""
-    agent = await hub.join("c1")
-    cluster = await hub.admin.get(CLUSTERS.resource, "c1")
-    await hub.publish(CLUSTERS, STATUS, {**cluster, "status": {"version": {"kubernetes": "v1"}}}, agent)
-    await until(lambda: data_of(hub.known(CLUSTERS, "c1")[0])["status"].get("version"), "the status is known")
-    managers = {entry["manager"] for entry in (await hub.admin.get(CLUSTERS.resource, "c1"))["metadata"]["managedFields"]}
-    assert "grpc-server" in managers
+async def test_the_audit_log_has_the_agent_and_the_newcomer_as_those_who_wrote(database: str, tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    async with running_hub(database, tmp_path, audit_log=log) as hub:
+        agent = await hub.join("c1")
+        cluster = await hub.admin.get(CLUSTERS.resource, "c1")
+        await hub.publish(CLUSTERS, STATUS, {**cluster, "status": {"version": {"kubernetes": "v1"}}}, agent)
+        await hub.publish(SIGNING_REQUEST_ROW, CREATE, signing_request("c1", "c1-abcde"), agent)
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    written = {
+        (record["verb"], record["objectRef"]["resource"], record["objectRef"].get("subresource", "")): record["user"]["username"]
+        for record in records
+        if record["verb"] in ("create", "update") and record["user"]["username"] != "system:apiserver"
+    }
+    assert written["create", "managedclusters", ""] == newcomer("c1").user.name
+    assert written["update", "managedclusters", "status"] == agent.user.name
+    assert written["create", "certificatesigningrequests", ""] == SERVER
