@@ -7,6 +7,7 @@ import itertools
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -14,11 +15,13 @@ import pytest
 
 from muster.apiserver.auth.serviceaccounts import USER_PREFIX
 from muster.apiserver.client import DirectClient, object_path
+from muster.apiserver.cluster import Cluster
 from muster.apiserver.controllers.election import LEASE_SECONDS
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.machinery.authentication import UserInfo
 from tests.unit.apiserver.conftest import eventually
+from tests.unit.apiserver.test_aggregation import Extension, join
 from tests.unit.store.conftest import new_database
 from tests.unit.store.postgres_server import PostgresServer
 
@@ -228,6 +231,31 @@ async def test_a_leader_whose_database_connection_is_cut_is_followed_by_the_othe
             assert leader_of(servers) is other
     finally:
         await admin.close()
+
+
+async def test_an_aggregated_api_server_is_known_to_every_server(dsn: str, tmp_path: Path) -> None:
+    """Also to those that do not lead, and to one that starts later."""
+    async with servers_on(dsn, dsn) as servers:
+        leader = await eventually(lambda: leader_of(servers), "one leads")
+        keys = leader.clusters["default"].access.vault.existing()
+        assert keys is not None
+        extension = Extension(tmp_path, keys.proxy_ca_pem)
+        await extension.http.start("127.0.0.1", 0)
+        try:
+            await join(client_of(leader), extension)
+            async with servers_on(dsn) as later:
+                for server in (*servers, *later):
+                    cluster = server.clusters["default"]
+
+                    def is_known(cluster: Cluster = cluster) -> bool:
+                        remote = cluster.aggregator.named("v1.x.io")
+                        return remote is not None and remote.available and remote.rows is not None
+
+                    await eventually(is_known, "it is available and its resources are known")
+                    found = await client_of(server).get("/apis/x.io/v1/widgets/a")
+                    assert found["x-remote-user"] == "system:apiserver"
+        finally:
+            await extension.http.stop(0.1)
 
 
 class ServerProcess:

@@ -62,7 +62,9 @@ class ApiServices:
             if entry.revision > 1:
                 api_service = shared(entry)
                 if api_service["spec"].get("service") is not None:
-                    cluster.aggregator.put(Remote(cluster, api_service))
+                    remote = Remote(cluster, api_service)
+                    remote.available = _is_available(api_service)
+                    cluster.aggregator.put(remote)
                 keys.add(entry.key)
         return keys
 
@@ -77,7 +79,7 @@ class ApiServices:
         if known is None or known.spec != api_service["spec"]:
             known = Remote(cluster, api_service)
             cluster.aggregator.put(known)
-        available = (_condition(api_service) or {}).get("status") == "True"
+        available = _is_available(api_service)
         if known.available != available:
             known.available = available
             cluster.aggregator.generation += 1
@@ -173,6 +175,10 @@ def _served(definition: Object) -> set[str]:
 def _condition(api_service: Object) -> Object | None:
     conditions = (api_service.get("status") or {}).get("conditions") or ()
     return next((condition for condition in conditions if condition.get("type") == "Available"), None)
+
+
+def _is_available(api_service: Object) -> bool:
+    return (_condition(api_service) or {}).get("status") == "True"
 
 
 def _service_problem(cluster: Cluster, remote: Remote) -> tuple[str, str] | None:
