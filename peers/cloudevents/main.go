@@ -2,6 +2,7 @@
 // request, with what sdk-go's own codecs and protocol make of it.
 //
 //	encode    an object, by the codec of the event's type          wire
+//	build     an event as the broker and the clients of a broker do wire
 //	decode    wire, by the codec of the event's type               object
 //	event     wire, as far as the protocol reads it                id, source, type, extensions, data
 //	resync    wire of a resync request                             object: the versions
@@ -17,6 +18,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2"
 	"github.com/cloudevents/sdk-go/v2/binding"
@@ -59,6 +61,10 @@ type request struct {
 	Object json.RawMessage `json:"object"`
 	Wire   []byte          `json:"wire"`
 	Text   string          `json:"text"`
+
+	Cluster    string    `json:"cluster"`
+	ResourceID string    `json:"resourceid"`
+	Deleted    time.Time `json:"deleted"`
 }
 
 type extension struct {
@@ -155,6 +161,25 @@ func encode(asked request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	return write(event)
+}
+
+func build(asked request) (answer, error) {
+	eventType, err := types.ParseCloudEventsType(asked.Type)
+	if err != nil {
+		return answer{}, err
+	}
+	event := types.NewEventBuilder(asked.Source, *eventType).
+		WithClusterName(asked.Cluster).WithResourceID(asked.ResourceID).WithDeletionTimestamp(asked.Deleted).NewEvent()
+	if len(asked.Object) > 0 {
+		if err := event.SetData(cloudevents.ApplicationJSON, asked.Object); err != nil {
+			return answer{}, err
+		}
+	}
+	return write(&event)
+}
+
+func write(event *cloudevents.Event) (answer, error) {
 	written := &pbv1.CloudEvent{}
 	if err := protocol.WritePBMessage(context.Background(), binding.ToMessage(event), written); err != nil {
 		return answer{}, err
@@ -251,7 +276,7 @@ func fields(request) (answer, error) {
 }
 
 var operations = map[string]func(request) (answer, error){
-	"encode": encode, "decode": decode, "event": event, "resync": resync,
+	"encode": encode, "build": build, "decode": decode, "event": event, "resync": resync,
 	"hash": hash, "refusal": refusal, "status": status, "fields": fields,
 }
 
@@ -295,4 +320,3 @@ func main() {
 		}
 	}
 }
-

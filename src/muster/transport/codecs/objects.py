@@ -42,7 +42,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     labels: dict[str, str] | None = None
 
 
-class _Head(msgspec.Struct, rename="camel"):
+class _Head(msgspec.Struct, frozen=True, rename="camel"):
     kind: str | None = None
     api_version: str | None = None
     metadata: _Metadata = _Metadata()
