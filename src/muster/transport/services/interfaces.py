@@ -72,15 +72,17 @@ class Service(Protocol):
         """Whether everything is known: until then nothing can be said of what is not there."""
 
     def get(self, resource_id: str) -> CloudEvent:
-        """Raises NotFound."""
+        """As an answer to a resync. Raises NotFound."""
 
-    def list(self, cluster: str) -> list[CloudEvent]: ...
+    def list(self, cluster: str) -> list[CloudEvent]:
+        """As answers to a resync."""
 
     def versions(self, cluster: str) -> Iterable[ObjectVersion]:
         """Of what `list` gives, without making events of it."""
 
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
-        """The deletion of an object of the cluster that was seen to go, with its name and version; None where nobody knows."""
+        """The deletion, as an answer to a resync, of an object of the cluster that was seen to go, with its name and version; None
+        where nobody knows."""
 
     async def handle_status_update(self, event: CloudEvent, caller: Caller) -> CloudEvent | None:
         """Carry out what an agent asks for. What comes back is for whoever asked, and goes to no other stream: the answer to a
