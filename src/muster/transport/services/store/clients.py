@@ -14,7 +14,6 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.server import ApiServer
 from muster.embedded.in_process import InProcessClient
 from muster.machinery.authentication import AUTHENTICATED, UserInfo
-from muster.machinery.authorization import AccessAttributes, AccessDecision
 from muster.machinery.objects import GVR
 from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import SIGNING_REQUESTS
@@ -54,13 +53,3 @@ class HubClients:
         client = self._server.client(self._cluster, user, FIELD_MANAGER)
         # A newcomer's token may be good for the cluster of one name only.
         return InProcessClient(client, self._cluster.name, names_creations=True)
-
-
-class HubAuthorizer:
-    """An `Authorizer` that asks the API server's own rules in process."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
-        return self._cluster.access.authorize(who, asked)

@@ -11,12 +11,13 @@ which the database does not know.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from muster.api.cluster.write_rules import ClusterWriteRules
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.machinery.clock import SYSTEM, Clock
@@ -27,7 +28,7 @@ from muster.runtime.client import KubeClient
 from muster.store import open_store
 from muster.transport.contract.types import DataType
 from muster.transport.services.interfaces import Service
-from muster.transport.services.store.clients import HubAuthorizer, HubClients
+from muster.transport.services.store.clients import HubClients
 from muster.transport.services.store.services import store_services
 
 log = get_logger(__name__)
@@ -56,17 +57,24 @@ class SqlHubOptions:
     account: str = SERVER_ACCOUNT
 
 
-@dataclass(frozen=True)
 class SqlHub:
-    server: ApiServer
-    client: KubeClient
-    """An administrator's, in process: for reviews of tokens and rights, and for following roles."""
-    authorizer: Authorizer
-    services: Mapping[DataType, Service]
+    def __init__(self, server: ApiServer, clients: HubClients, clock: Clock) -> None:
+        self.server = server
+        self._clients = clients
+        self._clock = clock
+
+    @property
+    def client(self) -> KubeClient:
+        """An administrator's, in process: for reviews of tokens and rights, and for following roles."""
+        return self._clients.administrator
 
     @property
     def url(self) -> str:
         return self.server.cluster_url(CLUSTER)
+
+    def services(self, authorizer: Authorizer, rules: ClusterWriteRules | None = None) -> dict[DataType, Service]:
+        """New ones; each service's `run` is to be a task of the caller. `authorizer` says what agents may."""
+        return store_services(self.server.store, CLUSTER, self._clients, authorizer, rules=rules, clock=self._clock)
 
     def problem(self) -> str | None:
         """What keeps the hub from taking writes, for readiness; None if nothing does."""
@@ -75,7 +83,7 @@ class SqlHub:
 
 @asynccontextmanager
 async def sql_hub(options: SqlHubOptions, install: Install, *, clock: Clock = SYSTEM) -> AsyncIterator[SqlHub]:
-    """Raises StoreError, OSError and what `install` raises. Each service's `run` is to be a task of the caller."""
+    """Raises StoreError, OSError and what `install` raises."""
     make_directories(options.kubeconfig.parent)
     config = ServerConfig(
         host=options.host,
@@ -99,8 +107,6 @@ async def sql_hub(options: SqlHubOptions, install: Install, *, clock: Clock = SY
         await install(clients.administrator)
         await write_kubeconfig(server, options.kubeconfig)
         log.info("hub serves", url=server.cluster_url(CLUSTER), kubeconfig=str(options.kubeconfig))
-        authorizer = HubAuthorizer(cluster)
-        services = store_services(server.store, CLUSTER, clients, authorizer, clock=clock)
-        yield SqlHub(server, clients.administrator, authorizer, services)
+        yield SqlHub(server, clients, clock)
     finally:
         await server.stop()

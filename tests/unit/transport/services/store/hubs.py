@@ -25,6 +25,7 @@ from muster.machinery.objects import Object
 from muster.registration.hub.clusters.rbac import common_roles, own_role
 from muster.registration.hub.install import install_base
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
+from muster.runtime.auth import AccessReviewer
 from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, LEASES, NAMESPACES, ROLE_BINDINGS
 from muster.transport.codecs.objects import encode_object
@@ -66,9 +67,10 @@ def newcomer(cluster: str, name: str = f"system:serviceaccount:{BOOTSTRAP_NAMESP
 class RunningHub:
     def __init__(self, hub: SqlHub) -> None:
         self.hub = hub
+        self.services = hub.services(AccessReviewer(hub.client))
         self.changes: list[tuple[Row, Action, str, str]] = []
         """Row, action, cluster and resource id of every change that was told."""
-        for service in hub.services.values():
+        for service in self.services.values():
             service.register_handler(self._recorder(service.row))
 
     def _recorder(self, row: Row) -> Callable[[Change], None]:
@@ -82,7 +84,7 @@ class RunningHub:
         return self.hub.client
 
     def service(self, row: Row) -> Service:
-        return self.hub.services[row.data_type]
+        return self.services[row.data_type]
 
     async def publish(self, row: Row, asked: tuple[Subresource, Action], obj: Object, caller: TestCaller) -> CloudEvent | None:
         event = encode_object(row, obj, EventType(row.data_type, *asked), source=caller.cluster, now=SYSTEM.now())
@@ -184,9 +186,9 @@ async def running_hub(
         chosen = SqlHubOptions(database, directory / f"{next(_numbers)}.kubeconfig", **options)
         hub = await stack.enter_async_context(sql_hub(chosen, install))
         running = RunningHub(hub)
-        tasks = [asyncio.create_task(service.run()) for service in hub.services.values()]
+        tasks = [asyncio.create_task(service.run()) for service in running.services.values()]
         try:
-            await until(lambda: all(service.synced for service in hub.services.values()), "the services are synced")
+            await until(lambda: all(service.synced for service in running.services.values()), "the services are synced")
             yield running
         finally:
             for task in tasks:
