@@ -129,7 +129,7 @@ async def eventually(client: KubeClient, row_resource: object, name: str, namesp
     async with asyncio.timeout(30):
         while True:
             try:
-                return await client.get(row_resource, name, namespace)  # type: ignore[call-overload, no-any-return]
+                return await client.get(row_resource, name, namespace)  # type: ignore[call-overload]
             except NotFound:
                 await asyncio.sleep(0.05)
             except Unreachable:
