@@ -1,13 +1,13 @@
 """A `KubeClient` whose verbs go over the transport: reads from a mirror of what the hub sends, writes as events.
 
-A kind is followed from the first time that anybody reads or writes it, with one stream (`subscriptions.py`), so an agent has no more
-streams than it needs. Reading waits until the mirror shows what the hub has and says why it cannot be had if so, as an API server's
-answer would: `Unauthorized`, `Forbidden`, `Unreachable`. Versions are the hub's, so writes that name the version they change fail with
-`Conflict` as they do anywhere else. Patches are worked out here and sent as whole objects.
+A kind is followed from the first time that anybody reads or writes it, with one stream (`subscriptions.py`), so an agent has no
+more streams than it needs. Reading waits until the mirror shows what the hub has and says why it cannot be had if so, as an API
+server's answer would: `Unauthorized`, `Forbidden`, `Unreachable`. Versions are the hub's, so writes that name the version they
+change fail with `Conflict` as they do anywhere else. Patches are worked out here and sent as whole objects.
 
 A write is answered with the object as the hub has it then, which is what comes back on the stream; if nothing comes for a while,
-with what was sent. What the transport does not carry (deletions, server-side apply, other kinds) is refused as an API server refuses
-a method, with a word that names the verb and the kind.
+with what was sent. What the transport does not carry (deletions, server-side apply, other kinds) is refused as an API server
+refuses a method, with a word that names the verb and the kind.
 """
 
 from __future__ import annotations
@@ -257,7 +257,11 @@ class TransportClient(KubeClient):
         entry = self._entry(await self._mirror(row), gvr, metadata["name"], namespace_of(document))
         if not metadata.get("resourceVersion"):
             known = entry.document["metadata"]
-            document["metadata"] = {**metadata, "resourceVersion": known["resourceVersion"], "uid": metadata.get("uid") or entry.uid}
+            document["metadata"] = {
+                **metadata,
+                "resourceVersion": known["resourceVersion"],
+                "uid": metadata.get("uid") or entry.uid,
+            }
         return resource.decode(await self._write(row, part, entry, document))
 
     async def patch(

@@ -2,12 +2,12 @@
 
 It says where the hub is (`url`, host and port), whom to trust (`caData`, `caFile`), and as whom to come: a certificate with its key
 (`clientCertData`, `clientCertFile`, `clientKeyData`, `clientKeyFile`) or a bearer token (`token`, `tokenFile`). What is data wins
-over what is a file; data is base64 of PEM. `urls` is ours, a list of further addresses of the same hub; `url` stays what records are
-named by. Keys that nobody here knows are passed over, as upstream does.
+over what is a file; data is base64 of PEM. `urls` is ours, a list of further addresses of the same hub; `url` stays what records
+are named by. Keys that nobody here knows are passed over, as upstream does.
 
 Stricter than upstream in one respect: without an identity there is no connection, where upstream would speak without TLS then.
-Nothing is contacted here. Every complaint is a `ConfigError` that names the file and the key, and says what to do; secrets appear in
-no complaint and no `repr`.
+Nothing is contacted here. Every complaint is a `ConfigError` that names the file and the key, and says what to do; secrets appear
+in no complaint and no `repr`.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ Such an answer may be older than an event that came since the question was asked
 when somebody says that they are gone, never because a resync did not speak of them.
 
 *Lower versions* than the known one come from a hub that was restored from a backup, or from a server whose own view lags behind.
-Neither can be told from the other by one message. So a lower version makes a *doubt*: the object stays as it is, and another
-resync is asked for, which names no version of it, so that every server answers. If that says the same, `CONFIRM_SECONDS` later, it
-is followed.
+Neither can be told from the other by one message. So a lower version makes a *doubt*: the object stays as it is, and another resync
+is asked for, which names no version of it, so that every server answers. If that says the same, `CONFIRM_SECONDS` later, it is
+followed.
 
 A *deletion that has begun* is final for an object: no later message takes the deletion back, and of a uid that was `forgotten`,
 because this agent has seen to its end, only deletions count for a while. A work that is going must never be applied again.
@@ -266,7 +266,6 @@ class Mirror:
         self.revision += 1
         for handler in list(self._handlers):
             handler(old, new)
-
 
 
 def _is_held(entry: Entry) -> bool:

@@ -4,8 +4,8 @@ Side by side run, while the stream is open: reading, the resyncs (one at the beg
 somebody asks), and a watchdog that ends it when nothing is heard. What cannot be understood is logged and left out: one odd event
 must not cost the others their stream.
 
-The end of a resync: we ask with an id, and a server that knows this extension gives it back when everything has been sent. Whether a
-server does is only known once it did. Until then silence ends a resync too.
+The end of a resync: we ask with an id, and a server that knows this extension gives it back when everything has been sent. Whether
+a server does is only known once it did. Until then silence ends a resync too.
 """
 
 from __future__ import annotations
@@ -186,4 +186,3 @@ class EventStream:
                 self._connection.failed(channel)
                 raise Unreachable(self._connection.server, f"nothing heard for {silent:.0f} s, no heartbeat either")
             await sleep(self._clock, HEALTH_TIMEOUT / 3 if timeout is None else timeout - silent)
-

@@ -4,8 +4,8 @@ A stream that ends, or from which nothing is heard for too long, is followed by 
 at first, with growing, jittered pauses of its own when that fails. Every stream asks for what was missed (`streams.py`), so
 whatever happened in between arrives. When the connection's credential changes, the next stream is opened before the last is left.
 
-What is true at a moment: `live` while a stream is open, `current` once its resync has ended. `ready` is how verbs wait for that, and
-gives the reason when there is none.
+What is true at a moment: `live` while a stream is open, `current` once its resync has ended. `ready` is how verbs wait for that,
+and gives the reason when there is none.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class Subscription:
         self._clock = clock
         self._random = random
         self._failures = 0
+        self._outage = ""
+        """What was logged of why there is no stream."""
         self._backoff = Backoff(0.5, 30.0, random=random)
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
@@ -140,8 +142,9 @@ class Subscription:
 
     def _lost(self, problem: KubeError) -> None:
         # A stream that ends is no news: whether the hub is away, the next attempt tells.
-        if not self.live and self.problem is None or isinstance(problem, StatusError) and type(problem) is not type(self.problem):
-            log.warning("stream failed", **self._fields(), error=str(problem))
+        if not self._outage and (not self.live or isinstance(problem, StatusError)):
+            self._outage = str(problem)
+            log.warning("stream failed", **self._fields(), error=self._outage)
         self.live = self.current = False
         self.problem = problem
         self._stream = None
@@ -151,7 +154,8 @@ class Subscription:
         self._tell()
 
     def _opened(self) -> None:
-        if self._failures > 1 and not self.live:
+        if self._outage:
+            self._outage = ""
             log.info("stream resumed", **self._fields())
         self.live, self.problem, self.lost_at = True, None, None
         self._tell()

@@ -1,7 +1,7 @@
 """Watches and lists of a mirror: which of its objects are selected, and what a reader that lags behind is told.
 
-A reader keeps no queue of events: what it was told last is compared with what the mirror has now, for the objects that changed since.
-So it may skip versions, but never the last, and however slow it is, it costs no more than the mirror itself.
+A reader keeps no queue of events: what it was told last is compared with what the mirror has now, for the objects that changed
+since. So it may skip versions, but never the last, and however slow it is, it costs no more than the mirror itself.
 
 A stream that breaks does not end a watch at once: most come back a moment later, with whatever was missed. Only what lasts longer
 than `OUTAGE_GRACE` ends it, and a refusal does so immediately.
