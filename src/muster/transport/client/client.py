@@ -27,7 +27,7 @@ from muster.runtime.client import Conflict, Expired, Invalid, NotFound, StatusEr
 from muster.runtime.client.base import PAGE, KubeClient, ObjectList, Page, PatchKind, WatchEvent
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
 from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of, namespace_of
-from muster.transport.client.connection import HubConnection
+from muster.transport.client.connection import HubConnection, is_refusal
 from muster.transport.client.mirror import Entry, Mirror
 from muster.transport.client.subscriptions import Subscription
 from muster.transport.client.tokens import request_token
@@ -195,7 +195,7 @@ class TransportClient(KubeClient):
             raise Expired(410, "Expired", f"{gvr}: changes since {resource_version} are not kept; list again")
         if opened is not None:
             opened()
-        reader = MirrorWatch(self.subscription(row), selected, self.server, self._clock)
+        reader = MirrorWatch(self.subscription(row), selected, self._clock)
         events = reader.events(resource, gvr, initial_events or resource_version in ("", "0"))
         try:
             async for event in events:
@@ -340,7 +340,7 @@ class TransportClient(KubeClient):
         try:
             while not condition():
                 left = over - self._clock.monotonic()
-                if left <= 0 or isinstance(subscription.problem, StatusError):
+                if left <= 0 or is_refusal(subscription.problem):
                     return False
                 await pause(self._clock, news, left)
             return True

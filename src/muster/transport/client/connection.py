@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR
-from muster.runtime.client import KubeError, Unreachable
+from muster.runtime.client import KubeError, StatusError, TooManyRequests, Unreachable
 from muster.transport.contract.errors import from_rpc
 from muster.transport.contract.event import CloudEvent, SubscriptionRequest
 from muster.transport.contract.rows import Row
@@ -32,8 +32,15 @@ SUBSCRIPTION_ID: Final = "subscription-id"
 Dial = Callable[[str], Channel]
 """A channel to an address, with the credential of now."""
 
-LOST: Final = frozenset((Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED))
-"""How calls end of which nobody knows what became of them."""
+REFUSED: Final = frozenset(
+    (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED, Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION, Code.UNIMPLEMENTED)
+)
+"""How calls end that another server of the same hub would end in the same way."""
+
+
+def is_refusal(problem: KubeError | None) -> bool:
+    """Whether the hub has said no, which it will say again a moment later."""
+    return isinstance(problem, StatusError) and problem.code < 500 and not isinstance(problem, TooManyRequests)
 
 
 class HubConnection:
@@ -127,7 +134,7 @@ class HubConnection:
                         await self._refusal(stream)
                     yield channel, stream
             except RpcError as error:
-                if error.code in LOST:
+                if error.code not in REFUSED:
                     self.failed(channel)
                 raise from_rpc(error, self.server, row.resource) from error
 

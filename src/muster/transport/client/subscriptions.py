@@ -19,8 +19,8 @@ from typing import Final
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, pause, within
 from muster.machinery.logs import get_logger
-from muster.runtime.client import KubeError, StatusError, Unreachable
-from muster.transport.client.connection import HubConnection
+from muster.runtime.client import KubeError, Unreachable
+from muster.transport.client.connection import HubConnection, is_refusal
 from muster.transport.client.mirror import Mirror
 from muster.transport.client.streams import EventStream
 from muster.transport.contract.rows import Row
@@ -138,11 +138,11 @@ class Subscription:
     def _pause(self, problem: KubeError) -> float:
         """Who was refused is not let in a moment later."""
         pause = self._backoff.next()
-        return FIRST_PAUSE * self._random() if self._backoff.failures == 1 and not isinstance(problem, StatusError) else pause
+        return FIRST_PAUSE * self._random() if self._backoff.failures == 1 and not is_refusal(problem) else pause
 
     def _lost(self, problem: KubeError) -> None:
         # A stream that ends is no news: whether the hub is away, the next attempt tells.
-        if not self._outage and (not self.live or isinstance(problem, StatusError)):
+        if not self._outage and (not self.live or is_refusal(problem)):
             self._outage = str(problem)
             log.warning("stream failed", **self._fields(), error=self._outage)
         self.live = self.current = False

@@ -18,9 +18,10 @@ import orjson
 from muster.kube.selectors import SelectorError, parse_field_selector, parse_label_selector
 from muster.machinery.clock import Clock, pause
 from muster.machinery.objects import GVR, ObjectKey
-from muster.runtime.client import BadRequest, StatusError, Unreachable
+from muster.runtime.client import BadRequest
 from muster.runtime.client.base import WatchEvent
 from muster.runtime.client.typed import Kind
+from muster.transport.client.connection import is_refusal
 from muster.transport.client.mirror import Entry
 from muster.transport.client.subscriptions import Subscription
 
@@ -58,11 +59,10 @@ def selection(namespace: str, label_selector: str, field_selector: str) -> Selec
 class MirrorWatch:
     """What one reader is told."""
 
-    def __init__(self, subscription: Subscription, selected: Selected, server: str, clock: Clock) -> None:
+    def __init__(self, subscription: Subscription, selected: Selected, clock: Clock) -> None:
         self._subscription = subscription
         self._mirror = subscription.mirror
         self._selected = selected
-        self._server = server
         self._clock = clock
         self._told: dict[ObjectKey, Entry] = {}
         self._changed: dict[ObjectKey, None] = {}
@@ -117,10 +117,8 @@ class MirrorWatch:
             if subscription.lost_at is not None:
                 problem = subscription.problem
                 left = subscription.lost_at + OUTAGE_GRACE - self._clock.monotonic()
-                if isinstance(problem, StatusError):
+                if problem is not None and (left <= 0 or is_refusal(problem)):
                     raise problem
-                if left <= 0:
-                    raise problem or Unreachable(self._server, "the stream is lost")
             forget = subscription.on_news(self._news.set)
             try:
                 await pause(self._clock, self._news, left)
