@@ -67,6 +67,10 @@ class ClientSettings:
     random: Random = chance.random
     at_once: int = 0
     """Plain requests under way; 0 is no limit."""
+    cluster: str = ""
+    """Whose agent asks, for hubs that have to be told."""
+    source: str = ""
+    """As whom the agent signs events, where it sends any; empty: as the cluster."""
 
 
 class HubEndpoint(Protocol):
