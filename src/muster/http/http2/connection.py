@@ -106,7 +106,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._clock = clock
         self._read_buffer = read_buffer
         self._flush_soon = flushing.add
-        self._transport: Any = None
+        self._transport: Any = GONE
         self._out: list[bytes] = []
         self._out_size = 0
         self._write_paused = False
@@ -554,9 +554,13 @@ class Http2Connection(asyncio.BufferedProtocol):
         if first_window != self._first_stream_window:
             self._change_windows(first_window - self._first_stream_window)
             self._first_stream_window = first_window
+        self.settings_received()
 
     def setting(self, key: int, value: int) -> None:
         """Of the other side."""
+
+    def settings_received(self) -> None:
+        """All of one frame have been heeded."""
 
     def _change_windows(self, difference: int) -> None:
         for stream in list(self.streams.values()):
