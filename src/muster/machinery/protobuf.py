@@ -20,24 +20,35 @@ class MalformedMessage(ValueError):
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number at a position, of 64 bits, and where it ends."""
-    result = shift = 0
-    while True:
-        try:
-            byte = data[at]
-        except IndexError:
-            raise MalformedMessage("unexpected EOF") from None
-        at += 1
-        result |= (byte & 0x7F) << shift
+    try:
+        # Sizes have one or two bytes.
+        result = data[at]
+        if result < 0x80:
+            return result, at + 1
+        byte = data[at + 1]
+        result += (byte << 7) - 0x80
         if byte < 0x80:
-            return result & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7
-        if shift >= 64:
-            raise MalformedMessage("proto: integer overflow")
+            return result, at + 2
+        at += 2
+        for shift in (14, 21, 28, 35, 42, 49, 56, 63):
+            # The bit that says that there is more is part of the sum, and taken out of it with the next byte.
+            byte = data[at]
+            at += 1
+            result += (byte << shift) - (1 << shift)
+            if byte < 0x80:
+                return result & 0xFFFFFFFFFFFFFFFF, at
+    except IndexError:
+        raise MalformedMessage("unexpected EOF") from None
+    raise MalformedMessage("proto: integer overflow")
 
 
 def write_varint(value: int) -> bytes:
     """A number that is not negative."""
-    written = bytearray()
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    written = []
     while value >= 0x80:
         written.append(value & 0x7F | 0x80)
         value >>= 7

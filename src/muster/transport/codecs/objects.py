@@ -33,7 +33,7 @@ from muster.transport.contract.rows import Row
 from muster.transport.contract.types import Action, EventType
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str | None = None
     uid: str | None = None
@@ -42,7 +42,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
     labels: dict[str, str] | None = None
 
 
-class _Head(msgspec.Struct, rename="camel"):
+class _Head(msgspec.Struct, frozen=True, rename="camel"):
     kind: str | None = None
     api_version: str | None = None
     metadata: _Metadata = _Metadata()

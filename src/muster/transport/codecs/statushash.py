@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 
+import msgspec
+
 from muster.api.meta import Condition
 from muster.api.resource import known_fields
 from muster.api.work.v1 import ManifestCondition, ManifestWorkStatus
@@ -36,7 +38,7 @@ def _condition(condition: Condition) -> Object:
 
 def _manifest(manifest: ManifestCondition) -> Object:
     return {
-        "resourceMeta": known_fields(manifest.resource_meta),
+        "resourceMeta": msgspec.to_builtins(manifest.resource_meta),
         "statusFeedback": known_fields(manifest.status_feedback),
         "conditions": [_condition(item) for item in manifest.conditions] or None,
     }

@@ -179,9 +179,9 @@ def _value(name: str, value: Attribute) -> bytes:
 
 def _timestamp(moment: datetime) -> bytes:
     since = moment - EPOCH
-    seconds, micros = since.days * 86_400 + since.seconds, since.microseconds
+    seconds, nanos = since.days * 86_400 + since.seconds, since.microseconds * 1000
     written = b"\x08" + write_varint(seconds & 0xFFFFFFFFFFFFFFFF) if seconds else b""
-    return written + b"\x10" + write_varint(micros * 1000) if micros else written
+    return written + b"\x10" + write_varint(nanos) if nanos else written
 
 
 # Reading
@@ -262,8 +262,9 @@ _EVENT_TAGS: Final = {
     0x42: "proto_data",
 }
 """Tags of fields that have a length, by their first and only byte."""
-_NAMES: Final = {(_PREFIX + name).encode(): name for name in (*_HEADS, TIME, names.DELETED)}
-"""Attributes that are to be expected."""
+_NAMES: Final = {(_PREFIX + name).encode(): name for name in _HEADS} | {_CONTENT_TYPE.encode(): _CONTENT_TYPE}
+"""Attributes that are to be expected with a text, by their keys."""
+_ALL_NAMES: Final = _NAMES | {(_PREFIX + name).encode(): name for name in (TIME, names.DELETED)}
 
 
 def _bounds(message: bytes, at: int, end: int) -> tuple[int, int]:
@@ -318,7 +319,20 @@ def _read_event(message: bytes, start: int, end: int) -> CloudEvent:
             raise MalformedMessage("unexpected EOF")
         if tag == 0x2A:
             bare = False
-            name, value = _read_entry(message, at, stop)
+            # Nearly all are short texts, which are worth being read without a call.
+            if (
+                6 <= size < 0x80
+                and message[at] == 0x0A
+                and (text_at := at + 6 + message[at + 1]) <= stop
+                and message[text_at - 4] == 0x12
+                and text_at - 2 + message[text_at - 3] == stop
+                and message[text_at - 2] == 0x1A
+                and text_at + message[text_at - 1] == stop
+                and (name := _NAMES.get(message[at + 2 : text_at - 4])) is not None
+            ):
+                value: Attribute = message[text_at:stop].decode()
+            else:
+                name, value = _read_entry(message, at, stop)
             if name in attributes:
                 raise InvalidEvent(f"attribute {name!r} comes twice")
             if name:
@@ -358,7 +372,7 @@ def _read_entry(message: bytes, at: int, stop: int) -> tuple[str, Attribute]:
         value_at = at + 2 + size
         if value_at < stop and message[value_at] == 0x12:
             key = message[at + 2 : value_at]
-            name = _NAMES.get(key) or _name(key)
+            name = _ALL_NAMES.get(key) or _name(key)
             size = message[value_at + 1]
             value_at += 2
             if size >= 0x80:
@@ -426,6 +440,12 @@ def _read_value(name: str, message: bytes, at: int, stop: int) -> Attribute:
         number, after = read_varint(message, at + 1)
         if after == stop:
             return signed32(number)
+    elif tag == 0x3A and at + 2 + message[at + 1] == stop and message[at + 2] == 0x08:
+        seconds, after = read_varint(message, at + 3)
+        if after < stop and message[after] == 0x10:
+            nanos, after = read_varint(message, after + 1)
+            if after == stop:
+                return _instant(name, signed(seconds), signed32(nanos))
     return _read_value_by_fields(name, message[at:stop])
 
 
@@ -467,11 +487,14 @@ def _read_timestamp(name: str, payload: bytes) -> datetime:
         if number in parts and wire == VARINT:
             assert isinstance(part, int)
             parts[number] = signed(part) if number == 1 else signed32(part)
-    seconds, nanos = parts.values()
+    return _instant(name, *parts.values())
+
+
+def _instant(name: str, seconds: int, nanos: int) -> datetime:
     if not 0 <= nanos < 1_000_000_000:
         raise InvalidEvent(f"attribute {name!r}: a timestamp of {nanos} nanoseconds")
     try:
-        return EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+        return EPOCH + timedelta(0, seconds, nanos // 1000)
     except OverflowError:
         raise InvalidEvent(f"attribute {name!r}: a timestamp of {seconds} seconds is out of range") from None
 

@@ -3,8 +3,8 @@
 Services tell of changes as they happen; nothing here waits for a reader (`subscriber.py`). What was offered in one turn of the loop
 is handed to the wire at its end, for all streams that got something. Heartbeats go to all from one timer, a few hundred per turn.
 
-An event that is larger than agents can receive is never sent: it would end the stream, and again after every resync. It is told to
-the log once per state of the object and counted.
+An object that cannot be sent harms itself alone. Larger than agents can receive, it would end the stream, and again after every
+resync: it is left out, logged and counted, and so is one of which no event can be made.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class Broker:
         self.services = {service.row.data_type: service for service in services}
         self.oversized: dict[DataType, int] = dict.fromkeys(self.services, 0)
         """Events that were not sent for their size."""
+        self.unfit: dict[DataType, int] = dict.fromkeys(self.services, 0)
+        """Objects of which no event could be made."""
         self._heartbeat = heartbeat
         self._max_event = max_event
         self._clock = clock
@@ -146,7 +148,11 @@ class Broker:
         return told
 
     def _deliver(self, change: Change, data_type: DataType, listening: set[Subscriber]) -> None:
-        event = change.event()
+        try:
+            event = change.event()
+        except Exception as error:
+            self._unfit(data_type, change.resource_id, error)
+            return
         message = self.encoded(event, data_type)
         if message is None:
             return
@@ -160,19 +166,24 @@ class Broker:
         try:
             message = encode_event(event)
         except InvalidEvent as error:
-            log.error("object cannot be sent", data_type=str(data_type), error=str(error), **_named(event))
+            self._unfit(data_type, _id_of(event), error)
             return None
         if len(message) > self._max_event:
             self.oversized[data_type] += 1
             log.error(
                 "object is too large to be sent",
                 data_type=str(data_type),
+                resource_id=_id_of(event),
                 bytes=len(message),
                 limit=self._max_event,
-                **_named(event),
             )
             return None
         return message
+
+    def _unfit(self, data_type: DataType, resource_id: str, error: Exception) -> None:
+        self.unfit[data_type] += 1
+        text = f"{type(error).__name__}: {error}"
+        log.error("object cannot be sent", data_type=str(data_type), resource_id=resource_id, error=text)
 
     def _maker(self, service: Service, visible: Visible | None) -> Make:
         data_type = service.row.data_type
@@ -182,6 +193,9 @@ class Broker:
                 event = service.get(resource_id)
             except NotFound:
                 # It went in the meantime, and that was told.
+                return None
+            except Exception as error:
+                self._unfit(data_type, resource_id, error)
                 return None
             if visible is not None and not visible(event):
                 return None
@@ -202,7 +216,7 @@ class Broker:
             try:
                 subscriber.flush()
             except Exception as error:
-                # One object or stream that fails must not keep the others from theirs.
+                # One stream that fails must not keep the others from theirs.
                 log.error("stream failed", exc_info=True, user=subscriber.who.user.name, data_type=str(subscriber.row.data_type))
                 subscriber.end(RpcError(Code.INTERNAL, type(error).__name__))
 
@@ -228,5 +242,5 @@ def _remove(index: dict[K, set[V]], key: K, member: V) -> None:
             del index[key]
 
 
-def _named(event: CloudEvent) -> dict[str, str]:
-    return {"resource_id": str(event.attributes.get(RESOURCE_ID, ""))}
+def _id_of(event: CloudEvent) -> str:
+    return str(event.attributes.get(RESOURCE_ID, ""))

@@ -11,6 +11,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, TypeVar
 
 from muster.machinery.metrics import Labels, Metrics
@@ -75,19 +76,14 @@ class EventMetrics:
         self._series: dict[tuple[str, str, DataType], _EventSeries] = {}
         self._clusters: set[str] = set()
         metrics.gauges("grpc_server_ce_subscribers", "Streams by cluster and data type.", self._subscribers)
-        for data_type in broker.services:
-            metrics.counter_of(
-                "grpc_server_ce_oversized_total",
-                "Events not sent because agents cannot receive any so large.",
-                lambda data_type=data_type: broker.oversized[data_type],  # type: ignore[misc]  # a default is no parameter
-                data_type=str(data_type),
-            )
-            metrics.counter_of(
-                "grpc_server_ce_resync_unknown_total",
-                "Objects that resyncs named by an id alone, and of which nobody knew whether they exist.",
-                lambda data_type=data_type: unknown[data_type],  # type: ignore[misc]  # a default is no parameter
-                data_type=str(data_type),
-            )
+        for name, text, counts in (
+            ("oversized", "Events not sent because agents cannot receive any so large.", broker.oversized),
+            ("unfit", "Objects not sent because no event could be made of them.", broker.unfit),
+            ("resync_unknown", "Objects that resyncs named by an id alone, and of which nobody knew whether they exist.", unknown),
+        ):
+            for data_type in broker.services:
+                read = partial(counts.__getitem__, data_type)
+                metrics.counter_of(f"grpc_server_ce_{name}_total", text, read, data_type=str(data_type))
 
     @contextmanager
     def call(self) -> Iterator[MeasuredCall]:
