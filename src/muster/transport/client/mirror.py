@@ -50,8 +50,8 @@ class Arrival:
     deleted: str = ""
     """Since when the object is being deleted; empty when it is not."""
     gone: bool = False
-    """Whether the hub has it no more. If there is a document all the same, and a finalizer on what is known, then this agent has
-    not seen to its end yet, and it stays as one that is being deleted until it is `forgotten`."""
+    """Whether the hub has it no more. If there is a document all the same, and what is known is held by a finalizer or being
+    deleted, then this agent has not seen to its end yet, and it stays as one that is being deleted until it is `forgotten`."""
     answer: bool = False
     """Whether it answers a resync."""
 
@@ -162,7 +162,7 @@ class Mirror:
                 return
             if not arrival.answer:
                 self._touched.add(uid)
-        if arrival.gone and (known is None or arrival.document is None or not _is_held(known)):
+        if arrival.gone and (known is None or arrival.document is None or not (known.deleting or _is_held(known))):
             if known is not None:
                 self._remove(known)
             return
