@@ -150,7 +150,8 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     spoke = find_cluster(given["spoke_kubeconfig"], "", here) if given["spoke_kubeconfig"] else None
     file = here.path(given["hub_kubeconfig"]) if given["hub_kubeconfig"] else None
     if file is None and not given["install_only"]:
-        raise click.UsageError(f"give the hub's {endpoints.key}: --workload-source-config FILE")
+        flag = "--hub-kubeconfig" if endpoints.key == "kubeconfig" else "--workload-source-config"
+        raise click.UsageError(f"give the hub's {endpoints.key}: {flag} FILE")
     hub = find_hub(file, endpoints) if file else None
     gates = dict(gate for gates in given["gates"] for gate in gates)
     options = WorkAgentOptions(

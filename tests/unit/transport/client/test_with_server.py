@@ -1,7 +1,6 @@
 """An agent's client with the real server over TLS, on an embedded hub: what each believes of the other holds."""
 
 import asyncio
-import dataclasses
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
@@ -86,8 +85,8 @@ class Site:
             (self.directory / name).write_bytes(content)
 
     async def serve(self, port: int = 0) -> GrpcServer:
-        files = (str(self.directory / name) for name in ("tls.crt", "tls.key", "ca.crt"))
-        config = dataclasses.replace(GrpcServerConfig(*files), server_bind_port=port)
+        cert, key, ca = (str(self.directory / name) for name in ("tls.crt", "tls.key", "ca.crt"))
+        config = GrpcServerConfig(cert, key, ca, server_bind_port=port)
         server = GrpcServer(self.admin, GrpcServerOptions(config, "127.0.0.1"))
         await server.start()
         self.servers.append((server, asyncio.create_task(server.run())))
