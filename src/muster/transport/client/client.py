@@ -122,6 +122,8 @@ class TransportClient(KubeClient):
                 known = found
                 log.info("moving to a new credential", cluster=self.cluster, server=self.server)
                 self.connection.renew()
+                for subscription in self._subscriptions.values():
+                    subscription.hurry()
 
     async def check_access(self, *resources: GVR) -> None:
         """Whether the hub lets us in, found out by subscribing to these kinds and asking for all of them. Raises KubeError."""
