@@ -322,7 +322,8 @@ class TransportClient(KubeClient):
                 mirror.doubt(uid)
                 subscription.ask()
             raise
-        await self._until(subscription, moved, ECHO_TIMEOUT)
+        if not await self._until(subscription, moved, ECHO_TIMEOUT):
+            return document
         echo = mirror.by_uid(uid)
         return document if echo is None else echo.document
 
