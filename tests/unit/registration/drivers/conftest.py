@@ -84,10 +84,10 @@ async def hub_driver(
         Metrics(),
         clock,
         random.random,
-        reconsidered.append,
-        auto_approval,
-        options or {},
-        claimed_by_others("csr"),
+        reconsider=reconsidered.append,
+        auto_approval=auto_approval,
+        options=options or {},
+        claimed=claimed_by_others("csr"),
     )
     driver = find("csr").hub(context)
     tasks = [asyncio.create_task(part()) for part in (informers.run, events.run, driver.run)]

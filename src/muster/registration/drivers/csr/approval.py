@@ -30,7 +30,6 @@ from muster.runtime.auth import AccessReviewer
 from muster.runtime.cache import MutationCache, Snapshot, label_index
 from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import SIGNING_REQUESTS
-from muster.runtime.controller import Controller
 
 log = get_logger("muster.registration.drivers.csr")
 
@@ -58,14 +57,7 @@ class Approver:
         """By name, with what it was understood from: which object, and the label, which alone may change."""
         # A refusal is not remembered: what is asked again is asked because something changed.
         self._reviewer = AccessReviewer(context.client, refused_for=0.0, clock=context.clock)
-        self._controller: Controller[str] = Controller(
-            "csr-approving",
-            self.reconcile,
-            workers=WORKERS,
-            metrics=context.metrics,
-            clock=context.clock,
-            random=context.random,
-        )
+        self._controller = context.controller("csr-approving", self.reconcile, workers=WORKERS)
         self._controller.watch(self._requests, lambda snapshot: [snapshot.name])
         self._controller.watch(self._clusters, lambda cluster: self._waiting_for(cluster.metadata.name))
         self._requests.on_change(self._withdrawn)
