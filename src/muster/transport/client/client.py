@@ -125,11 +125,6 @@ class TransportClient(KubeClient):
                 for subscription in self._subscriptions.values():
                     subscription.hurry()
 
-    async def check_access(self, *resources: GVR) -> None:
-        """Whether the hub lets us in, found out by subscribing to these kinds and asking for all of them. Raises KubeError."""
-        for resource in resources:
-            await self.subscription(self._row(resource, "watch")).ready()
-
     async def check_health(self) -> None:
         """The streams live, and what was last published arrived."""
         for subscription in list(self._subscriptions.values()) or [self.subscription(CLUSTERS)]:
