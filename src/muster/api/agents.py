@@ -19,6 +19,11 @@ PREFIX: Final = "system:open-cluster-management:"
 ALL_CLUSTERS_GROUP: Final = f"{PREFIX}managed-clusters"
 GRPC_SIGNER: Final = "open-cluster-management.io/grpc"
 """Signs the certificates of agents that reach their hub over gRPC."""
+CSR_USER: Final = "open-cluster-management.io/csr-user"
+"""Annotation by which the hub's gRPC server says for whom it made a signing request. On a request that anybody else made it says
+nothing."""
+GRPC_SERVER_ACCOUNT: Final = "grpc-server-sa"
+"""The service account of the hub's gRPC server."""
 
 _AGENT_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 

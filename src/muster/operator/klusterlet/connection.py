@@ -4,35 +4,31 @@ First the credential that the agent got is tried. Where that does not do, the bo
 reason, "<bootstrap reason>,<hub reason>", says which of the two somebody has to look after. With several hubs, one bootstrap
 kubeconfig that works is enough. A credential that only the agent's own pod can produce (an exec plugin) is not tried: nothing that
 could be found out here would be about the agent, so the condition is Unknown and says where to look instead. How a way to a hub is
-written is known to the Klusterlet's driver alone.
+written, and how a hub is asked whether it lets an agent work, is known to the Klusterlet's driver alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from muster.api import Condition
-from muster.machinery.authorization import AccessAttributes
 from muster.machinery.confinement import temporary_directory
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, HUB_KUBECONFIG_MISSING, HUB_SECRET_MISSING
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.reporting import condition
-from muster.registration.agent.failover import needed_to_register
 from muster.registration.agent.memory.directory import mirror
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
-from muster.registration.drivers import find
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, EndpointFormat, HubEndpoint
-from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
-from muster.registration.names import HUB_SECRET, LEASE
-from muster.runtime.auth import missing_rights, rights
+from muster.registration.drivers.seam import Driver
+from muster.registration.names import HUB_SECRET
 from muster.runtime.client import KubeClient, KubeError
-from muster.runtime.client.builtin import LEASES
 
 WITHIN: Final = 20.0
 """Seconds that a hub has to answer."""
@@ -44,6 +40,8 @@ BOOTSTRAP_REASONS: Final = ("BootstrapSecretError", "BootstrapSecretUnauthorized
 Contents = Mapping[str, bytes]
 Open = Callable[[EndpointFormat, Contents, str], AbstractAsyncContextManager[KubeClient]]
 """A client for the way to a hub in a Secret, whose place is told for errors. Raises EndpointError."""
+Ask = Callable[[KubeClient], Awaitable[tuple[str, ...]]]
+"""What a hub does not permit."""
 
 
 class ForeignCredential(Exception):
@@ -83,19 +81,6 @@ class Finding:
     message: str
 
 
-def needed_to_serve(cluster: str, driver: str) -> tuple[AccessAttributes, ...]:
-    """What an agent's own identity has to be permitted on its hub."""
-    group, plural = MANAGED_CLUSTERS.group, MANAGED_CLUSTERS.plural
-    return (
-        *find(driver).agent_rights(),
-        *rights(group, plural, "get", "list", "update", "watch", name=cluster),
-        *rights(group, plural, "patch", "update", subresource="status", name=cluster),
-        *rights(LEASES.group, LEASES.plural, "get", "update", name=LEASE, namespace=cluster),
-        *rights(MANIFEST_WORKS.group, MANIFEST_WORKS.plural, "get", "list", "watch", "update", namespace=cluster),
-        *rights(MANIFEST_WORKS.group, MANIFEST_WORKS.plural, "patch", "update", subresource="status", namespace=cluster),
-    )
-
-
 @dataclass(frozen=True)
 class ConnectionCheck:
     """`read` gives a Secret of the agent namespace; None when it is not there."""
@@ -116,6 +101,10 @@ class ConnectionCheck:
     def _endpoints(self) -> EndpointFormat:
         return self.plan.endpoints
 
+    @property
+    def _driver(self) -> Driver:
+        return self.plan.driver
+
     def _place(self, secret: str) -> str:
         return f"Secret {self.plan.agent_namespace}/{secret}"
 
@@ -131,9 +120,9 @@ class ConnectionCheck:
         cluster = self.plan.klusterlet.spec.cluster_name or contents.get(CLUSTER_NAME, b"").decode(errors="replace")
         if not cluster:
             return Finding(False, "ClusterNameMissing", f"{where} has no {CLUSTER_NAME}, which the agent puts there")
-        needed = needed_to_serve(cluster, self.plan.driver.name)
         works = Finding(True, "HubConnectionFunctional", f"{where} works")
-        return await self._try(contents, where, needed, works, HUB_REASONS)
+        ask = partial(self._driver.missing_to_serve, cluster=cluster)
+        return await self._try(contents, where, ask, works, HUB_REASONS)
 
     async def _bootstrap(self) -> Finding:
         findings = [await self._bootstrap_by(secret) for secret in self.plan.bootstrap_secrets]
@@ -145,16 +134,14 @@ class ConnectionCheck:
         if contents is None:
             return Finding(False, "BootstrapSecretMissing", f"{where} is missing")
         works = Finding(True, "BootstrapSecretFunctional", f"{where} works")
-        needed = needed_to_register(self.plan.driver.name)
-        return await self._try(contents, where, needed, works, BOOTSTRAP_REASONS)
+        ask = partial(self._driver.missing_to_register, cluster=self.plan.klusterlet.spec.cluster_name)
+        return await self._try(contents, where, ask, works, BOOTSTRAP_REASONS)
 
-    async def _try(
-        self, contents: Contents, where: str, needed: tuple[AccessAttributes, ...], works: Finding, reasons: tuple[str, str, str]
-    ) -> Finding:
+    async def _try(self, contents: Contents, where: str, ask: Ask, works: Finding, reasons: tuple[str, str, str]) -> Finding:
         failed, unauthorized, unchecked = reasons
         try:
             async with asyncio.timeout(WITHIN), self.open(self._endpoints, contents, where) as hub:
-                missing = await missing_rights(hub, needed)
+                missing = await ask(hub)
         except ForeignCredential as error:
             text = f"{where} is of use to the agent alone; whether it works on {error}, the ManagedCluster's conditions tell"
             return Finding(None, unchecked, text)
@@ -165,7 +152,7 @@ class ConnectionCheck:
         except (KubeError, OSError) as error:
             return Finding(False, failed, f"{where}: {error}")
         if missing:
-            return Finding(False, unauthorized, f"{where}: the hub does not permit {', '.join(map(str, missing))}")
+            return Finding(False, unauthorized, f"{where}: the hub does not permit {', '.join(missing)}")
         return works
 
 
