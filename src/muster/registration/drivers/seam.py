@@ -39,9 +39,8 @@ from muster.registration.drivers.profile import DriverOptions, Profile
 from muster.registration.drivers.rights import needed_to_register, needed_to_serve
 from muster.registration.names import AgentIdentity
 from muster.runtime.auth import missing_rights
-from muster.runtime.cache import Informers
 from muster.runtime.client import KubeClient
-from muster.runtime.controller import EventRecorder
+from muster.runtime.controller import ControllerContext
 
 
 class Vote(Enum):
@@ -76,17 +75,14 @@ class Outcome:
 NOTHING_TO_DO = Outcome()
 
 
-@dataclass(frozen=True)
-class HubContext:
-    """What the hub hands to a driver. `reconsider` asks for a new look at a cluster when the driver would vote otherwise, or name
-    other agents of it; `claimed` tells of a cluster whether another driver, enabled or not, has marked it as its own."""
+@dataclass(frozen=True, kw_only=True)
+class HubContext(ControllerContext):
+    """What the hub hands to a driver, for controllers of its own.
 
-    client: KubeClient
-    informers: Informers
-    events: EventRecorder
-    metrics: Metrics
-    clock: Clock
-    random: Random
+    `reconsider` asks for a new look at a cluster when the driver would vote otherwise, or name other agents of it; `claimed` tells
+    of a cluster whether another driver, enabled or not, has marked it as its own.
+    """
+
     reconsider: Callable[[str], None]
     auto_approval: bool = False
     options: DriverOptions = field(default_factory=dict)

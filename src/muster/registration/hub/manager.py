@@ -74,14 +74,16 @@ class Hub(Manager):
 
     def _driver(self, name: str, options: HubOptions) -> HubDriver:
         driver = drivers.find(name)
+        shared = self._context
         context = HubContext(
-            self._context.client,
-            self._context.informers,
-            self._context.events,
-            self._context.metrics,
-            self._context.clock,
-            self._context.random,
-            self._reconsider,
+            shared.client,
+            shared.informers,
+            shared.events,
+            shared.metrics,
+            shared.clock,
+            shared.random,
+            shared.workers,
+            reconsider=self._reconsider,
             auto_approval=options.auto_approval,
             options=drivers.options_of(driver, options.driver_options),
             claimed=claimed_by_others(driver.name),

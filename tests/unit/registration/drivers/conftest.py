@@ -89,10 +89,10 @@ async def hub_driver(
         Metrics(),
         clock,
         random.random,
-        reconsidered.append,
-        auto_approval,
-        options or {},
-        claimed_by_others(driver),
+        reconsider=reconsidered.append,
+        auto_approval=auto_approval,
+        options=options or {},
+        claimed=claimed_by_others(driver),
     )
     side = find(driver).hub(context)
     tasks = [asyncio.create_task(part()) for part in (informers.run, events.run, side.run)]

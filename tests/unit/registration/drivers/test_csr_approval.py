@@ -106,7 +106,9 @@ async def still_approver(admin: InProcessClient, clock: Clock) -> Approver:
     """It knows what was there when it began, and hears of nothing else."""
     informers = Informers(admin)
     recorder = EventRecorder(admin, "hub", "test")
-    context = HubContext(admin, informers, recorder, Metrics(), clock, random.random, lambda cluster: None, True)
+    context = HubContext(
+        admin, informers, recorder, Metrics(), clock, random.random, reconsider=lambda cluster: None, auto_approval=True
+    )
     approver = Approver(context, frozenset({BOOTSTRAP}))
     following = asyncio.create_task(informers.run())
     await informers.synced()

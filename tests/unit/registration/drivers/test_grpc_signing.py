@@ -9,6 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,7 +81,7 @@ def signed(csr: dict[str, Any], by: CertificateAuthority, longest: timedelta = M
 
 
 def asking(builder: x509.CertificateSigningRequestBuilder, key: ec.EllipticCurvePrivateKey | None = None) -> str:
-    pem = builder.sign(key or certificates.generate_key(), hashes.SHA256()).public_bytes(certificates.serialization.Encoding.PEM)
+    pem = builder.sign(key or certificates.generate_key(), hashes.SHA256()).public_bytes(Encoding.PEM)
     return base64.b64encode(pem).decode()
 
 
@@ -98,8 +99,8 @@ class TestCertificates:
         assert set(certificates.organizations(found.subject)) == AGENT.organizations
         assert found.public_key() == certificates.load_key(key).public_key()
         extensions = {type(extension.value): extension.value for extension in found.extensions}
-        assert list(extensions[x509.ExtendedKeyUsage]) == [ExtendedKeyUsageOID.CLIENT_AUTH]  # type: ignore[call-overload]
-        assert not extensions[x509.BasicConstraints].ca  # type: ignore[attr-defined]
+        assert list(extensions[x509.ExtendedKeyUsage]) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+        assert not extensions[x509.BasicConstraints].ca
         assert set(extensions) == {
             x509.BasicConstraints,
             x509.KeyUsage,
@@ -143,7 +144,7 @@ class TestCertificates:
         backdated = NOW - found.not_valid_before_utc
         assert timedelta() <= backdated <= BACKDATE
         # A renewal is due at 20 to 25 % of the life before its end: never at once.
-        pem = found.public_bytes(certificates.serialization.Encoding.PEM)
+        pem = found.public_bytes(Encoding.PEM)
         if wanted >= timedelta(seconds=30):
             assert validity_of(pem).renewal(lambda: 1.0) > NOW
 

@@ -49,8 +49,9 @@ async def main():
 
     options = {"accepted-digest": (digest,)}
     events = EventRecorder(client, "hub", "test")
-    parts = (client, Informers(client), events, Metrics(), SYSTEM, random.random, print)
-    hub, csr = driver.hub(HubContext(*parts, True, options)), find("csr").hub(HubContext(*parts))
+    parts = (client, Informers(client), events, Metrics(), SYSTEM, random.random)
+    context = HubContext(*parts, reconsider=print, auto_approval=True, options=options)
+    hub, csr = driver.hub(context), find("csr").hub(HubContext(*parts, reconsider=print))
     cluster, foreign = ManagedCluster.decode(marked), ManagedCluster.decode({"metadata": {"name": "c2"}})
     told["owners"] = [[one.owns(cluster), one.owns(foreign)] for one in (hub, csr)]
     told["votes"] = [hub.vote(cluster).value, hub.vote(foreign).value]

@@ -33,7 +33,6 @@ from muster.runtime.auth import AccessReviewer
 from muster.runtime.cache import MutationCache, Snapshot, label_index
 from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import SIGNING_REQUESTS
-from muster.runtime.controller import Controller
 
 log = get_logger("muster.registration.drivers.certificates")
 
@@ -70,14 +69,7 @@ class Approver:
         self._understood: dict[str, tuple[_Basis, AgentRequest | None]] = {}
         # A refusal is not remembered: what is asked again is asked because something changed.
         self._reviewer = AccessReviewer(context.client, refused_for=0.0, clock=context.clock)
-        self._controller: Controller[str] = Controller(
-            name,
-            self.reconcile,
-            workers=WORKERS,
-            metrics=context.metrics,
-            clock=context.clock,
-            random=context.random,
-        )
+        self._controller = context.controller(name, self.reconcile, workers=WORKERS)
         self._controller.watch(self._requests, lambda snapshot: [snapshot.name])
         self._controller.watch(self._clusters, lambda cluster: self._waiting_for(cluster.metadata.name))
         self._requests.on_change(self._withdrawn)

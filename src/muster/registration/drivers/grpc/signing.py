@@ -29,7 +29,6 @@ from muster.registration.names import CLUSTER_LABEL, OURS
 from muster.runtime.cache import MutationCache, Snapshot
 from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import SIGNING_REQUESTS
-from muster.runtime.controller import Controller
 
 log = get_logger("muster.registration.drivers.grpc")
 
@@ -77,14 +76,7 @@ class Signer:
         self._requests = context.informers.of(SIGNING_REQUESTS, label_selector=OURS)
         self._latest = MutationCache(self._requests, clock=context.clock)
         self._problem = ""
-        self._controller: Controller[str] = Controller(
-            "grpc-signing",
-            self.reconcile,
-            workers=WORKERS,
-            metrics=context.metrics,
-            clock=context.clock,
-            random=context.random,
-        )
+        self._controller = context.controller("grpc-signing", self.reconcile, workers=WORKERS)
         self._controller.watch(self._requests, lambda csr: [csr.name] if is_to_be_signed(csr.data) else [])
         self._issued = context.metrics.counter(
             "muster_grpc_certificates_issued_total", "Certificates that were signed for agents that reach the hub over gRPC"
