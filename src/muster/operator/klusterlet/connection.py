@@ -14,7 +14,6 @@ import base64
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -38,10 +37,10 @@ BOOTSTRAP_REASONS: Final = ("BootstrapSecretError", "BootstrapSecretUnauthorized
 """Of a kubeconfig that does not work, one that may not do enough, and one that cannot be tried here."""
 
 Contents = Mapping[str, bytes]
-Open = Callable[[EndpointFormat, Contents, str], AbstractAsyncContextManager[KubeClient]]
-"""A client for the way to a hub in a Secret, whose place is told for errors. Raises EndpointError."""
-Ask = Callable[[KubeClient], Awaitable[tuple[str, ...]]]
-"""What a hub does not permit."""
+Open = Callable[[EndpointFormat, Contents, str, str], AbstractAsyncContextManager[KubeClient]]
+"""A client for the way to a hub in a Secret, whose place is told for errors, and for a cluster. Raises EndpointError."""
+Ask = Callable[[KubeClient, str], Awaitable[tuple[str, ...]]]
+"""What a hub does not permit whoever asks for a cluster."""
 
 
 class ForeignCredential(Exception):
@@ -49,7 +48,7 @@ class ForeignCredential(Exception):
 
 
 @asynccontextmanager
-async def open_secret(endpoints: EndpointFormat, contents: Contents, source: str) -> AsyncIterator[KubeClient]:
+async def open_secret(endpoints: EndpointFormat, contents: Contents, source: str, cluster: str = "") -> AsyncIterator[KubeClient]:
     """Raises EndpointError and ForeignCredential."""
     with temporary_directory("muster-hub-") as name:
         directory = Path(name)
@@ -58,7 +57,7 @@ async def open_secret(endpoints: EndpointFormat, contents: Contents, source: str
         if not endpoint.is_portable():
             raise ForeignCredential(endpoint.url)
         _refuse_foreign_files(endpoint, source, directory)
-        client = endpoint.connect(ClientSettings("muster-operator"))
+        client = endpoint.connect(ClientSettings("muster-operator", cluster=cluster))
         try:
             yield client
         finally:
@@ -105,6 +104,11 @@ class ConnectionCheck:
     def _driver(self) -> Driver:
         return self.plan.driver
 
+    def _cluster(self) -> str:
+        """What the cluster is called; empty while the agent has not said which name it has drawn."""
+        stored = self.read(HUB_SECRET) or {}
+        return self.plan.klusterlet.spec.cluster_name or stored.get(CLUSTER_NAME, b"").decode(errors="replace")
+
     def _place(self, secret: str) -> str:
         return f"Secret {self.plan.agent_namespace}/{secret}"
 
@@ -117,12 +121,11 @@ class ConnectionCheck:
         if not contents.get(self._endpoints.key):
             text = f"{where} has no {self._endpoints.key}: the agent writes it whole, once the hub has given it a credential"
             return Finding(False, HUB_KUBECONFIG_MISSING, text)
-        cluster = self.plan.klusterlet.spec.cluster_name or contents.get(CLUSTER_NAME, b"").decode(errors="replace")
+        cluster = self._cluster()
         if not cluster:
             return Finding(False, "ClusterNameMissing", f"{where} has no {CLUSTER_NAME}, which the agent puts there")
         works = Finding(True, "HubConnectionFunctional", f"{where} works")
-        ask = partial(self._driver.missing_to_serve, cluster=cluster)
-        return await self._try(contents, where, ask, works, HUB_REASONS)
+        return await self._try(contents, where, self._driver.missing_to_serve, works, HUB_REASONS)
 
     async def _bootstrap(self) -> Finding:
         findings = [await self._bootstrap_by(secret) for secret in self.plan.bootstrap_secrets]
@@ -134,14 +137,14 @@ class ConnectionCheck:
         if contents is None:
             return Finding(False, "BootstrapSecretMissing", f"{where} is missing")
         works = Finding(True, "BootstrapSecretFunctional", f"{where} works")
-        ask = partial(self._driver.missing_to_register, cluster=self.plan.klusterlet.spec.cluster_name)
-        return await self._try(contents, where, ask, works, BOOTSTRAP_REASONS)
+        return await self._try(contents, where, self._driver.missing_to_register, works, BOOTSTRAP_REASONS)
 
     async def _try(self, contents: Contents, where: str, ask: Ask, works: Finding, reasons: tuple[str, str, str]) -> Finding:
         failed, unauthorized, unchecked = reasons
+        cluster = self._cluster()
         try:
-            async with asyncio.timeout(WITHIN), self.open(self._endpoints, contents, where) as hub:
-                missing = await ask(hub)
+            async with asyncio.timeout(WITHIN), self.open(self._endpoints, contents, where, cluster) as hub:
+                missing = await ask(hub, cluster)
         except ForeignCredential as error:
             text = f"{where} is of use to the agent alone; whether it works on {error}, the ManagedCluster's conditions tell"
             return Finding(None, unchecked, text)

@@ -125,7 +125,7 @@ class Agent:
         )
 
     def _connected(self, endpoint: HubEndpoint) -> KubeClient:
-        return endpoint.connect(ClientSettings(CLIENT, self._metrics, self._clock, self._random))
+        return endpoint.connect(ClientSettings(CLIENT, self._metrics, self._clock, self._random, cluster=self.cluster_name))
 
     def _recorder(self) -> EventRecorder:
         name = self._options.agent_name or CONTROLLER

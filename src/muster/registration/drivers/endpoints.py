@@ -72,6 +72,8 @@ class ClientSettings:
     random: Random = chance.random
     at_once: int = 0
     """Plain requests under way; 0 is no limit."""
+    cluster: str = ""
+    """For which managed cluster it asks; empty where that does not matter, or the credential says it."""
 
 
 class HubEndpoint(Protocol):

@@ -11,7 +11,7 @@ from muster.api.agents import CSR_USER, GRPC_SIGNER
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
 from muster.kube.certificates import CertificateAuthority
-from muster.machinery.clock import SYSTEM
+from muster.machinery.clock import SYSTEM, Clock
 from muster.registration.drivers.certificates.agents import agent_profile
 from muster.registration.drivers.certificates.requests import issued_certificate, new_key, request_object
 from muster.registration.kinds import MANAGED_CLUSTERS
@@ -32,13 +32,15 @@ def grpc_server(server: ApiServer) -> InProcessClient:
 class AuthorityFiles:
     """The authority of the hub in two files, as a Secret's mount shows it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, clock: Clock = SYSTEM) -> None:
+        directory.mkdir(exist_ok=True)
         self.certificate = directory / "tls.crt"
         self.key = directory / "tls.key"
+        self._clock = clock
         self.replace()
 
     def replace(self, authority: CertificateAuthority | None = None) -> None:
-        self.authority = authority or CertificateAuthority.create("grpc-signer", SYSTEM.now(), timedelta(days=365))
+        self.authority = authority or CertificateAuthority.create("grpc-signer", self._clock.now(), timedelta(days=365))
         pair = self.authority.pair()
         self.certificate.write_bytes(pair.certificate)
         self.key.write_bytes(pair.key)
