@@ -1,7 +1,7 @@
-"""Who an agent is: the names by which hubs know managed clusters and their agents. All are OCM's.
+"""Who an agent is, and the names by which hubs, agents and what carries words between them know each other. All are OCM's.
 
-An agent's identity is written once, here, and read back once, here: `AgentIdentity` turns a cluster's and an agent's name into
-the common name and organizations of a certificate, and `parse_common_name` does the reverse strictly, so that no name that merely
+An agent's identity is written once, here, and read back once, here: `AgentIdentity` turns a cluster's and an agent's name into the
+common name and organizations of a certificate, and `parse_common_name` does the reverse strictly, so that no name that merely
 begins like another's is ever taken for it.
 """
 
@@ -19,11 +19,20 @@ PREFIX: Final = "system:open-cluster-management:"
 ALL_CLUSTERS_GROUP: Final = f"{PREFIX}managed-clusters"
 GRPC_SIGNER: Final = "open-cluster-management.io/grpc"
 """Signs the certificates of agents that reach their hub over gRPC."""
+GRPC_DRIVER: Final = "grpc"
+"""The registration driver of those agents."""
 CSR_USER: Final = "open-cluster-management.io/csr-user"
-"""Annotation by which the hub's gRPC server says for whom it made a signing request. On a request that anybody else made it says
-nothing."""
-GRPC_SERVER_ACCOUNT: Final = "grpc-server-sa"
-"""The service account of the hub's gRPC server."""
+"""Annotation of signing requests that a gRPC server has made: who asked for it, as the credential proved. It counts on those alone."""
+
+CLUSTER_SET_LABEL: Final = "cluster.open-cluster-management.io/clusterset"
+AGENT_ANNOTATIONS: Final = "agent.open-cluster-management.io"
+"""Prefix of the annotations an agent may put on its ManagedCluster."""
+DRIVER_ANNOTATION: Final = f"{AGENT_ANNOTATIONS}/registration-driver"
+"""Which driver a cluster registers by; a cluster that no driver has marked is the default driver's."""
+REGISTER_GROUP: Final = "register.open-cluster-management.io"
+LEASE: Final = "managed-cluster-lease"
+WORK_FINALIZER: Final = "cluster.open-cluster-management.io/manifest-work-cleanup"
+"""Of a work that an agent has begun to apply."""
 
 _AGENT_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
@@ -31,6 +40,16 @@ _AGENT_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 def cluster_group(cluster: str) -> str:
     """The group of a cluster's agents when they prove themselves by certificate."""
     return PREFIX + cluster
+
+
+def external_group(cluster: str) -> str:
+    """The group of a cluster's agents where an identity provider forbids groups that begin with `system:`."""
+    return f"open-cluster-management:{cluster}"
+
+
+def agent_groups(cluster: str) -> frozenset[str]:
+    """The groups by which a request is known to be that of an agent of this cluster."""
+    return frozenset((cluster_group(cluster), external_group(cluster)))
 
 
 def is_cluster_name(name: str) -> bool:

@@ -123,7 +123,7 @@ def common_flags(given: dict[str, Any], here: ProcessEnv) -> CommonFlags:
         client_ca=here.path(given["webhook_client_ca_file"]) if given["webhook_client_ca_file"] else None,
         client_names=given["webhook_client_names"],
     )
-    host, port = _address(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"])
+    host, port = host_port(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"])
     return CommonFlags(
         find_cluster(given["kubeconfig"], given["context"], here),
         given["namespace"],
@@ -159,7 +159,7 @@ def _url(text: str) -> str:
     return text
 
 
-def _address(text: str) -> tuple[str, int]:
+def host_port(text: str) -> tuple[str, int]:
     host, separator, port = text.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > 65535:
         raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")

@@ -12,6 +12,7 @@ from muster.cli.lazy import Entry, LazyGroup
 
 PARTS = {
     "agent": "Run a managed cluster's registration agent.",
+    "grpc-server": "Serve a hub's agents over gRPC.",
     "hub": "Run the hub's registration controllers.",
     "node": "Run Muster's pods on a cluster without kubelets.",
     "operator": "Run the operator of hubs or of managed clusters.",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PARTS: Final[Mapping[tuple[str, ...], str]] = {
     ("agent",): "muster.cli.agent",
+    ("grpc-server",): "muster.cli.grpc_server",
     ("hub",): "muster.cli.hub",
     ("operator",): "muster.cli.operator",
     ("work-agent",): "muster.cli.work_agent",

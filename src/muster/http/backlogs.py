@@ -10,16 +10,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from muster.http.flow import Flow
+from muster.http.message import Connection
 
 STALLED_SECONDS = 2.0
 PROGRESS = 64 * 1024
 """Bytes that a client must take within that time to count as reading."""
 
 logger = logging.getLogger("muster.http")
+
+
+class Reader(Protocol):
+    """A connection whose client is to read what is kept for it."""
+
+    info: Connection
+
+    def held(self) -> int:
+        """Everything that is kept until the client reads it."""
+
+    def abort(self) -> None: ...
 
 
 class _Mark:
@@ -36,20 +46,20 @@ class Backlogs:
     def __init__(self, most_of_owner: int, most_in_all: int) -> None:
         self._most_of_owner = most_of_owner
         self._most_in_all = most_in_all
-        self._behind: dict[Flow, _Mark] = {}
+        self._behind: dict[Reader, _Mark] = {}
         self.cut = 0
 
-    def add(self, connection: Flow) -> None:
+    def add(self, connection: Reader) -> None:
         self._behind[connection] = _Mark()
 
-    def discard(self, connection: Flow) -> None:
+    def discard(self, connection: Reader) -> None:
         self._behind.pop(connection, None)
 
     def sweep(self, now: float) -> None:
         """Look at everybody who is behind, and cut whom there is no room for."""
         if not self._behind:
             return
-        owners: dict[Hashable, list[Flow]] = {}
+        owners: dict[Hashable, list[Reader]] = {}
         for connection, mark in self._behind.items():
             held = connection.held()
             if mark.held < 0 or mark.held - held >= PROGRESS:
@@ -59,7 +69,7 @@ class Backlogs:
             self._fit(owned, self._most_of_owner, now)
         self._fit(list(self._behind), self._most_in_all, now)
 
-    def _fit(self, connections: list[Flow], most: int, now: float) -> None:
+    def _fit(self, connections: list[Reader], most: int, now: float) -> None:
         sizes = {connection: connection.held() for connection in connections if connection in self._behind}
         too_much = sum(sizes.values()) - most
         if too_much <= 0:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from muster.http.dialing import dial, is_address
 from muster.http.upstream import (
@@ -26,6 +27,8 @@ from muster.http.upstream import (
 from muster.machinery.confinement import check_dial
 
 READ_BUFFER = 256 * 1024
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 @contextmanager
@@ -59,6 +62,19 @@ UpstreamKey = tuple[str, int, ssl.SSLContext | None, str | None]
 def proven_name(key: UpstreamKey) -> str:
     """What a certificate must be for: no certificate has the dot that ends a full name."""
     return (key[3] or key[0]).removesuffix(".")
+
+
+async def open_connection(key: UpstreamKey, protocol: Callable[[], P]) -> P:
+    """A new connection of any protocol; what goes wrong is raised as it comes."""
+    host, port, tls, _ = key
+    loop = asyncio.get_running_loop()
+    name = proven_name(key) if tls is not None else None
+    if is_address(host):
+        check_dial(host, host, port)
+        _, connection = await loop.create_connection(protocol, host, port, ssl=tls, server_hostname=name)
+        return connection
+    _, connection = await loop.create_connection(protocol, sock=await dial(host, port), ssl=tls, server_hostname=name)
+    return connection
 
 
 class UpstreamPool:
@@ -134,19 +150,7 @@ class UpstreamPool:
 
     async def open(self, key: UpstreamKey) -> UpstreamConnection:
         """A new connection; what goes wrong is raised as it comes."""
-        host, port, tls, _ = key
-        loop = asyncio.get_running_loop()
-        name = proven_name(key) if tls is not None else None
-
-        def protocol() -> UpstreamConnection:
-            return self.protocol(place(host, port))
-
-        if is_address(host):
-            check_dial(host, host, port)
-            _, connection = await loop.create_connection(protocol, host, port, ssl=tls, server_hostname=name)
-            return connection
-        _, connection = await loop.create_connection(protocol, sock=await dial(host, port), ssl=tls, server_hostname=name)
-        return connection
+        return await open_connection(key, lambda: self.protocol(place(key[0], key[1])))
 
     def protocol(self, upstream: str) -> UpstreamConnection:
         return UpstreamConnection(asyncio.get_running_loop(), upstream, self._read_buffer)

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from muster.http.acceptor import describe
 from muster.http.bodies import BodyRefused
 from muster.http.flow import BODY, BUSY, CLOSING, HEAD, NEVER, SENDING
 from muster.http.message import Answer, Request, Response, StreamResponse, Takeover, encode_head
@@ -59,7 +60,7 @@ class ServerConnection(Receiver):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self._transport.set_write_buffer_limits(MOST_UNSENT)  # TLS would take eight times as much
-        self.info = self.server.describe(transport)
+        self.info = describe(transport)
         if self.info.scheme == "https":
             self._transport.set_read_buffer_limits(READ_AHEAD)  # what TLS reads on while we have paused
             self._narrow = self.info.owner is None

@@ -1,15 +1,13 @@
-"""The HTTP/1.1 server: listening, limits, the sweep over deadlines, the flush of streams, and an orderly stop.
+"""The HTTP/1.1 server: limits, the sweep over deadlines, the flush of streams, and an orderly stop.
 
 One sweep per tick compares each connection's deadline, and one callback per loop turn flushes whatever was
 written in it, so an idle connection costs no timer and a broadcast to a thousand streams costs one scheduled callback.
-TLS material can be replaced while serving: the listener's context only hands each handshake to the current one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -17,21 +15,15 @@ from email.utils import formatdate
 from typing import Any
 
 from muster.http import bodies
-from muster.http.arrival import Arrival
+from muster.http.acceptor import Acceptor
 from muster.http.backlogs import Backlogs
 from muster.http.bodies import Budgets
-from muster.http.connections import ConnectionTable, relieve
-from muster.http.filelimit import files_for_connections
-from muster.http.listener import Listener, listening_sockets
-from muster.http.message import Answer, Connection, Handler, Request, Response
+from muster.http.flushing import FlushQueue
+from muster.http.message import Answer, Handler, Request, Response
 from muster.http.protocol import ServerConnection
 from muster.http.reader import Rejection
-from muster.http.stream import StreamWriter
-from muster.http.tls import PeerCertificates, SwappableContext, shrink_tls_buffers
-from muster.machinery.confinement import listening, may_listen
 
 READ_BUFFER = 256 * 1024
-HANDSHAKE_TIMEOUT = 10.0
 LINGERING_STRANGERS = 16
 
 logger = logging.getLogger("muster.http")
@@ -112,9 +104,7 @@ class HttpServer:
         self.max_body_time = max_body_time
         self.send_timeout = send_timeout
         self.stream_body = stream_body
-        self.stopping = False
         self.date = ""
-        self.refused_connections = 0
         self.read_buffer = memoryview(bytearray(READ_BUFFER))
         """Where every connection's bytes arrive: each is copied out before the next read, so one buffer serves all."""
         self.backlogs = Backlogs(max_owner_backlog, max_backlog)
@@ -124,91 +114,64 @@ class HttpServer:
         """For bodies that are read whole."""
         self.arrivals = Budgets(max_bodies, max_body, strangers)
         """For what comes with a head. Apart, so that whoever sends at once never has to wait for one who trickles."""
-        self._tls = None if tls is None else SwappableContext(tls)
-        self._connections: set[ServerConnection] = set()
-        self._unflushed: list[StreamWriter | ServerConnection] = []
-        self._listeners: list[Listener] = []
-        self._ends: list[Callable[[], None]] = []
-        """Of listening, to be told when that ends."""
-        self._table = ConnectionTable(max_connections, strangers, files_for_connections())
-        self._arrivals: set[Arrival] = set()
+        self.flush_soon = FlushQueue().add
+        """At the end of this loop turn; answers wait for it too."""
+        self._acceptor: Acceptor[ServerConnection] = Acceptor(
+            lambda loop: ServerConnection(self, loop),
+            tls=tls,
+            max_connections=max_connections,
+            strangers=strangers,
+            first_word=header_timeout,
+        )
         self._lingering: set[ServerConnection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._empty: asyncio.Future[None] | None = None
         self._tick = min(1.0, min(header_timeout, idle_timeout, body_timeout, send_timeout) / 4)
 
     async def start(self, host: str, port: int) -> None:
         """Listen on one address; may be called again for further ones."""
-        loop = self._loop = asyncio.get_running_loop()
-        self.stopping = False
-        may_listen(host)
-        if self._tls is not None:
-            shrink_tls_buffers()
-        self._table.loop = loop
-        for opened in await listening_sockets(host, port):
-            self._listeners.append(Listener(opened, self._accepted, lambda: relieve(self._table)))
-            self._ends.append(listening(*opened.getsockname()[:2]))
+        await self._acceptor.start(host, port)
         if self._sweeper is None:
             self._sweep()
 
     @property
     def port(self) -> int:
         """The port of the first listener (useful after starting on port 0)."""
-        return self._listeners[0].port
+        return self._acceptor.port
 
     @property
     def connections(self) -> int:
-        return len(self._connections)
+        return len(self._acceptor.connections)
+
+    @property
+    def refused_connections(self) -> int:
+        return self._acceptor.refused
+
+    @property
+    def stopping(self) -> bool:
+        return self._acceptor.stopping
 
     def replace_tls(self, context: ssl.SSLContext) -> None:
         """Serve new handshakes with `context`; established connections go on with theirs."""
-        if self._tls is None:
-            raise ValueError("the server was made without TLS")
-        self._tls.replace(context)
+        self._acceptor.replace_tls(context)
 
     async def stop(self, grace: float) -> None:
         """Accept no more, close idle connections, let running requests and streams end for `grace` seconds, then cut."""
-        self.stopping = True
-        for listener in self._listeners:
-            listener.close()
-        while self._ends:
-            self._ends.pop()()
-        for arrival in list(self._arrivals):
-            arrival.drop()
-        for connection in list(self._connections):
+        acceptor = self._acceptor
+        acceptor.close()
+        for connection in list(acceptor.connections):
             connection.shut_down()
-        await self._until_empty(grace)
-        for connection in list(self._connections):
+        await acceptor.until_empty(grace)
+        for connection in list(acceptor.connections):
             connection.cancel()
-        await self._until_empty(1.0)
-        for connection in list(self._connections):
+        await acceptor.until_empty(1.0)
+        for connection in list(acceptor.connections):
             connection.abort()
-        await self._until_empty(1.0)
+        await acceptor.until_empty(1.0)
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        self._listeners.clear()
-
-    async def _until_empty(self, seconds: float) -> None:
-        if self._connections or self._arrivals:
-            self._empty = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._empty], timeout=max(0.0, seconds))
-            self._empty = None
 
     # For connections
-
-    def describe(self, transport: asyncio.BaseTransport) -> Connection:
-        peer = transport.get_extra_info("peername")
-        remote = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) and len(peer) >= 2 else ("", 0)
-        secured = transport.get_extra_info("ssl_object")
-        info = Connection(remote, "http" if secured is None else "https")
-        if secured is not None:
-            certificates = PeerCertificates.of(secured)
-            info.owner = info.peer_certificate = certificates.verified
-            info.peer_chain = certificates.chain
-            info.foreign_certificate = certificates.foreign
-        return info
 
     def may_linger(self, connection: ServerConnection) -> bool:
         """Whether there is time to part in peace: input that is thrown away passes through buffers, so few strangers at once."""
@@ -218,63 +181,21 @@ class HttpServer:
             self._lingering.add(connection)
         return True
 
-    def _accepted(self, accepted: socket.socket) -> None:
-        loop = self._loop
-        if loop is None or self.stopping or not self._table.make_room(accepted.fileno()):
-            self.refused_connections += 1
-            accepted.close()
-            return
-        tls = None if self._tls is None else self._tls.listening
-        timeout = self.header_timeout if tls is None else min(HANDSHAKE_TIMEOUT, self.header_timeout)
-        arrival = Arrival(loop, accepted, lambda: ServerConnection(self, loop), tls, timeout, self._table.heard, self._greeted)
-        self._arrivals.add(arrival)
-        self._table.add(arrival)
-
-    def _greeted(self, arrival: Arrival) -> None:
-        self._arrivals.discard(arrival)
-        self._table.discard(arrival)
-        self._check_empty()
-
     def admit(self, connection: ServerConnection) -> bool:
-        if self.stopping:
-            return False
-        self._connections.add(connection)
-        self._table.add(connection)
-        return True
+        return self._acceptor.admit(connection)
 
     def forget(self, connection: ServerConnection) -> None:
-        self._connections.discard(connection)
         self._lingering.discard(connection)
-        self._table.discard(connection)
-        self._check_empty()
-
-    def _check_empty(self) -> None:
-        if not self._connections and not self._arrivals and self._empty is not None and not self._empty.done():
-            self._empty.set_result(None)
-
-    def flush_soon(self, writer: StreamWriter | ServerConnection) -> None:
-        """Flush at the end of this loop turn. Answers wait for it too: writes in a row were measured to cost less than
-        writes between reads (docs/decisions/0001)."""
-        unflushed = self._unflushed
-        if not unflushed and self._loop is not None:
-            self._loop.call_soon(self._flush)
-        unflushed.append(writer)
-
-    def _flush(self) -> None:
-        unflushed, self._unflushed = self._unflushed, []
-        for writer in unflushed:
-            writer.flush()
+        self._acceptor.forget(connection)
 
     def _sweep(self) -> None:
         self.date = f"Date: {formatdate(usegmt=True)}\r\n"
         now = time.monotonic()
-        for connection in [c for c in self._connections if c.deadline <= now]:
+        for connection in [c for c in self._acceptor.connections if c.deadline <= now]:
             connection.expire()
-        for arrival in [a for a in self._arrivals if a.is_overdue]:
-            arrival.drop()
+        self._acceptor.sweep()
         self.backlogs.sweep(now)
-        if self._loop is not None:
-            self._sweeper = self._loop.call_later(self._tick, self._sweep)
+        self._sweeper = asyncio.get_running_loop().call_later(self._tick, self._sweep)
 
     def rejection_response(self, rejection: Rejection) -> Response:
         try:

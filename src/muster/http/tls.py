@@ -22,16 +22,18 @@ from muster.machinery.confinement import current
 NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not name."""
 TLS_BUFFER = 16 * 1024
+HTTP_1_1 = "http/1.1"
+HTTP_2 = "h2"
 
 Pem = bytes | str | Path
 """PEM text as bytes, or the path of a PEM file."""
 
 
-def server_context(cert: Pem, key: Pem, client_cas: Pem | None = None) -> ssl.SSLContext:
-    """A server context: TLS 1.2+, ALPN http/1.1, a client certificate asked for if `client_cas` are given."""
+def server_context(cert: Pem, key: Pem, client_cas: Pem | None = None, *, alpn: str = HTTP_1_1) -> ssl.SSLContext:
+    """A server context: TLS 1.2+, one protocol by ALPN, a client certificate asked for if `client_cas` are given."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([alpn])
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     load_chain(context, cert, key)
@@ -42,8 +44,15 @@ def server_context(cert: Pem, key: Pem, client_cas: Pem | None = None) -> ssl.SS
     return context
 
 
-def client_context(authorities: bytes | None = None) -> ssl.SSLContext:
+def client_context(authorities: bytes | None = None, *, alpn: str | None = None) -> ssl.SSLContext:
     """A client context that trusts these authorities, else the system's; to a pod, variables of the machine say nothing."""
+    context = _trusting(authorities)
+    if alpn is not None:
+        context.set_alpn_protocols([alpn])
+    return context
+
+
+def _trusting(authorities: bytes | None) -> ssl.SSLContext:
     if authorities is not None or current() is None:
         return ssl.create_default_context(cadata=authorities.decode("ascii") if authorities is not None else None)
     usual = ssl.get_default_verify_paths()

@@ -7,12 +7,14 @@ by the system's authorities.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ssl
+from collections.abc import Callable
 from functools import cached_property
 from urllib.parse import unquote, urlsplit
 
-from muster.http.pool import UpstreamKey, UpstreamPool, explained, proven_name
+from muster.http.pool import UpstreamKey, UpstreamPool, explained, open_connection, proven_name
 from muster.http.tls import client_context
 from muster.http.upstream import UpstreamConnection, place
 
@@ -21,15 +23,15 @@ class ProxyRefused(OSError):
     """The proxy does not make the tunnel."""
 
 
-class ProxiedPool(UpstreamPool):
-    """`proxy` is an http or https address, with the user's name and password where the proxy wants them."""
+class Proxy:
+    """`address` is http or https, with the user's name and password where the proxy wants them."""
 
-    def __init__(self, proxy: str, *, max_idle: int = 32, idle_timeout: float = 30.0) -> None:
-        super().__init__(max_idle=max_idle, idle_timeout=idle_timeout)
-        parts = urlsplit(proxy)
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
+        self.name = place(self._host, self._port)
         self.authorization = ""
         """A header line, for the proxy's eyes."""
         if parts.username is not None:
@@ -40,24 +42,48 @@ class ProxiedPool(UpstreamPool):
     def _trust(self) -> ssl.SSLContext:
         return client_context()
 
-    async def open(self, key: UpstreamKey) -> UpstreamConnection:
+    async def reach(self, protocol: Callable[[str], UpstreamConnection], trust: ssl.SSLContext | None = None) -> UpstreamConnection:
+        """A connection to the proxy itself, made by `protocol` for the proxy's name. Raises UpstreamError."""
+        with explained(self.name, f"the proxy {self.name}: "):
+            return await open_connection(
+                (self._host, self._port, (trust or self._trust) if self._secure else None, None), lambda: protocol(self.name)
+            )
+
+    async def tunnel(self, outer: UpstreamConnection, key: UpstreamKey, inner: asyncio.BaseProtocol) -> None:
+        """Lead `inner` by TLS through a connection to the proxy, to the server behind it. What goes wrong is raised as it comes."""
         host, port, tls, _ = key
-        proxy = place(self._host, self._port)
-        with explained(proxy, f"the proxy {proxy}: "):
-            outer = await super().open((self._host, self._port, (tls or self._trust) if self._secure else None, None))
-        if tls is None:
-            return outer
-        inner = self.protocol(place(host, port))
+        assert tls is not None, "tunnels are for TLS"
         try:
             await self._ask(outer, place(host, port))
             await outer.start_tls(inner, tls, proven_name(key))
         except BaseException:
             outer.abort()
             raise
-        return inner
 
     async def _ask(self, outer: UpstreamConnection, where: str) -> None:
         outer.exchange(f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n{self.authorization}\r\n".encode(), bodiless=True)
         answer = await outer.answer()
         if not 200 <= answer.status < 300:
-            raise ProxyRefused(f"the proxy {place(self._host, self._port)} does not lead there: it answered {answer.status}")
+            raise ProxyRefused(f"the proxy {self.name} does not lead there: it answered {answer.status}")
+
+
+class ProxiedPool(UpstreamPool):
+    """Connections by way of one proxy, whose address is as `Proxy` takes it."""
+
+    def __init__(self, proxy: str, *, max_idle: int = 32, idle_timeout: float = 30.0) -> None:
+        super().__init__(max_idle=max_idle, idle_timeout=idle_timeout)
+        self._proxy = Proxy(proxy)
+
+    @property
+    def authorization(self) -> str:
+        """A header line, for the proxy's eyes."""
+        return self._proxy.authorization
+
+    async def open(self, key: UpstreamKey) -> UpstreamConnection:
+        host, port, tls, _ = key
+        outer = await self._proxy.reach(self.protocol, tls)
+        if tls is None:
+            return outer
+        inner = self.protocol(place(host, port))
+        await self._proxy.tunnel(outer, key, inner)
+        return inner

@@ -207,7 +207,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         return not poll.poll(0)
 
-    async def start_tls(self, inner: UpstreamConnection, context: ssl.SSLContext, server_hostname: str) -> None:
+    async def start_tls(self, inner: asyncio.BaseProtocol, context: ssl.SSLContext, server_hostname: str) -> None:
         """Hand the connection over to `inner`, which goes on in it by TLS: the other side is a tunnel to a third one."""
         transport = await self.loop.start_tls(self._transport, inner, context, server_hostname=server_hostname)
         if transport is None:

@@ -8,7 +8,7 @@ controller-runtime, so that dashboards for these fit. Why not prometheus-client:
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -41,6 +41,18 @@ class Reading:
         return [f"{_series(name, labels)} {self.read():.15g}"]
 
 
+class Readings:
+    """Gauges of which there are now more, now fewer: which ones there are is read too."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, read: Callable[[], Iterable[tuple[Labels, float]]]) -> None:
+        self.read = read
+
+    def samples(self, name: str, labels: str) -> list[str]:
+        return [f"{_series(name, _text(own))} {value:.15g}" for own, value in sorted(self.read())]
+
+
 class Histogram:
     __slots__ = ("buckets", "counts", "sum")
 
@@ -66,7 +78,7 @@ class Histogram:
         return [*lines, f"{_series(f'{name}_sum', labels)} {self.sum:.9g}", f"{_series(f'{name}_count', labels)} {running}"]
 
 
-Member = Counter | Reading | Histogram
+Member = Counter | Reading | Readings | Histogram
 
 
 class Metrics:
@@ -89,6 +101,10 @@ class Metrics:
     def gauge(self, name: str, text: str, read: Callable[[], float], /, **labels: str) -> None:
         self._family(name, "gauge", text)[tuple(labels.items())] = Reading(read)
 
+    def gauges(self, name: str, text: str, read: Callable[[], Iterable[tuple[Labels, float]]], /) -> None:
+        """All gauges of a name, with their labels."""
+        self._family(name, "gauge", text)[()] = Readings(read)
+
     def counter_of(self, name: str, text: str, read: Callable[[], float], /, **labels: str) -> None:
         """A counter that somebody keeps already."""
         self._family(name, "counter", text)[tuple(labels.items())] = Reading(read)
@@ -104,8 +120,12 @@ class Metrics:
         for name, (kind, text, members) in sorted(self._families.items()):
             lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"] if text else [f"# TYPE {name} {kind}"]
             for labels, member in sorted(members.items(), key=lambda item: item[0]):
-                lines += member.samples(name, ",".join(f'{label}="{_escape(value)}"' for label, value in labels))
+                lines += member.samples(name, _text(labels))
         return ("\n".join(lines) + "\n").encode()
+
+
+def _text(labels: Labels) -> str:
+    return ",".join(f'{label}="{_escape(value)}"' for label, value in labels)
 
 
 def _series(name: str, labels: str) -> str:

@@ -7,11 +7,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.api.agents import AGENT_ANNOTATIONS as AGENT_ANNOTATIONS
 from muster.api.agents import ALL_CLUSTERS_GROUP as ALL_CLUSTERS_GROUP
 from muster.api.agents import CLUSTER_LABEL as CLUSTER_LABEL
+from muster.api.agents import CLUSTER_SET_LABEL as CLUSTER_SET_LABEL
+from muster.api.agents import DRIVER_ANNOTATION as DRIVER_ANNOTATION
+from muster.api.agents import LEASE as LEASE
 from muster.api.agents import PREFIX as PREFIX
+from muster.api.agents import REGISTER_GROUP as REGISTER_GROUP
+from muster.api.agents import WORK_FINALIZER
 from muster.api.agents import AgentIdentity as AgentIdentity
+from muster.api.agents import agent_groups as agent_groups
 from muster.api.agents import cluster_group as cluster_group
+from muster.api.agents import external_group as external_group
 from muster.api.agents import is_cluster_name as is_cluster_name
 from muster.api.agents import parse_common_name as parse_common_name
 
@@ -20,31 +28,24 @@ CLUSTER_UID: Final = "cluster.open-cluster-management.io/muster-cluster-uid"
 """On a cluster's ClusterRoleBinding: the uid of the ManagedCluster that the users it names were given credentials under."""
 OURS: Final = f"{CLUSTER_LABEL},!{ADDON_LABEL}"
 """Selects what the hub itself keeps for clusters, and nothing that addons brought."""
-CLUSTER_SET_LABEL: Final = "cluster.open-cluster-management.io/clusterset"
 SPOKE_ONLY_LABEL: Final = "open-cluster-management.io/spoke-only"
 
 AUTO_ACCEPTED: Final = "open-cluster-management.io/automatically-accepted-on"
 CLEANUP_PRIORITY: Final = "open-cluster-management.io/cleanup-priority"
 SKIP_CLOCK_CHECK: Final = "registration.open-cluster-management.io/skip-clock-sync-check"
-AGENT_ANNOTATIONS: Final = "agent.open-cluster-management.io"
-"""Prefix of the annotations an agent may put on its ManagedCluster."""
-DRIVER_ANNOTATION: Final = f"{AGENT_ANNOTATIONS}/registration-driver"
-"""Which driver a cluster registers by; a cluster that no driver has marked is the default driver's."""
 AUTO_UPDATE: Final = "cluster.open-cluster-management.io/autoupdate"
 
 RESOURCE_CLEANUP: Final = "cluster.open-cluster-management.io/api-resource-cleanup"
 """Finalizer of the acceptance controller: permissions are still there."""
 COLLECTION_CLEANUP: Final = "cluster.open-cluster-management.io/resource-cleanup"
 """Finalizer of the collector: addons and works are still there."""
-WORK_CLEANUP: Final = "cluster.open-cluster-management.io/manifest-work-cleanup"
+WORK_CLEANUP: Final = WORK_FINALIZER
 """Finalizer of the binding through which an agent can still remove its works."""
 
-REGISTER_GROUP: Final = "register.open-cluster-management.io"
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
 
 HUB_LOCK: Final = "registration-controller-lock"
 """Lease of the hub's controller that leads."""
-LEASE: Final = "managed-cluster-lease"
 LEASE_PERIODS: Final = 5
 """So many lease durations without renewal make a cluster unreachable."""
 DEFAULT_LEASE_SECONDS: Final = 60
@@ -54,6 +55,8 @@ WORK_ROLE: Final = "open-cluster-management:managedcluster:work"
 BOOTSTRAP_ROLE: Final = "open-cluster-management:bootstrap"
 
 HUB_NAMESPACE: Final = "open-cluster-management-hub"
+GRPC_SERVER_ACCOUNT: Final = "grpc-server-sa"
+"""Of the hub's gRPC server, in the hub's namespace."""
 AGENT_NAMESPACE: Final = "open-cluster-management-agent"
 BOOTSTRAP_NAMESPACE: Final = "open-cluster-management"
 BOOTSTRAP_ACCOUNT: Final = "agent-registration-bootstrap"
@@ -78,11 +81,6 @@ RESERVED_PREFIXES: Final = ("kube-", "open-cluster-management")
 """Of namespaces that are Kubernetes' own, and OCM's."""
 
 
-def external_group(cluster: str) -> str:
-    """The group of a cluster's agents where an identity provider forbids groups that begin with `system:`."""
-    return f"open-cluster-management:{cluster}"
-
-
 def cluster_role(cluster: str) -> str:
     """The name of a cluster's ClusterRole and of its binding."""
     return f"open-cluster-management:managedcluster:{cluster}"
@@ -94,11 +92,6 @@ def registration_binding(cluster: str) -> str:
 
 def work_binding(cluster: str) -> str:
     return f"{cluster_role(cluster)}:work"
-
-
-def agent_groups(cluster: str) -> frozenset[str]:
-    """The groups by which a request is known to be that of an agent of this cluster."""
-    return frozenset((cluster_group(cluster), external_group(cluster)))
 
 
 def reserved_name_problem(cluster: str) -> str:

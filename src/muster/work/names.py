@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-WORK_FINALIZER: Final = "cluster.open-cluster-management.io/manifest-work-cleanup"
+from muster.api.agents import WORK_FINALIZER as WORK_FINALIZER
+
 APPLIED_FINALIZER: Final = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"
 REPLICA_SET_FINALIZER: Final = "work.open-cluster-management.io/manifest-work-cleanup"
 REPLICA_SET_LABEL: Final = "work.open-cluster-management.io/manifestworkreplicaset"

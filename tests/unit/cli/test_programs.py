@@ -67,7 +67,7 @@ async def run(words: Sequence[str], pod: PodEnvironment) -> int:
 
 
 def test_every_part_is_a_program() -> None:
-    assert {("agent",), ("hub",), ("operator",), ("work-agent",), ("work-hub",)} <= set(programs.programs())
+    assert {("agent",), ("grpc-server",), ("hub",), ("operator",), ("work-agent",), ("work-hub",)} <= set(programs.programs())
 
 
 def test_in_a_pod_the_hub_is_the_pods_cluster_reached_without_a_socket(pod: PodEnvironment) -> None:

@@ -13,7 +13,7 @@ OPEN_MODULES = {f"{ROOM}.client.builtin"}
 """A list of names and nothing else: they are meant one by one."""
 SURFACE = {
     "auth": """
-        AccessReviewer Authenticator Authorizer Memory RbacAuthorizer TokenReviewer missing_rights rights
+        AccessReviewer Authenticator Authorizer Memory RbacAuthorizer Standing TokenReviewer missing_rights rights
     """,
     "cache": """
         DynamicCache DynamicRESTMapper Informer Informers Metadata MutationCache ObservedObject Presence

@@ -21,6 +21,7 @@ import orjson
 
 from muster.machinery.golang.durations import format_duration
 from muster.machinery.objects import Object
+from muster.machinery.protobuf import BYTES, FIXED64, VARINT, MalformedMessage, read_fields, read_varint, signed, signed32
 
 from . import scalars, typed
 from .errors import DecodeError
@@ -29,7 +30,6 @@ from .layouts import Layout, TypeExpr, definition_of, layout
 MAGIC: Final = b"k8s\x00"
 _MAX_DEPTH: Final = 100
 _MAX_MESSAGES: Final = 100_000
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class _Budget:
@@ -45,56 +45,8 @@ Reader = Callable[[bytes, _Budget, int], Any]
 """Reads the payload of a length-delimited field."""
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        try:
-            byte = data[at]
-        except IndexError:
-            raise DecodeError("unexpected EOF") from None
-        at += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7
-        if shift >= 64:
-            raise DecodeError("proto: integer overflow")
-
-
-def _fields(data: bytes) -> Any:
-    """Yields (number, wire type, value); length-delimited values are bytes, the others integers."""
-    at, end = 0, len(data)
-    while at < end:
-        tag, at = _varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        if number == 0:
-            raise DecodeError("proto: illegal tag 0")
-        if wire == _BYTES:
-            size, at = _varint(data, at)
-            if size > end - at:
-                raise DecodeError("unexpected EOF")
-            yield number, wire, data[at : at + size]
-            at += size
-        elif wire == _VARINT:
-            value, at = _varint(data, at)
-            yield number, wire, value
-        elif wire in (_FIXED64, _FIXED32):
-            size = 8 if wire == _FIXED64 else 4
-            if size > end - at:
-                raise DecodeError("unexpected EOF")
-            yield number, wire, int.from_bytes(data[at : at + size], "little")
-            at += size
-        else:
-            raise DecodeError(f"proto: illegal wireType {wire}")
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
-
-
-def _signed32(value: int) -> int:
-    value &= 0xFFFFFFFF
-    return value - (1 << 32) if value >> 31 else value
+_fields: Final[Callable[[bytes], Any]] = read_fields
+"""Number, wire type and value of each field, as whoever asks knows them to be."""
 
 
 def _text(data: bytes) -> str:
@@ -125,11 +77,11 @@ def _timestamp(data: bytes, micro: bool) -> str | None:
     if not data:
         return None
     found = _scalar_fields(data)
-    return scalars.time_from_unix(_signed(_of(found, 1, int, 0)), max(_signed32(_of(found, 2, int, 0)), 0), micro)
+    return scalars.time_from_unix(signed(_of(found, 1, int, 0)), max(signed32(_of(found, 2, int, 0)), 0), micro)
 
 
 def _duration(data: bytes, budget: _Budget, depth: int) -> str:
-    return format_duration(_signed(_of(_scalar_fields(data), 1, int, 0)))
+    return format_duration(signed(_of(_scalar_fields(data), 1, int, 0)))
 
 
 def _quantity(data: bytes, budget: _Budget, depth: int) -> str:
@@ -140,7 +92,7 @@ def _int_or_string(data: bytes, budget: _Budget, depth: int) -> int | str:
     found = _scalar_fields(data)
     if _of(found, 1, int, 0) == 1:
         return _text(_of(found, 3, bytes, b""))
-    return _signed32(_of(found, 2, int, 0))
+    return signed32(_of(found, 2, int, 0))
 
 
 def _raw_json(data: bytes, budget: _Budget, depth: int) -> Any:
@@ -157,7 +109,7 @@ def _strings(data: bytes, budget: _Budget, depth: int) -> list[str]:
     found = []
     for number, wire, value in _fields(data):
         if number == 1:
-            if wire != _BYTES:
+            if wire != BYTES:
                 raise DecodeError("proto: wrong wireType for field 1")
             found.append(_text(value))
     return found
@@ -174,7 +126,7 @@ def _props_or_array(data: bytes, budget: _Budget, depth: int) -> Any:
     schema: Any = None
     schemas: list[Any] = []
     for number, wire, value in _fields(data):
-        if number in (1, 2) and wire != _BYTES:
+        if number in (1, 2) and wire != BYTES:
             raise DecodeError(f"proto: wrong wireType for field {number}")
         if number == 1:
             schema = _props(value, budget, depth + 1)
@@ -194,7 +146,7 @@ def _props_or_strings(data: bytes, budget: _Budget, depth: int) -> Any:
     texts: list[str] = []
     schema: Any = None
     for number, wire, value in _fields(data):
-        if number in (1, 2) and wire != _BYTES:
+        if number in (1, 2) and wire != BYTES:
             raise DecodeError(f"proto: wrong wireType for field {number}")
         if number == 1:
             schema = _props(value, budget, depth + 1)
@@ -229,9 +181,9 @@ def _double(value: int) -> float | int:
 
 _INTEGERS: Final[dict[str, Callable[[int], Any]]] = {
     "bool": bool,
-    "int": _signed,
-    "int32": _signed32,
-    "int64": _signed,
+    "int": signed,
+    "int32": signed32,
+    "int64": signed,
     "float64": _double,
 }
 
@@ -258,7 +210,7 @@ class _Field:
         item = expr.item if expr.item is not None else expr
         self.integer = _INTEGERS.get(item.kind)
         self.read: Reader | None = None if self.integer is not None else _length_delimited(item)
-        self.wire = _FIXED64 if item.kind == "float64" else _VARINT if self.integer is not None else _BYTES
+        self.wire = FIXED64 if item.kind == "float64" else VARINT if self.integer is not None else BYTES
 
 
 @cache
@@ -280,12 +232,12 @@ def _message(data: bytes, fields: dict[int, _Field], budget: _Budget, depth: int
         if field is None:
             continue
         if field.shape == "map":
-            if wire != _BYTES:
+            if wire != BYTES:
                 raise DecodeError(f"proto: wrong wireType = {wire} for field {field.key}")
             _map_entry(value, field, result, budget, depth)
             continue
         if wire != field.wire:
-            if field.shape == "list" and field.wire == _VARINT and wire == _BYTES and field.integer is not None:
+            if field.shape == "list" and field.wire == VARINT and wire == BYTES and field.integer is not None:
                 result.setdefault(field.key, []).extend(_packed(value, field.integer))
                 continue
             raise DecodeError(f"proto: wrong wireType = {wire} for field {field.key}")
@@ -304,7 +256,7 @@ def _packed(data: bytes, integer: Callable[[int], Any]) -> list[Any]:
     found = []
     at = 0
     while at < len(data):
-        value, at = _varint(data, at)
+        value, at = read_varint(data, at)
         found.append(integer(value))
     return found
 
@@ -317,7 +269,7 @@ def _map_entry(data: bytes, field: _Field, result: Object, budget: _Budget, dept
     value: Any = field.integer(0) if field.integer is not None else field.read(b"", budget, depth + 1)  # type: ignore[misc]
     for number, wire, raw in _fields(data):
         if number == 1:
-            if wire != _BYTES:
+            if wire != BYTES:
                 raise DecodeError("proto: wrong wireType for a map key")
             key = _text(raw)
         elif number == 2:
@@ -331,8 +283,11 @@ def envelope(body: bytes) -> tuple[str, str, bytes]:
     """(apiVersion, kind, message) of a body."""
     if body[:4] != MAGIC:
         raise DecodeError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
-    outer = _scalar_fields(body[4:])
-    meta = _scalar_fields(_of(outer, 1, bytes, b""))
+    try:
+        outer = _scalar_fields(body[4:])
+        meta = _scalar_fields(_of(outer, 1, bytes, b""))
+    except MalformedMessage as error:
+        raise DecodeError(str(error)) from error
     encoding = _of(outer, 3, bytes, b"")
     if encoding:
         raise DecodeError(f"unsupported content encoding {_text(encoding)!r}")
@@ -347,7 +302,10 @@ def decode(body: bytes, api_version: str = "", kind: str = "") -> Object:
     definition = definition_of(group, version, kind)
     if definition is None:
         raise DecodeError(f'no kind "{kind}" is registered for version "{api_version}"')
-    obj = _message(message, _message_fields(definition), _Budget(), 0)
+    try:
+        obj = _message(message, _message_fields(definition), _Budget(), 0)
+    except MalformedMessage as error:
+        raise DecodeError(str(error)) from error
     obj = {"kind": kind, "apiVersion": api_version, **obj}
     try:
         shown: Object = typed.struct(definition)(obj)

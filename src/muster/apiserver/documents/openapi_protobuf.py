@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 
+from muster.machinery.protobuf import write_varint
+
 MEDIA = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 """How clients ask for it; the answer spells the version with a dot, because `@` may not stand in a Content-Type."""
 CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -18,22 +20,13 @@ _COUNTS = {"maxLength": 11, "minLength": 12, "maxItems": 14, "minItems": 15, "ma
 _REQUIRED, _ENUM, _ADDITIONAL, _TYPE, _ITEMS, _PROPERTIES, _EXTENSION = 19, 20, 21, 22, 23, 25, 31
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _field(number: int, payload: bytes | str) -> bytes:
     data = payload.encode() if isinstance(payload, str) else payload
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+    return write_varint(number << 3 | 2) + write_varint(len(data)) + data
 
 
 def _integer(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
+    return write_varint(number << 3) + write_varint(value)
 
 
 def _any(value: Any) -> bytes:

@@ -125,7 +125,8 @@ class Agent:
         )
 
     def _connected(self, endpoint: HubEndpoint) -> KubeClient:
-        return endpoint.connect(ClientSettings(CLIENT, self._metrics, self._clock, self._random, cluster=self.cluster_name))
+        settings = ClientSettings(CLIENT, self._metrics, self._clock, self._random, cluster=self.state.cluster)
+        return endpoint.connect(settings)
 
     def _recorder(self) -> EventRecorder:
         name = self._options.agent_name or CONTROLLER

@@ -73,7 +73,9 @@ class ClientSettings:
     at_once: int = 0
     """Plain requests under way; 0 is no limit."""
     cluster: str = ""
-    """For which managed cluster it asks; empty where that does not matter, or the credential says it."""
+    """Whose agent asks, for hubs that have to be told; empty where the credential says it."""
+    source: str = ""
+    """As whom the agent signs events, where it sends any; empty: as the cluster."""
 
 
 class HubEndpoint(Protocol):

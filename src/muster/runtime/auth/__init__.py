@@ -3,6 +3,7 @@
 from muster.runtime.auth.delegation import AccessReviewer, Authenticator, Authorizer, Memory, TokenReviewer
 from muster.runtime.auth.rbac import RbacAuthorizer
 from muster.runtime.auth.self_access import missing_rights, rights
+from muster.runtime.auth.standing import Standing
 
 __all__ = [
     "AccessReviewer",
@@ -10,6 +11,7 @@ __all__ = [
     "Authorizer",
     "Memory",
     "RbacAuthorizer",
+    "Standing",
     "TokenReviewer",
     "missing_rights",
     "rights",

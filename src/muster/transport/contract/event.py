@@ -5,12 +5,14 @@ Attributes are all but the four that the wire has fields for, by their CloudEven
 
 from __future__ import annotations
 
+import os
+import re
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from muster.transport.contract.types import EventType
+from muster.transport.contract.types import HEARTBEAT, EventType
 
 SPEC_VERSION: Final = "1.0"
 
@@ -24,9 +26,25 @@ STATUS_HASH: Final = "statushash"
 METADATA: Final = "metadata"
 LOG_TRACING: Final = "logtracing"
 DELETED: Final = "deletiontimestamp"
+RESYNC: Final = "resyncid"
+"""Ours: whoever asks for a resync with one gets it back when everything has been sent. Go's servers do not look at it."""
 
 HUB_SOURCE: Final = "kube"
 """The source of what a hub sends. Agents keep it in a label, and it comes back as `originalsource`."""
+
+
+_is_name: Final = re.compile("[a-z0-9]+").fullmatch
+
+
+def is_attribute_name(name: str) -> bool:
+    """Whether CloudEvents let an attribute be called so."""
+    return _is_name(name) is not None
+
+
+def new_event_id() -> str:
+    """A random UUID, made in a third of the time that `uuid.uuid4` takes."""
+    digits = os.urandom(16).hex()
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{'89ab'[int(digits[16], 16) & 3]}{digits[17:20]}-{digits[20:]}"
 
 
 class InvalidEvent(ValueError):
@@ -73,6 +91,11 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     def cluster(self) -> str:
         """Raises InvalidEvent."""
         return self.text(CLUSTER)
+
+
+def heartbeat() -> CloudEvent:
+    """What only says that a stream lives: it has no source, no attributes and no data."""
+    return CloudEvent(id=new_event_id(), source="", type=HEARTBEAT)
 
 
 class SubscriptionRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,6 +61,8 @@ class Row:
     """Group, resource and subresource that the hub's rules are asked about, where these are not the resource's own."""
     named: bool = False
     """Whether the rules are asked about the cluster's name too."""
+    typed: bool = True
+    """Whether objects say their kind and their version."""
 
 
 def _accepting(*pairs: tuple[Subresource, Action]) -> frozenset[tuple[Subresource, Action]]:
@@ -120,6 +122,7 @@ TOKENS: Final = Row(
     Belongs.NAMESPACE,
     _accepting(_CREATE),
     sends=False,
+    typed=False,
     reviewed=("", "serviceaccounts", "token"),
 )
 

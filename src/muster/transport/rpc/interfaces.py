@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from muster.http.message import Connection
+from muster.transport.rpc.status import Code
 
 Metadata = Mapping[str, str]
 """Header fields by lower-case name, without HTTP's own and gRPC's own."""
@@ -63,6 +65,34 @@ Authenticate = Callable[[CallHead], Awaitable[Any]]
 UnaryMethod = Callable[[Call, bytes], Awaitable[bytes]]
 StreamMethod = Callable[[Call, bytes, ServerStream], Awaitable[None]]
 """Both raise RpcError. A call that is over for its client (reset, connection lost, deadline) is cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    run: UnaryMethod
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    run: StreamMethod
+
+
+Methods = Mapping[str, Unary | Streaming]
+"""By `/package.Service/Method`."""
+
+
+class CallObserver(Protocol):
+    """Hears of every call of a method that there is, those of strangers included."""
+
+    def started(self, method: str) -> None: ...
+
+    def received(self, method: str, size: int) -> None:
+        """A message came."""
+
+    def sent(self, method: str, size: int) -> None:
+        """A message was put on its way."""
+
+    def handled(self, method: str, code: Code, seconds: float) -> None: ...
 
 
 class ClientStream(Protocol):

@@ -10,8 +10,8 @@ do it is encoded once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 from muster.machinery.authentication import UserInfo
 from muster.transport.contract.event import CloudEvent
@@ -54,6 +54,15 @@ class Caller(Protocol):
         """False for a bootstrap identity."""
 
 
+class ObjectVersion(NamedTuple):
+    """What resyncs compare of an object."""
+
+    resource_id: str
+    version: int
+    """As the row counts; 0 where there is none."""
+    deleting: bool = False
+
+
 class Service(Protocol):
     @property
     def row(self) -> Row: ...
@@ -63,9 +72,17 @@ class Service(Protocol):
         """Whether everything is known: until then nothing can be said of what is not there."""
 
     def get(self, resource_id: str) -> CloudEvent:
-        """Raises NotFound."""
+        """As an answer to a resync. Raises NotFound."""
 
-    def list(self, cluster: str) -> list[CloudEvent]: ...
+    def list(self, cluster: str) -> list[CloudEvent]:
+        """As answers to a resync."""
+
+    def versions(self, cluster: str) -> Iterable[ObjectVersion]:
+        """Of what `list` gives, without making events of it."""
+
+    def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
+        """The deletion, as an answer to a resync, of an object of the cluster that was seen to go, with its name and version; None
+        where nobody knows."""
 
     async def handle_status_update(self, event: CloudEvent, caller: Caller) -> CloudEvent | None:
         """Carry out what an agent asks for. What comes back is for whoever asked, and goes to no other stream: the answer to a

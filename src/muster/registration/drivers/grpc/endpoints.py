@@ -20,13 +20,17 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from cryptography import x509
 
+from muster.api.agents import parse_common_name
+from muster.kube.certificates import common_name
 from muster.machinery.confinement import read, shown
 from muster.registration.drivers.certificates.profile import CERTIFICATE, KEY
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, HubAddress
 from muster.registration.drivers.flags import GRPC
 from muster.runtime.client import KubeClient
 from muster.transport.client.config import ConfigError, KeepAlive, TransportConfig, dump_config, parse_config
+from muster.transport.client.dialing import open_client
 
 CONFIG: Final = "config.yaml"
 
@@ -61,7 +65,30 @@ class GrpcEndpoint:
         return True
 
     def connect(self, settings: ClientSettings) -> KubeClient:
-        raise NotImplementedError
+        cluster = settings.cluster or self._certified_cluster()
+        if not cluster:
+            problem = "a hub is asked for one cluster over gRPC, and this one has no name yet; give it one, or wait for its agent"
+            raise EndpointError(self.source, problem)
+        return open_client(
+            self.config,
+            cluster,
+            source=settings.source,
+            agent=settings.agent,
+            clock=settings.clock,
+            random=settings.random,
+        )
+
+    def _certified_cluster(self) -> str:
+        """Whose certificate it is; empty where there is none."""
+        material = self.config.cert
+        try:
+            pem = read(material) if isinstance(material, Path) else material
+            identity = parse_common_name(common_name(x509.load_pem_x509_certificate(pem).subject)) if pem else None
+        except OSError as error:
+            raise EndpointError(self.source, f"clientCertFile: {error.strerror or error}") from None
+        except ValueError:
+            raise EndpointError(self.source, "clientCertFile: not a certificate in PEM") from None
+        return "" if identity is None else identity.cluster
 
 
 class GrpcConfigFormat:

@@ -1,10 +1,8 @@
 """What may be written to a ManagedCluster, and what is filled in.
 
 Filled in: when a taint was added (nobody else may say), and the cluster set `default` for a cluster that names none. Checked: the
-name can be a namespace's, the URLs are https, and three rights that a plain update right does not include: accepting a cluster
-(`managedclusters/accept`), taking that back, and moving a cluster between sets (`managedclustersets/join`, of both). The agents of
-a cluster may take back its acceptance, which is how a cluster leaves from its own side; they may never give it. What else agents
-may not write is said in `agent_writes.py`, and which namespaces can become a cluster's in `clusters/namespaces.py`.
+name can be a namespace's, the URLs are https, and the rights that a plain update right does not include, which are said in
+`muster.api.cluster.write_rules`. Which namespaces can become a cluster's is said in `clusters/namespaces.py`.
 
 Whatever an agent wrote before, none of these decisions fails on it: a stored object is read as far as it can be. On updates only
 what changes is checked: an object that was bad before this webhook came can still be mended and deleted.
@@ -16,7 +14,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from muster.api.cluster.v1 import GROUP, ManagedCluster, Taint
+from muster.api.cluster.v1 import ManagedCluster, Taint
+from muster.api.cluster.write_rules import DEFAULT_SET, ClusterWriteRules, required_rights
 from muster.kube.names import dns1123_label
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import Clock
@@ -24,14 +23,12 @@ from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.objects import Object
 from muster.registration.hub.clusters.namespaces import foreign_namespace_problem, is_terminating, namespace_named
 from muster.registration.hub.clusters.rbac import name_problem
-from muster.registration.hub.webhooks.agent_writes import is_agent_of, life_changes, selection_changes
-from muster.registration.hub.webhooks.refusals import forbidden, may
-from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, REGISTER_GROUP, RESOURCE_CLEANUP
+from muster.registration.hub.webhooks.refusals import forbidden
+from muster.registration.names import CLUSTER_SET_LABEL, HUB_NAMESPACE, RESOURCE_CLEANUP
 from muster.runtime.auth import Authorizer
 from muster.runtime.client import KubeClient
-from muster.runtime.webhook import AdmissionRequest, AdmissionResponse, allow, bad_request, mutate, read
+from muster.runtime.webhook import AdmissionRequest, AdmissionResponse, Denied, allow, bad_request, mutate, read
 
-DEFAULT_SET = "default"
 _WRITES = ("CREATE", "UPDATE")
 
 
@@ -50,8 +47,7 @@ class ManagedClusterWebhook:
         self._client = client
         self._authorizer = authorizer
         self._clock = clock
-        self._default_cluster_set = default_cluster_set
-        self._agent_restriction = agent_restriction
+        self._rules = ClusterWriteRules(default_cluster_set, agent_restriction)
 
     async def mutate(self, request: AdmissionRequest) -> AdmissionResponse:
         if request.operation not in _WRITES or request.object is None:
@@ -59,7 +55,7 @@ class ManagedClusterWebhook:
         old = _old(request)
         _read_new(request, old)
         wanted = stamp_taints(request.object, old, format_time(self._clock.now()))
-        if self._default_cluster_set:
+        if self._rules.default_cluster_set:
             wanted = in_some_set(wanted)
         return mutate(request, wanted)
 
@@ -71,41 +67,15 @@ class ManagedClusterWebhook:
         problems = shape_problems(new, old, self._hub_namespace)
         if problems:
             raise bad_request("\n".join(problems))
-        await self._check_agent_writes(request.user, new, old)
-        await self._check_acceptance(request.user, new, old)
-        await self._check_sets(request.user, new, old)
+        await self._check_rights(request.user, new, old)
+        if new.spec.hub_accepts_client and not (old is not None and old.spec.hub_accepts_client):
+            await self._check_namespace(new)
         return allow()
 
-    async def _check_agent_writes(self, who: UserInfo, new: ManagedCluster, old: ManagedCluster | None) -> None:
-        name = new.metadata.name
-        changes = life_changes(new, old)
-        if self._agent_restriction:
-            changes += selection_changes(new, old, DEFAULT_SET if self._default_cluster_set else "")
-        if not changes:
-            return
-        if old is None:
-            if await self._may_accept(who, name):
-                return
-            why = f'user "{who.name}" introduces a cluster that it cannot accept, and cannot set {", ".join(changes)}'
-        elif is_agent_of(who, name):
-            why = f"agents of a cluster cannot change {', '.join(changes)}"
-        else:
-            return
-        raise forbidden("managedclusters", name, why)
-
-    async def _may_accept(self, who: UserInfo, name: str) -> bool:
-        return await may(self._authorizer, who, "update", REGISTER_GROUP, "managedclusters/accept", name)
-
-    async def _check_acceptance(self, who: UserInfo, new: ManagedCluster, old: ManagedCluster | None) -> None:
-        name, accepted = new.metadata.name, new.spec.hub_accepts_client
-        if accepted == (old is not None and old.spec.hub_accepts_client):
-            return
-        if not accepted and is_agent_of(who, name):
-            return
-        if not await self._may_accept(who, name):
-            raise forbidden("managedclusters/accept", name, f'user "{who.name}" cannot update the HubAcceptsClient field')
-        if accepted:
-            await self._check_namespace(new)
+    async def _check_rights(self, who: UserInfo, new: ManagedCluster, old: ManagedCluster | None) -> None:
+        for right in required_rights(who, new, old, self._rules):
+            if right.asked is None or not (await self._authorizer.authorize(who, right.asked)).allowed:
+                raise Denied(right.refusal)
 
     async def _check_namespace(self, cluster: ManagedCluster) -> None:
         """That the cluster's name and its namespace can be those of a cluster."""
@@ -118,18 +88,6 @@ class ManagedClusterWebhook:
             return
         if problem := name_problem(name, self._hub_namespace, is_new=True) or foreign_namespace_problem(name, namespace):
             raise forbidden("managedclusters/accept", name, problem)
-
-    async def _check_sets(self, who: UserInfo, new: ManagedCluster, old: ManagedCluster | None) -> None:
-        before, after = "" if old is None else _set_of(old), _set_of(new)
-        if before == after:
-            return
-        if old is not None and not before and after == DEFAULT_SET and self._default_cluster_set:
-            # We put it there ourselves: an agent that writes to a cluster from before the default set need not hold the right.
-            return
-        for name in filter(None, (before, after)):
-            if not await may(self._authorizer, who, "create", GROUP, "managedclustersets/join", name):
-                why = f'user "{who.name}" cannot add/remove a ManagedCluster to/from ManagedClusterSet "{name}"'
-                raise forbidden("managedclustersets/join", name, why)
 
 
 def _read_new(request: AdmissionRequest, old: ManagedCluster | None) -> ManagedCluster:
@@ -145,10 +103,6 @@ def _read_new(request: AdmissionRequest, old: ManagedCluster | None) -> ManagedC
 def _old(request: AdmissionRequest) -> ManagedCluster | None:
     """What was stored before; None for a new one."""
     return read(ManagedCluster, request.old_object) if request.old_object else None
-
-
-def _set_of(cluster: ManagedCluster) -> str:
-    return cluster.metadata.labels.get(CLUSTER_SET_LABEL, "")
 
 
 def in_some_set(document: Object) -> Object:

@@ -26,7 +26,7 @@ from muster.runtime.client import AlreadyExists, Conflict, KubeClient, NotFound
 from muster.work.agent.executor.demands import shortened
 from muster.work.agent.executor.reading import Granted, gathers, granted_by, result, role_of, unreadable
 from muster.work.agent.executor.rehearsing import Rehearsals, Unrehearsed
-from muster.work.agent.executor.standing import Standing
+from muster.work.agent.executor.standing import ExecutorStanding
 from muster.work.agent.manifests import as_new
 from muster.work.agent.seam import ApplyProblem, Drafts, Manifest, Write
 from muster.work.agent.writes import guarded, seen
@@ -65,7 +65,7 @@ class Escalation:
         self._rbac = rbac
         self._rehearsals = Rehearsals(client)
 
-    async def foreseen(self, standing: Standing, manifest: Manifest, planned: Planned, drafts: Drafts) -> str:
+    async def foreseen(self, standing: ExecutorStanding, manifest: Manifest, planned: Planned, drafts: Drafts) -> str:
         """Why the executor may not have the manifest applied as things are; empty if it may. Raises KubeError and Undecided."""
         if problem := await self._as_new(standing, manifest, planned):
             return problem
@@ -89,7 +89,7 @@ class Escalation:
                 live = await self._read(manifest.ref)
         raise Undecided("the object does not stop changing")
 
-    async def problem(self, standing: Standing, ref: ObjectRef, write: Write, live: Object | None, planned: Planned) -> str:
+    async def problem(self, standing: ExecutorStanding, ref: ObjectRef, write: Write, live: Object | None, planned: Planned) -> str:
         """Why the executor may not have this written to an object that is so; empty if it may. Raises KubeError and Undecided, and
         Conflict, AlreadyExists and NotFound where the write would end so."""
         if problem := await self._held(standing, ref, result(write, live), live, planned):
@@ -102,7 +102,7 @@ class Escalation:
             return f"the cluster refuses it to {standing.who.name}: {refusal}"
         return f"permission escalation: {refusal}" if refusal else ""
 
-    async def _as_new(self, standing: Standing, manifest: Manifest, planned: Planned) -> str:
+    async def _as_new(self, standing: ExecutorStanding, manifest: Manifest, planned: Planned) -> str:
         """Of a manifest that does not say what it binds nothing can be made."""
         document = as_new(manifest.document)
         said = document.get("roleRef")
@@ -112,7 +112,7 @@ class Escalation:
         return await self._held(standing, manifest.ref, document, None, planned)
 
     async def _held(
-        self, standing: Standing, ref: ObjectRef, after: Mapping[str, Any], live: Mapping[str, Any] | None, planned: Planned
+        self, standing: ExecutorStanding, ref: ObjectRef, after: Mapping[str, Any], live: Mapping[str, Any] | None, planned: Planned
     ) -> str:
         """What of an object as it will be, over one as it is, the executor would hand out without having it."""
         if not standing.followed or ref.resource.group != API_GROUP:
@@ -143,7 +143,7 @@ class Escalation:
             return None
         return Granted((*(future or ()), *(present or ())))
 
-    async def _privileged(self, standing: Standing, ref: ObjectRef, after: Mapping[str, Any]) -> bool:
+    async def _privileged(self, standing: ExecutorStanding, ref: ObjectRef, after: Mapping[str, Any]) -> bool:
         """Whether holding the rules is not necessary."""
         if _is_role(ref):
             privilege = AccessAttributes("escalate", API_GROUP, "*", ref.resource.plural, namespace=ref.namespace, name=ref.name)
@@ -155,14 +155,14 @@ class Escalation:
             privilege = AccessAttributes("bind", API_GROUP, "*", plural, namespace=ref.namespace, name=role.name)
         return (await standing.may(privilege)).allowed
 
-    async def _unrehearsed(self, standing: Standing, ref: ObjectRef, after: Mapping[str, Any], why: str) -> str:
+    async def _unrehearsed(self, standing: ExecutorStanding, ref: ObjectRef, after: Mapping[str, Any], why: str) -> str:
         if ref.resource.group != API_GROUP:
             return f"it could not be rehearsed in the name of {standing.who.name}: {why}"
         if not standing.followed and not await self._privileged(standing, ref, after):
             raise Undecided(f"RBAC cannot be followed, and {why}")
         return ""
 
-    async def _live(self, standing: Standing, ref: ObjectRef, drafts: Drafts) -> Object | None:
+    async def _live(self, standing: ExecutorStanding, ref: ObjectRef, drafts: Drafts) -> Object | None:
         sight = drafts.observed(ref)
         if sight.presence is not Presence.UNKNOWN:
             return seen(ref, sight)

@@ -1,7 +1,7 @@
 """The gate before every write of a work with an executor: which of its manifests may be applied in the executor's name.
 
 Strictly (the enhancement's rule) one refusal withholds the whole work, and so does a manifest that cannot be applied whatever is
-permitted; per manifest (upstream's rule) each is judged alone. What the executor may is its `Standing`; when a role or binding
+permitted; per manifest (upstream's rule) each is judged alone. What the executor may is its `ExecutorStanding`; when a role or binding
 changes that touches it, by its own name or by one of its groups, the standing goes at once, and whoever listens is told a moment
 later. Nothing is followed before the first work with an executor comes.
 
@@ -29,7 +29,7 @@ from muster.runtime.auth import RbacAuthorizer
 from muster.runtime.client import KubeClient, KubeError
 from muster.work.agent.executor.demands import action, denial, identity_of, lacking, malformed, verbs
 from muster.work.agent.executor.escalation import Escalation, Planned, Undecided, judged, planned_roles
-from muster.work.agent.executor.standing import ALLOWED_FOR, Standing
+from muster.work.agent.executor.standing import ExecutorStanding
 from muster.work.agent.seam import Drafts, Manifest, Misfit, NotPermitted, Overtaken, Refusal, Write
 
 log = get_logger("muster.work.agent.executor")
@@ -64,13 +64,13 @@ class _Executor:
         self.account = account
         self.who = identity_of(account)
         self.subjects = frozenset(subjects_of(self.who))
-        self.standing: Standing | None = None
+        self.standing: ExecutorStanding | None = None
         self.changes = 0
         self.tell_at = float("inf")
         """Its rights have changed: when to say so."""
         self.recheck_at = float("inf")
         """When to look again at what no watch tells about."""
-        self.doubts = Backoff(1.0, ALLOWED_FOR, random=random)
+        self.doubts = Backoff(1.0, ExecutorStanding.ALLOWED_FOR, random=random)
 
 
 class ExecutorGate:
@@ -172,10 +172,10 @@ class ExecutorGate:
             else:
                 log.warning("cannot follow RBAC: each object is reviewed by the cluster", error=self._rbac.outage)
 
-    def _standing(self, executor: _Executor) -> Standing:
+    def _standing(self, executor: _Executor) -> ExecutorStanding:
         standing, followed = executor.standing, self._rbac.followed
         if standing is None or standing.followed != followed:
-            standing = executor.standing = Standing(
+            standing = executor.standing = ExecutorStanding(
                 self._client,
                 self._rbac,
                 executor.who,
@@ -185,10 +185,10 @@ class ExecutorGate:
                 doubt=lambda: self._recheck(executor, executor.doubts.next()),
             )
         if not followed or self._options.review_all:
-            self._recheck(executor, ALLOWED_FOR)
+            self._recheck(executor, ExecutorStanding.ALLOWED_FOR)
         return standing
 
-    async def _refusals(self, standing: Standing, manifests: Sequence[Manifest], drafts: Drafts) -> dict[int, Refusal]:
+    async def _refusals(self, standing: ExecutorStanding, manifests: Sequence[Manifest], drafts: Drafts) -> dict[int, Refusal]:
         found: dict[int, Refusal] = {}
         planned = planned_roles(manifests)
         turn = asyncio.Semaphore(AT_ONCE)
@@ -204,7 +204,7 @@ class ExecutorGate:
                 tasks.create_task(judge(manifest))
         return found
 
-    async def _refusal(self, standing: Standing, manifest: Manifest, planned: Planned, drafts: Drafts) -> Refusal | None:
+    async def _refusal(self, standing: ExecutorStanding, manifest: Manifest, planned: Planned, drafts: Drafts) -> Refusal | None:
         ref = manifest.ref
         demanded = [action(ref, verb) for verb in verbs(manifest, self._options.every_verb)]
         try:
@@ -286,11 +286,11 @@ class ExecutorConsent:
             raise NotPermitted(refusal)
 
 
-def _unknown(standing: Standing, ref: ObjectRef, error: Exception) -> str:
+def _unknown(standing: ExecutorStanding, ref: ObjectRef, error: Exception) -> str:
     return f"cannot find out whether {standing.who.name} may have {ref} applied: {error}"
 
 
-async def _hidden(standing: Standing, manifest: Manifest) -> str:
+async def _hidden(standing: ExecutorStanding, manifest: Manifest) -> str:
     """Why nothing that is asked about the object may be told. Raises KubeError."""
     asked = manifest.feedback or manifest.conditions
     if not asked or (await standing.may(action(manifest.ref, "get"))).allowed:

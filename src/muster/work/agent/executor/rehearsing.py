@@ -21,7 +21,7 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectRef
 from muster.runtime.client import AlreadyExists, Conflict, Forbidden, KubeClient, NotFound, StatusError
 from muster.work.agent.executor.demands import action, shortened
-from muster.work.agent.executor.standing import Standing
+from muster.work.agent.executor.standing import ExecutorStanding
 from muster.work.agent.seam import Write
 from muster.work.agent.writes import send
 
@@ -37,7 +37,7 @@ class Rehearsals:
         self._client = client
         self._warned = False
 
-    async def problem(self, standing: Standing, ref: ObjectRef, write: Write, live: Object | None) -> str:
+    async def problem(self, standing: ExecutorStanding, ref: ObjectRef, write: Write, live: Object | None) -> str:
         """Why the server would not take the write from the executor; empty if it would. Raises Unrehearsed; Conflict, AlreadyExists
         and NotFound of an object that is not as it was thought to be; and KubeError where the server could not be asked."""
         write = _unowned(write, live)
@@ -57,17 +57,17 @@ class Rehearsals:
             raise Unrehearsed(f"{standing.who.name} may create it by name only, and not patch it")
         return problem
 
-    async def _asked(self, standing: Standing, ref: ObjectRef, write: Write) -> str:
+    async def _asked(self, standing: ExecutorStanding, ref: ObjectRef, write: Write) -> str:
         return await standing.rehearsals.ask(_question(ref, write), lambda: self._repeated(standing, ref, write))
 
-    async def _repeated(self, standing: Standing, ref: ObjectRef, write: Write) -> str:
+    async def _repeated(self, standing: ExecutorStanding, ref: ObjectRef, write: Write) -> str:
         tried, problem = 0, ""
         while not tried or (problem and await standing.again(tried)):
             tried += 1
             problem = await self._once(standing, ref, write)
         return problem
 
-    async def _once(self, standing: Standing, ref: ObjectRef, write: Write) -> str:
+    async def _once(self, standing: ExecutorStanding, ref: ObjectRef, write: Write) -> str:
         try:
             await send(self._client.as_user(standing.who.name), ref, write, dry_run=True)
         except Forbidden as error:
@@ -85,7 +85,7 @@ class Rehearsals:
             raise Unrehearsed(shortened(error.message)) from error
         return ""
 
-    def _warn(self, standing: Standing) -> None:
+    def _warn(self, standing: ExecutorStanding) -> None:
         if not self._warned:
             self._warned = True
             log.warning(

@@ -1,0 +1,216 @@
+"""`muster grpc-server`: serve registration and works over gRPC, so that agents need no way to the hub's API server.
+
+Upstream's flags and configuration file are understood. Every replica serves; there is no leader. Told to stop, it says so to its
+clients, which go to another server, and ends what is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from muster.cli.process import (
+    ANY_ADDRESS,
+    LOOPBACK,
+    PROCESS,
+    FoundCluster,
+    ProcessEnv,
+    cluster_problem,
+    explained,
+    find_cluster,
+    in_pod,
+    run_until_stopped,
+)
+from muster.cli.values import Duration, FilePath, Gates, Names
+from muster.machinery.tasks import race
+from muster.registration.names import AGENT_RESTRICTION, HUB_GATES, HUB_UNSUPPORTED_GATES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from muster.transport.server.config import GrpcServerConfig
+    from muster.transport.server.server import GrpcServerOptions
+
+KUBE: Final = "kube"
+TLS_VERSIONS: Final = ("VersionTLS12", "VersionTLS13")
+MINIMUM_HEARTBEAT: Final = 10.0
+FILE_CHECK_INTERVAL: Final = 1.0
+
+
+@click.command("grpc-server", short_help="Serve a hub's agents over gRPC.")
+@click.option(
+    "--server-config",
+    type=FilePath(dir_okay=False),
+    help="Configuration file, as upstream has it: port, TLS files, limits.  [default: upstream's defaults]",
+)
+@click.option("--kubeconfig", type=FilePath(dir_okay=False), help="Of the hub cluster.  [default: in-cluster, or kubectl's]")
+@click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
+@click.option("--namespace", default="open-cluster-management-hub", show_default=True, help="Where the hub keeps its own things.")
+@click.option(
+    "--persistence", type=click.Choice([KUBE]), default=KUBE, show_default=True, help="Where objects are kept: in the hub cluster."
+)
+@click.option("--bind-host", help="Address to serve agents on.  [default: every one]")
+@click.option(
+    "--bind-port",
+    type=click.IntRange(0, 65535),
+    help="Port to serve agents on; 0 picks a free one.  [default: the file's, else 8090]",
+)
+@click.option(
+    "--broker-heartbeat-interval",
+    type=Duration(),
+    default="10s",
+    show_default=True,
+    help=f"Between two signs of life on a stream; {MINIMUM_HEARTBEAT:g}s at least.",
+)
+@click.option("--broker-heartbeat-disabled", is_flag=True, help="Send no heartbeats.")
+@click.option("--tls-min-version", type=click.Choice(TLS_VERSIONS), help="Lowest version of TLS.  [default: the file's]")
+@click.option("--tls-cipher-suites", type=Names(), help="Of TLS 1.2, by their IANA names.  [default: the file's]")
+@click.option(
+    "--feature-gates",
+    "gates",
+    type=Gates(HUB_GATES, HUB_UNSUPPORTED_GATES),
+    multiple=True,
+    help=f"The hub's, of which {AGENT_RESTRICTION} and DefaultClusterSet count here.",
+)
+@click.option("--kube-api-qps", type=float, default=0.0, help="Accepted and not needed: there is no limit.", hidden=True)
+@click.option("--kube-api-burst", type=int, default=0, help="Accepted and not needed: there is no limit.", hidden=True)
+@click.option("--terminate-on-files", type=Names(), multiple=True, help="End when one of these files changes.")
+@click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option("--health-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0 picks a free one.")
+@click.option("--listen", metavar="HOST:PORT", help="Both of the above.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def command(**options: Any) -> None:
+    """Serve a hub's agents over gRPC: registration, works, addons, leases and events, in OCM's wire format."""
+    from muster.machinery import logs
+
+    logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
+    run_until_stopped(serve(settings(options)))
+
+
+@dataclass(frozen=True)
+class Settings:
+    cluster: FoundCluster
+    namespace: str
+    options: GrpcServerOptions
+    health: tuple[str, int]
+    terminate_on: tuple[Path, ...] = ()
+
+
+def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
+    """Raises what click raises for flags that are wrong."""
+    from muster.api.cluster.write_rules import ClusterWriteRules
+    from muster.cli.component import host_port
+    from muster.transport.server.server import GrpcServerOptions
+
+    heartbeat = None if given["broker_heartbeat_disabled"] else given["broker_heartbeat_interval"]
+    if heartbeat is not None and heartbeat < MINIMUM_HEARTBEAT:
+        raise click.BadParameter(f"{heartbeat:g}s is too short", param_hint="--broker-heartbeat-interval")
+    everywhere = ANY_ADDRESS if in_pod(given["kubeconfig"], given["context"], here) else LOOPBACK
+    gates = dict(gate for gates in given["gates"] for gate in gates)
+    options = GrpcServerOptions(
+        _config(given, here),
+        here.bind(given["bind_host"] or ""),
+        heartbeat,
+        ClusterWriteRules(gates.get("DefaultClusterSet", True), gates.get(AGENT_RESTRICTION, False)),
+    )
+    host, port = host_port(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"])
+    return Settings(
+        find_cluster(given["kubeconfig"], given["context"], here),
+        given["namespace"],
+        options,
+        (here.bind(host), port),
+        tuple(here.path(name) for names in given["terminate_on_files"] for name in names),
+    )
+
+
+def _config(given: dict[str, Any], here: ProcessEnv) -> GrpcServerConfig:
+    from muster.machinery.confinement import shown
+    from muster.transport.server.config import ConfigError, GrpcServerConfig, cipher_suites, read_config, tls_version
+
+    config = GrpcServerConfig()
+    if given["server_config"]:
+        path = here.path(given["server_config"])
+        try:
+            config = read_config(path)
+        except ConfigError as error:
+            raise click.ClickException(f"--server-config: {shown(path)}: {error}") from None
+        except OSError as error:
+            raise click.ClickException(f"--server-config: {shown(path)}: {error.strerror}") from None
+    changes: dict[str, Any] = {}
+    if given["bind_port"] is not None:
+        changes["server_bind_port"] = given["bind_port"]
+    if given["tls_min_version"]:
+        changes["tls_min_version"] = tls_version(given["tls_min_version"])
+    if given["tls_cipher_suites"]:
+        try:
+            changes["cipher_suites"] = cipher_suites(",".join(given["tls_cipher_suites"]))
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--tls-cipher-suites") from None
+    return replace(config, **changes)
+
+
+def _explain(error: Exception) -> click.ClickException | None:
+    from muster.machinery.tasks import RunnableEnded
+    from muster.transport.server.config import ConfigError
+
+    if isinstance(error, ConfigError | RunnableEnded):
+        return click.ClickException(str(error))
+    return cluster_problem(error, "the hub cluster", "--bind-port or --health-port")
+
+
+async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
+    with explained(_explain):
+        if settings.terminate_on:
+            await race(_serve(settings, here), _until_changed(settings.terminate_on, here))
+        else:
+            await _serve(settings, here)
+
+
+async def _serve(settings: Settings, here: ProcessEnv) -> None:
+    from muster.machinery.metrics import Metrics
+    from muster.runtime.process import serve
+    from muster.transport.server.server import GrpcServer
+
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        client = settings.cluster.connect_in(stack, "muster-grpc-server", metrics)
+        server = GrpcServer(client, settings.options, path=here.path, metrics=metrics)
+        stack.push_async_callback(server.stop)
+        await server.start()
+        await serve(
+            server,
+            metrics,
+            settings.health,
+            lambda port: here.say(f"ready: gRPC server of {client.server} on port {server.port}; health on port {port}"),
+            once_synced=True,
+        )
+
+
+async def _until_changed(paths: tuple[Path, ...], here: ProcessEnv) -> None:
+    """Until one of the files is another than at the start."""
+    from muster.machinery.confinement import shown
+
+    known = await asyncio.to_thread(_contents, paths)
+    while True:
+        await asyncio.sleep(FILE_CHECK_INTERVAL)
+        found = await asyncio.to_thread(_contents, paths)
+        for path in paths:
+            if found[path] != known[path]:
+                here.say(f"ending, because {shown(path)} has changed")
+                return
+
+
+def _contents(paths: tuple[Path, ...]) -> dict[Path, bytes | None]:
+    from muster.machinery.confinement import read
+
+    found: dict[Path, bytes | None] = {}
+    for path in paths:
+        try:
+            found[path] = read(path)
+        except OSError:
+            found[path] = None
+    return found

@@ -1,0 +1,256 @@
+"""The client's end of an HTTP/2 connection: requests as streams, until the server or we want no more of them.
+
+A connection that goes, because the server says so (GOAWAY) or because it is `retire`d, opens no more streams and ends with
+those that it has. Streams that the server has not begun with are lost with REFUSED_STREAM, and may be asked for again
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from muster.http.flushing import FlushQueue
+from muster.http.http2 import frames
+from muster.http.http2.connection import ConnectionFailure, Http2Connection, Http2Limits
+from muster.http.http2.fields import TABLE_SIZE, Fields, check_response
+from muster.http.http2.frames import ErrorCode
+from muster.http.http2.stream import Stream, StreamHandler
+from muster.http.keepalive import keep_tcp_alive
+from muster.http.pool import UpstreamKey, explained, open_connection
+from muster.http.tls import HTTP_2
+from muster.http.tunnel import Proxy
+from muster.http.upstream import UpstreamConnection, UpstreamTimeout, UpstreamUntrusted, place
+from muster.machinery.clock import SYSTEM, Clock, Timer
+
+STREAM_WINDOW: Final = 1024 * 1024
+CONNECTION_WINDOW: Final = 4 * 1024 * 1024
+READ_BUFFER: Final = 256 * 1024
+LAST_NUMBER: Final = frames.LARGEST_STREAM - 2
+CLIENT_LIMITS: Final = Http2Limits(stream_window=STREAM_WINDOW, connection_window=CONNECTION_WINDOW)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepAlive:
+    """Asking a silent server for a sign of life. Servers take amiss what comes more often than they like."""
+
+    time: float = 30.0
+    timeout: float = 10.0
+    permit_without_stream: bool = False
+
+
+_read_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = WeakKeyDictionary()
+
+
+def _read_buffer(loop: asyncio.AbstractEventLoop) -> memoryview:
+    """One for all connections of a loop: what is read is copied out before the next read."""
+    buffer = _read_buffers.get(loop)
+    if buffer is None:
+        buffer = _read_buffers[loop] = memoryview(bytearray(READ_BUFFER))
+    return buffer
+
+
+class ConnectionGoing(Exception):
+    """The connection opens no more streams."""
+
+
+class ClientConnection(Http2Connection):
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        *,
+        keepalive: KeepAlive | None = None,
+        limits: Http2Limits = CLIENT_LIMITS,
+        clock: Clock = SYSTEM,
+        on_end: Callable[[ClientConnection], None] = lambda _: None,
+    ) -> None:
+        super().__init__(loop, _read_buffer(loop), FlushQueue(), limits, clock)
+        self.name = name
+        self.going = False
+        """No more streams are opened on it."""
+        self.failure: Exception | None = None
+        """Why the connection was lost, if anything is known."""
+        self.farewell: tuple[int, bytes] | None = None
+        """The code and the words of the server's GOAWAY."""
+        self._keepalive = keepalive
+        self._on_end = on_end
+        self._next = 1
+        self._most_streams = frames.LARGEST_STREAM
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._timer: Timer | None = None
+        self._first_settings: asyncio.Future[None] = loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        keep_tcp_alive(transport.get_extra_info("socket"))
+        secured: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        if secured is not None and secured.selected_alpn_protocol() != HTTP_2:
+            self.failure = UpstreamUntrusted(self.name, "the server does not speak HTTP/2 (by ALPN it did not choose h2)")
+            self.abort()
+            return
+        limits = self.limits
+        self.put(frames.PREFACE)
+        self.put(
+            frames.settings(
+                (
+                    (frames.HEADER_TABLE_SIZE, TABLE_SIZE),
+                    (frames.ENABLE_PUSH, 0),
+                    (frames.INITIAL_WINDOW_SIZE, limits.stream_window),
+                    (frames.MAX_HEADER_LIST_SIZE, limits.max_fields),
+                )
+            )
+        )
+        if limits.connection_window > frames.DEFAULT_WINDOW:
+            self.put(frames.window_update(0, limits.connection_window - frames.DEFAULT_WINDOW))
+            self._allowance = limits.connection_window
+        if self._keepalive is not None:
+            self._sweep()
+
+    async def ready_to_ask(self) -> None:
+        """Until the server has spoken HTTP/2. Raises ConnectionResetError, or why there is no connection."""
+        if not self.lost:
+            await asyncio.shield(self._first_settings)
+        if self.lost:
+            raise self.failure or ConnectionResetError("the server closed the connection before it said anything")
+
+    # Streams
+
+    @property
+    def usable(self) -> bool:
+        return not (self.going or self.lost or self.closing or self._transport.is_closing())
+
+    async def open(self, block: bytes, handler: StreamHandler) -> Stream:
+        """A stream that begins with this header block, as soon as the server allows one more. Raises ConnectionGoing."""
+        while self.usable and len(self.streams) >= self._most_streams:
+            turn = self.loop.create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            finally:
+                if turn.cancelled():
+                    self._waiting.remove(turn)
+        if not self.usable:
+            raise ConnectionGoing
+        number, self._next = self._next, self._next + 2
+        if self._next > LAST_NUMBER:
+            self.going = True
+        stream = self.streams[number] = Stream(self, number, self._first_stream_window, self.limits.stream_window)
+        stream.handler = handler
+        stream.send_head(block)
+        return stream
+
+    def setting(self, key: int, value: int) -> None:
+        if key == frames.MAX_CONCURRENT_STREAMS:
+            self._most_streams = value
+            self._call_waiting()
+
+    def settings_received(self) -> None:
+        if not self._first_settings.done():
+            self._first_settings.set_result(None)
+
+    def _call_waiting(self) -> None:
+        """As many as there is room for now; all when there will be none."""
+        room = self._most_streams - len(self.streams) if self.usable else len(self._waiting)
+        while self._waiting and room > 0:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                room -= 1
+
+    def _remove(self, stream: Stream) -> None:
+        super()._remove(stream)
+        if self._waiting:
+            self._call_waiting()
+
+    def _is_idle(self, number: int) -> bool:
+        return number >= self._next or not number & 1
+
+    def head(self, number: int, fields: Fields, ended: bool) -> None:
+        if self._is_idle(number):
+            raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "HEADERS on a stream that was not opened")
+        raise ConnectionFailure(ErrorCode.STREAM_CLOSED, "HEADERS on a closed stream")
+
+    def check_head(self, fields: Fields) -> bool:
+        return check_response(fields) >= 200
+
+    # The end
+
+    def retire(self) -> None:
+        """Let the streams that are here end, and open no more."""
+        self.going = True
+        self._call_waiting()
+        if not self.streams:
+            self.close()
+
+    def told_to_go(self, last: int, code: int, reason: bytes) -> None:
+        self.farewell = (code, reason)
+        self.going = True
+        for stream in [stream for number, stream in self.streams.items() if number > last]:
+            stream.remote_ended = True
+            handler = stream.handler
+            self._remove(stream)
+            handler.lost(ErrorCode.REFUSED_STREAM)
+        self._call_waiting()
+        if not self.streams:
+            self.loop.call_soon(self.close)
+
+    def idle(self) -> None:
+        if self.going:
+            self.loop.call_soon(self.close)
+
+    def gone(self, error: Exception | None) -> None:
+        self.failure = self.failure or error
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._first_settings.done():
+            self._first_settings.set_result(None)
+        self._call_waiting()
+        self._on_end(self)
+
+    def _sweep(self) -> None:
+        keepalive = self._keepalive
+        if self.lost or keepalive is None:
+            return
+        if self.streams or keepalive.permit_without_stream:
+            self.keep_alive(self._clock.monotonic(), keepalive.time, keepalive.timeout)
+        self._timer = self._clock.call_later(min(1.0, keepalive.time / 4, keepalive.timeout / 4), self._sweep)
+
+
+async def connect(
+    key: UpstreamKey,
+    *,
+    timeout: float,
+    proxy: Proxy | None = None,
+    keepalive: KeepAlive | None = None,
+    limits: Http2Limits = CLIENT_LIMITS,
+    clock: Clock = SYSTEM,
+    on_end: Callable[[ClientConnection], None] = lambda _: None,
+) -> ClientConnection:
+    """A connection on which the server has spoken. Raises UpstreamError."""
+    host, port, tls, _ = key
+    name = place(host, port)
+    loop = asyncio.get_running_loop()
+    made = ClientConnection(loop, name, keepalive=keepalive, limits=limits, clock=clock, on_end=on_end)
+    try:
+        with explained(name):
+            async with asyncio.timeout(timeout):
+                if proxy is None or tls is None:
+                    await open_connection(key, lambda: made)
+                else:
+                    buffer = memoryview(bytearray(4096))
+                    outer = await proxy.reach(lambda upstream: UpstreamConnection(loop, upstream, buffer))
+                    await proxy.tunnel(outer, key, made)
+                await made.ready_to_ask()
+    except TimeoutError:
+        made.abort()
+        raise UpstreamTimeout(name, f"no connection within {timeout:g} s") from None
+    except BaseException:
+        made.abort()
+        raise
+    return made

@@ -1,0 +1,153 @@
+"""Header fields in and out of HPACK (RFC 7541), and what RFC 9113, section 8, asks of those that come.
+
+What we send is written without the dynamic table and without Huffman codes: the few fields of an answer are the same bytes each
+time, so they are made once, and no connection has an encoder's memory. What comes is decoded by the `hpack` library within a size
+that counts the fields as they are, not as they were compressed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from hpack import Decoder, HPACKError, OversizedHeaderListError
+from hpack.table import HeaderTable
+
+Fields = list[tuple[bytes, bytes]]
+"""Names in lower case, pseudo-header fields (`:path`) first."""
+
+TABLE_SIZE: Final = 4096
+"""Of the other side's encoder, which we keep a copy of: RFC 7541's default."""
+
+_STATIC: Final = {name: index for index, (name, _) in reversed(list(enumerate(HeaderTable.STATIC_TABLE, 1)))}
+_STATIC_PAIRS: Final = {tuple(pair): index for index, pair in enumerate(HeaderTable.STATIC_TABLE, 1)}
+_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
+_BAD_VALUE: Final = re.compile(rb"[\r\n\0]").search
+_CONNECTION_FIELDS: Final = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
+_REQUEST_FIELDS: Final = frozenset({b":method", b":scheme", b":authority", b":path"})
+_NEEDED: Final = frozenset({b":method", b":scheme", b":path"})
+
+
+_SECRET: Final = frozenset({b"authorization"})
+_NEVER_INDEXED: Final = 0x10
+"""Asks whoever passes the field on to keep it out of tables too."""
+
+
+class MalformedFields(ValueError):
+    """Fields that no message can have: an error of one stream."""
+
+
+class FieldsTooLarge(Exception):
+    """More fields than are kept. What the block does to the table is not known then, so the connection ends."""
+
+
+class UndecodableFields(Exception):
+    """Bytes that are no HPACK: an error of the connection."""
+
+
+def encode(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Raises ValueError for what would not be one field."""
+    block = bytearray()
+    for name, value in fields:
+        if _BAD_VALUE(value) or not _NAME(name.removeprefix(b":")):
+            # The value may be a credential, and is not repeated.
+            raise ValueError(f"the header field {name!r} is no field of HTTP/2")
+        pair = _STATIC_PAIRS.get((name, value))
+        if pair is not None:
+            block.append(0x80 | pair)
+            continue
+        start = len(block)
+        index = _STATIC.get(name)
+        if index is None:
+            block.append(0)
+            block += _integer(len(name), 7) + name
+        else:
+            block += _integer(index, 4)
+        if name in _SECRET:
+            block[start] |= _NEVER_INDEXED
+        block += _integer(len(value), 7) + value
+    return bytes(block)
+
+
+def _integer(number: int, bits: int) -> bytes:
+    largest = (1 << bits) - 1
+    if number < largest:
+        return bytes((number,))
+    written = bytearray((largest,))
+    number -= largest
+    while number >= 128:
+        written.append(number & 127 | 128)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+class FieldDecoder:
+    """One for each connection: every block changes how the next is read."""
+
+    __slots__ = ("_decoder",)
+
+    def __init__(self, limit: int) -> None:
+        """`limit` is of all fields of one block, each with the 32 bytes that RFC 7541 adds."""
+        self._decoder = Decoder(max_header_list_size=limit)
+        self._decoder.max_allowed_table_size = TABLE_SIZE
+
+    def decode(self, block: bytes) -> Fields:
+        try:
+            return list(self._decoder.decode(block, raw=True))
+        except OversizedHeaderListError as error:
+            raise FieldsTooLarge(str(error)) from None
+        except (HPACKError, IndexError, ValueError) as error:
+            raise UndecodableFields(str(error)) from None
+
+
+def check_request(fields: Fields) -> None:
+    """Raises MalformedFields."""
+    found = _pseudo(fields, _REQUEST_FIELDS)
+    if found.keys() >= _NEEDED and found[b":path"]:
+        return
+    if found.get(b":method") == b"CONNECT" and found.keys() == {b":method", b":authority"}:
+        return
+    raise MalformedFields("a request has :method, :scheme and :path")
+
+
+def check_response(fields: Fields) -> int:
+    """The status. Raises MalformedFields."""
+    status = _pseudo(fields, frozenset({b":status"})).get(b":status", b"")
+    if len(status) != 3 or not status.isdigit():
+        raise MalformedFields("an answer has a :status of three digits")
+    return int(status)
+
+
+def check_trailers(fields: Fields) -> None:
+    """Raises MalformedFields."""
+    _pseudo(fields, frozenset())
+
+
+def _pseudo(fields: Fields, allowed: frozenset[bytes]) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = {}
+    regular = False
+    for name, value in fields:
+        if name[:1] == b":":
+            if regular or name not in allowed or name in found:
+                raise MalformedFields("a pseudo-header field is unknown, doubled or out of place")
+            found[name] = value
+            continue
+        regular = True
+        if not _NAME(name) or _BAD_VALUE(value):
+            raise MalformedFields("a field name has upper case or other characters that it must not have, or a value a line break")
+        if name in _CONNECTION_FIELDS or (name == b"te" and value != b"trailers"):
+            raise MalformedFields("HTTP/2 has no fields about the connection")
+    return found
+
+
+def content_length(fields: Fields) -> int | None:
+    """Raises MalformedFields."""
+    values = {value for name, value in fields if name == b"content-length"}
+    if not values:
+        return None
+    value = values.pop()
+    if values or not value.isdigit() or len(value) > 18:
+        raise MalformedFields("content-length is no number, or several")
+    return int(value)

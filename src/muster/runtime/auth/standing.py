@@ -1,0 +1,124 @@
+"""What somebody may, as of one state of RBAC: decided here where RBAC explains it, asked of the cluster where it does not.
+
+A "yes" of RBAC's rules is confirmed by one review per verb, resource, subresource and namespace, with the name of the first
+object; a "no" is always confirmed, with the object's own name. When the cluster disagrees, or allows for a reason that is not
+RBAC's, another authorizer has a say: from then on every object is reviewed (`doubted`). Just after a change either side may be a
+moment behind the other, so a disagreement then is asked about again before it counts. Failures to ask are raised, never
+remembered.
+
+When anything changes that touches the user, its standing is thrown away for a new one, and what is still being asked for the old
+one with it: an answer from before a change can never be taken for one from after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes, AccessDecision
+from muster.machinery.clock import Clock, sleep
+from muster.machinery.logs import get_logger
+from muster.runtime.auth.delegation import AccessReviewer, Memory
+from muster.runtime.auth.rbac import RbacAuthorizer
+from muster.runtime.client.base import KubeClient
+
+log = get_logger("muster.runtime.auth")
+
+RBAC_REASON: Final = "RBAC: "
+"""With this begins why RBAC allows something."""
+FRESH: Final = 5.0
+"""Seconds after a change in which a disagreement may be a delay."""
+PAUSES: Final = (0.05, 0.15, 0.4, 1.0)
+"""Between asking again then."""
+SETTLED_FOR: Final = 1800.0
+"""Seconds an answer is remembered that RBAC explains: its changes are told."""
+REFUSED_FOR: Final = 60.0
+REMEMBERED: Final = 100_000
+
+
+class Standing:
+    ALLOWED_FOR: Final = 300.0
+    """Seconds an answer is remembered that RBAC does not explain."""
+    UNFOLLOWED_FOR: Final = 10.0
+    """Seconds an answer is remembered where no change of RBAC would be noticed."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        rbac: RbacAuthorizer,
+        who: UserInfo,
+        clock: Clock,
+        *,
+        followed: bool,
+        review_all: bool,
+        doubt: Callable[[], None],
+    ) -> None:
+        self.who = who
+        self.followed = followed
+        """Whether RBAC's changes are noticed: otherwise everything is asked."""
+        self.doubted = False
+        self._rbac = rbac
+        self._clock = clock
+        self._review_all = review_all
+        self._doubt = doubt
+        allowed, refused = (self.ALLOWED_FOR, REFUSED_FOR) if followed else (self.UNFOLLOWED_FOR, self.UNFOLLOWED_FOR)
+        self._reviewer = AccessReviewer(client, allowed_for=allowed, refused_for=refused, clock=clock, limit=REMEMBERED)
+        self._settled: Memory[AccessDecision] = Memory(
+            lambda verdict: SETTLED_FOR if verdict.allowed else refused, clock, REMEMBERED
+        )
+
+    def expects(self, action: AccessAttributes) -> bool | None:
+        """What RBAC says, as far as is known here."""
+        return self._rbac.decide(self.who, action).allowed if self.followed else None
+
+    async def may(self, action: AccessAttributes) -> AccessDecision:
+        """Raises KubeError where the cluster cannot be asked."""
+        if not self._asks_everything:
+            local = self._rbac.decide(self.who, action)
+            question: Hashable = action
+            if local.allowed:
+                question = (action.verb, action.group, action.resource, action.subresource, action.namespace)
+            verdict = await self._settled.ask(question, lambda: self._settle(action))
+            if not self._asks_everything:
+                # They agree; what the cluster adds to RBAC's reason is worth telling.
+                return verdict if verdict.reason and not verdict.reason.startswith(RBAC_REASON) else local
+        return await self._reviewer.authorize(self.who, action)
+
+    async def again(self, asked: int) -> bool:
+        """Whether to ask once more after so many times; answered after a pause in which the cluster may have heard of a change that
+        is known here already."""
+        if asked > len(PAUSES) or not self.followed or not self._rbac.changed_within(FRESH):
+            return False
+        await sleep(self._clock, PAUSES[asked - 1])
+        return True
+
+    @property
+    def _asks_everything(self) -> bool:
+        return self._review_all or self.doubted or not self.followed
+
+    async def _settle(self, action: AccessAttributes) -> AccessDecision:
+        """The cluster's answer, once it agrees with RBAC's rules as they are known here; otherwise there is doubt."""
+        asked = 0
+        while not asked or await self.again(asked):
+            asked += 1
+            verdict = await self._reviewer.review(self.who, action)
+            if _explained(verdict, self._rbac.decide(self.who, action)):
+                return verdict
+        if not self.doubted:
+            self.doubted = True
+            log.info(
+                "more than RBAC decides what a user may: every object is reviewed by the cluster",
+                user=self.who.name,
+                verb=action.verb,
+                resource=action.resource,
+                namespace=action.namespace,
+                allowed=verdict.allowed,
+                reason=verdict.reason,
+            )
+            self._doubt()
+        return verdict
+
+
+def _explained(verdict: AccessDecision, local: AccessDecision) -> bool:
+    return verdict.allowed == local.allowed and (not verdict.allowed or verdict.reason.startswith(RBAC_REASON))

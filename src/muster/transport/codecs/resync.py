@@ -1,0 +1,148 @@
+"""What an agent asks for after a while without a stream, and what the hub answers beside the objects themselves.
+
+A request names what the agent has, each with its version. Two things in it are ours, and nobody else looks at them: each object's
+name, by which the hub can say of an object that it never knew of that it is gone; and an id, for which the hub sends the same id
+back on the stream when everything has been sent. Go's servers answer without an end, so whoever asks them has to guess it.
+
+A deletion in an answer says more than Go's: the version and the name of what is gone. An agent of OCM 1.3 cannot read a work's
+deletion without a version, and takes it for another work without a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Final
+
+import msgspec
+import orjson
+
+from muster.machinery.golang.timestamps import format_time
+from muster.machinery.objects import Object
+from muster.transport.contract.event import (
+    CLUSTER,
+    DELETED,
+    HUB_SOURCE,
+    LOG_TRACING,
+    METADATA,
+    ORIGINAL_SOURCE,
+    RESOURCE_ID,
+    RESOURCE_VERSION,
+    RESYNC,
+    TIME,
+    Attribute,
+    CloudEvent,
+    InvalidEvent,
+    new_event_id,
+)
+from muster.transport.contract.rows import Row, Versioned
+from muster.transport.contract.types import Action, DataType, EventType, Subresource
+
+_INT64: Final = 1 << 63
+
+
+class KnownObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An object that the agent has."""
+
+    resource_id: str = msgspec.field(name="resourceID", default="")
+    """Its uid. Agents of OCM 1.2 say the name instead, but for works."""
+    version: Annotated[int, msgspec.Meta(ge=-_INT64, le=_INT64 - 1)] = msgspec.field(name="resourceVersion", default=0)
+    """As the row counts. Agents of OCM 1.2 say the generation of all objects."""
+    name: str = ""
+    """Only our agents say it."""
+
+
+class _Body(msgspec.Struct, kw_only=True):
+    known: list[KnownObject] | None = msgspec.field(name="resourceVersions", default=None)
+
+
+class ResyncRequest(msgspec.Struct, frozen=True, kw_only=True):
+    cluster: str
+    known: list[KnownObject]
+    resync_id: str
+    """To be sent back when everything has been sent; empty where the agent does not ask for that."""
+
+
+_read_body: Final = msgspec.json.Decoder(_Body).decode
+
+
+def encode_resync_request(
+    data_type: DataType, cluster: str, known: Iterable[KnownObject], *, source: str, now: datetime, resync_id: str = ""
+) -> CloudEvent:
+    attributes: dict[str, Attribute] = {CLUSTER: cluster, ORIGINAL_SOURCE: "", TIME: now}
+    if resync_id:
+        attributes[RESYNC] = resync_id
+    return CloudEvent(
+        id=new_event_id(),
+        source=source,
+        type=_type(data_type, Action.RESYNC),
+        attributes=attributes,
+        data=msgspec.json.encode(_Body(known=list(known))),
+    )
+
+
+def decode_resync_request(event: CloudEvent) -> ResyncRequest:
+    """Raises InvalidEvent."""
+    if not event.data:
+        raise InvalidEvent("the resync request has no data; resourceVersions is expected, which may be empty")
+    try:
+        body = _read_body(event.data)
+    except msgspec.DecodeError as error:
+        raise InvalidEvent(f"the resync request cannot be read: {error}") from None
+    return ResyncRequest(cluster=event.cluster, known=body.known or [], resync_id=event.text(RESYNC))
+
+
+def encode_resync_end(data_type: DataType, cluster: str, resync_id: str, *, now: datetime) -> CloudEvent:
+    """What says that everything has been sent, to whoever asked for it."""
+    return CloudEvent(
+        id=new_event_id(),
+        source=HUB_SOURCE,
+        type=_type(data_type, Action.RESYNC_RESPONSE),
+        attributes={CLUSTER: cluster, ORIGINAL_SOURCE: "", TIME: now, RESYNC: resync_id},
+    )
+
+
+def resync_end(event: CloudEvent) -> str:
+    """The id of the resync that an event ends; empty for other events."""
+    return "" if RESOURCE_ID in event.attributes else event.text(RESYNC)
+
+
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
+    """An object that is gone."""
+
+    cluster: str
+    namespace: str
+    name: str
+    resource_id: str
+    version: int
+
+
+def encode_tombstone(row: Row, gone: Tombstone, action: Action, *, now: datetime, source: str = HUB_SOURCE) -> CloudEvent:
+    """The deletion of an object of which no more is known than this. Raises InvalidEvent for a version that does not fit."""
+    metadata: Object = {"name": gone.name, "uid": gone.resource_id, "deletionTimestamp": format_time(now)}
+    if gone.namespace:
+        metadata["namespace"] = gone.namespace
+    attributes: dict[str, Attribute] = {
+        CLUSTER: gone.cluster,
+        ORIGINAL_SOURCE: "",
+        TIME: now,
+        RESOURCE_ID: gone.resource_id,
+        DELETED: now,
+    }
+    data: bytes | None = None
+    if row.versioned is Versioned.GENERATION:
+        metadata["generation"] = gone.version
+        attributes |= {RESOURCE_VERSION: gone.version, METADATA: orjson.dumps(metadata).decode(), LOG_TRACING: "{}"}
+    else:
+        attributes[RESOURCE_VERSION] = str(gone.version)
+        data = orjson.dumps({"kind": row.resource.kind, "apiVersion": row.resource.api_version, "metadata": metadata})
+    return CloudEvent(id=new_event_id(), source=source, type=_type(row.data_type, action), attributes=attributes, data=data)
+
+
+def as_resync_response(event: CloudEvent, data_type: DataType) -> CloudEvent:
+    """An event about an object as an answer to a resync."""
+    return msgspec.structs.replace(event, type=_type(data_type, Action.RESYNC_RESPONSE))
+
+
+def _type(data_type: DataType, action: Action) -> str:
+    return str(EventType(data_type, Subresource.SPEC, action))

@@ -1,0 +1,120 @@
+"""Refusals on the wire: an API's Status travels as the JSON of Go's StatusError in the text of a gRPC status.
+
+A hub's services raise KubeErrors; `to_rpc` says how the call is to end, and tells nobody what is the hub's own business: where its
+API server is, or that its account is not let in there. An agent gets the KubeError back from `from_rpc`, so that whatever catches
+Conflict, NotFound or Unreachable works as it does with an API server. Go's servers say `{}` for what is no Status, and plain texts
+for what the call failed of before; of these only the code can be gone by.
+
+A status travels in a header, so what it says is cut to a size that any peer takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from muster.machinery.objects import GVR
+from muster.runtime.client.errors import (
+    BadRequest,
+    Forbidden,
+    KubeError,
+    ServerFailure,
+    StatusError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+    status_error,
+)
+from muster.transport.contract.event import InvalidEvent
+from muster.transport.contract.types import InvalidType
+from muster.transport.rpc.status import Code, RpcError
+
+PUBLISH_ERROR: Final = "PublishError"
+"""OCM's reason for a request that may not have been carried out, of which no more is known."""
+_LONGEST_MESSAGE: Final = 1_000
+_MOST_CAUSES: Final = 8
+_LONGEST_CAUSE: Final = 200
+_DETAILS: Final = ("name", "group", "kind", "uid")
+
+
+def to_rpc(error: KubeError | InvalidEvent | InvalidType) -> RpcError:
+    """How a call ends that failed so."""
+    if isinstance(error, InvalidEvent | InvalidType):
+        return RpcError(Code.INVALID_ARGUMENT, _cut(str(error), _LONGEST_MESSAGE))
+    if isinstance(error, Unauthorized) or not isinstance(error, StatusError):
+        # Neither is about whoever asked: our account is refused, or the API server is away.
+        return RpcError(Code.UNAVAILABLE, _written(503, "ServiceUnavailable", "the hub cannot reach its API; try again later"))
+    return RpcError(Code.FAILED_PRECONDITION, _written(error.code, error.reason, error.message or str(error), error.details))
+
+
+def _written(code: int, reason: str, message: str, details: Mapping[str, Any] | None = None) -> str:
+    status: dict[str, Any] = {
+        "metadata": {},
+        "status": "Failure",
+        "message": _cut(message, _LONGEST_MESSAGE),
+        "reason": reason,
+        "code": code,
+    }
+    if details:
+        status["details"] = _cut_details(details)
+    return orjson.dumps({"ErrStatus": status}).decode()
+
+
+def _cut_details(details: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {name: _cut(details[name], _LONGEST_CAUSE) for name in _DETAILS if details.get(name)}
+    causes = [
+        {name: _cut(text, _LONGEST_CAUSE) for name, text in cause.items() if text}
+        for cause in (details.get("causes") or ())[:_MOST_CAUSES]
+        if isinstance(cause, Mapping)
+    ]
+    if causes:
+        kept["causes"] = causes
+    if isinstance(details.get("retryAfterSeconds"), int):
+        kept["retryAfterSeconds"] = details["retryAfterSeconds"]
+    return kept
+
+
+def _cut(text: object, longest: int) -> str:
+    found = str(text)
+    return found if len(found) <= longest else found[: longest - 1] + "…"
+
+
+def from_rpc(error: RpcError, server: str, resource: GVR, name: str = "") -> KubeError:
+    """What went wrong with a request about a resource to `server`."""
+    status = _read_status(error.message)
+    if status is not None:
+        code = status.get("code")
+        if error.code is Code.UNAVAILABLE:
+            return Unreachable(server, str(status.get("message") or error.message))
+        return status_error(code if isinstance(code, int) and code >= 400 else 500, status)
+    if error.code in _UNREACHABLE:
+        return Unreachable(server, str(error))
+    kind, code, reason = _BY_CODE.get(error.code, _UNSPECIFIED)
+    said = "the hub refused it without saying why" if error.message == "{}" else str(error)
+    details = {"group": resource.group, "kind": resource.plural, "name": name}
+    return kind(code, reason, f"{resource.plural} {name!r} could not be sent: {said}" if name else said, details)
+
+
+_UNREACHABLE: Final = frozenset((Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.ABORTED))
+_UNSPECIFIED: Final = (ServerFailure, 500, PUBLISH_ERROR)
+_BY_CODE: Final[Mapping[Code, tuple[type[StatusError], int, str]]] = {
+    Code.UNAUTHENTICATED: (Unauthorized, 401, "Unauthorized"),
+    Code.PERMISSION_DENIED: (Forbidden, 403, "Forbidden"),
+    Code.INVALID_ARGUMENT: (BadRequest, 400, "BadRequest"),
+    Code.RESOURCE_EXHAUSTED: (TooManyRequests, 429, "TooManyRequests"),
+    Code.UNIMPLEMENTED: (StatusError, 405, "MethodNotAllowed"),
+}
+
+
+def _read_status(message: str) -> Mapping[str, Any] | None:
+    """The Status in a text, if there is one that says anything."""
+    if not message.startswith("{"):
+        return None
+    try:
+        document = orjson.loads(message)
+    except orjson.JSONDecodeError:
+        return None
+    status = document.get("ErrStatus") if isinstance(document, dict) else None
+    return status if isinstance(status, dict) and (status.get("code") or status.get("reason")) else None

@@ -1,0 +1,1 @@
+"""The hub's end of the transport: who calls, what they may, who listens, and the process around it."""

@@ -1,0 +1,152 @@
+"""What a caller may, in a fixed order of questions: whose cluster it speaks for, then whether the hub's rules let it.
+
+An agent speaks for the cluster in its name, and for no other. Anybody else is a newcomer: it speaks for a cluster only of the few
+kinds that joining takes, and only if it may create the ManagedCluster of that name, so that `resourceNames` in a role bind a token
+to one name. Then the rules are asked, with the verb that a data type and an action stand for, as OCM's server asks them.
+
+Answers come from RBAC as it is known here, confirmed by reviews (`muster.runtime.auth.Standing`), so that a call of an agent that
+called before costs no request of its own. When a role or binding changes that touches a caller, its standing is thrown away at
+once, and whoever listens (`on_change`) is told, to look at live streams again.
+
+It fails closed: where the cluster cannot be asked, the caller is told to try again. A refusal says what was asked for by kind and
+cluster, and nothing of the rules.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from muster.api.agents import is_cluster_name
+from muster.kube.rbac import Subject, subjects_of
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes, AccessDecision
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.logs import get_logger
+from muster.runtime.auth import RbacAuthorizer, Standing
+from muster.runtime.client import KubeClient, KubeError, TooManyRequests
+from muster.transport.contract.rows import CLUSTERS, TOKENS, Row
+from muster.transport.contract.types import Action, EventType, Subresource
+from muster.transport.rpc.status import Code, RpcError
+from muster.transport.server.authentication import Identity
+
+log = get_logger("muster.transport.server")
+
+MOST_REMEMBERED: Final = 20_000
+"""Callers whose standing is kept."""
+ATTEMPTS: Final = 10
+"""How often a question is asked anew because rights changed while it was."""
+_VERBS: Final = {Action.CREATE: "create", Action.UPDATE: "update", Action.RESYNC: "list"}
+SUBSCRIBE: Final = "subscribe"
+"""The verb that a subscription to tokens stands for: nobody watches tokens."""
+
+ChangeHandler = Callable[[frozenset[Subject]], None]
+
+
+class Authorization:
+    """Also an `Authorizer` of anything, for services that judge what an agent writes."""
+
+    def __init__(self, client: KubeClient, rbac: RbacAuthorizer, *, clock: Clock = SYSTEM) -> None:
+        self._client = client
+        self._rbac = rbac
+        self._clock = clock
+        self._standings: OrderedDict[UserInfo, Standing] = OrderedDict()
+        self._by_subject: dict[Subject, set[UserInfo]] = {}
+        self._handlers: list[ChangeHandler] = []
+        rbac.on_change(self._changed)
+
+    def on_change(self, handler: ChangeHandler) -> None:
+        """Told whose rights are others now; must be quick."""
+        self._handlers.append(handler)
+
+    async def subscription(self, who: Identity, row: Row, cluster: str) -> None:
+        """Raises RpcError unless the caller may listen to what happens to a cluster's objects of the kind."""
+        verb = SUBSCRIBE if row is TOKENS else "watch"
+        await self._check(who, row, cluster, _attributes(row, verb, cluster))
+
+    async def publication(self, who: Identity, row: Row, event_type: EventType, cluster: str, name: str) -> None:
+        """Raises RpcError unless the caller may ask for this about a cluster's objects. `name` is the object's."""
+        # Nobody lists tokens: there is nothing to answer, and the right to listen is the right to ask.
+        verb = SUBSCRIBE if row is TOKENS and event_type.action is Action.RESYNC else _VERBS[event_type.action]
+        status = event_type.subresource is Subresource.STATUS
+        asked = _attributes(row, verb, cluster, "status" if status else "", name if row is TOKENS else "")
+        await self._check(who, row, cluster, asked)
+
+    async def _check(self, who: Identity, row: Row, cluster: str, asked: AccessAttributes) -> None:
+        if not is_cluster_name(cluster):
+            raise _refused(row, cluster)
+        if who.is_agent:
+            if who.cluster != cluster:
+                raise self._denied(who, row, cluster, asked)
+        elif not row.bootstrap or not await self.may(who.user, _attributes(CLUSTERS, "create", cluster)):
+            raise self._denied(who, row, cluster, asked)
+        if not await self.may(who.user, asked):
+            raise self._denied(who, row, cluster, asked)
+
+    def _denied(self, who: Identity, row: Row, cluster: str, asked: AccessAttributes) -> RpcError:
+        log.info("call denied", user=who.user.name, cluster=cluster, verb=asked.verb, resource=asked.full_resource)
+        return _refused(row, cluster)
+
+    async def may(self, user: UserInfo, asked: AccessAttributes) -> bool:
+        """Raises RpcError where the cluster cannot be asked."""
+        try:
+            return (await self.authorize(user, asked)).allowed
+        except KubeError as error:
+            log.warning("cannot review access", user=user.name, error=str(error))
+            raise RpcError(Code.UNAVAILABLE, "the hub cannot find out what the caller may; try again") from None
+
+    async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
+        """An Authorizer's answer. Raises KubeError where the cluster cannot be asked."""
+        for _ in range(ATTEMPTS):
+            standing = self._standing(who)
+            decision = await standing.may(asked)
+            if self._standings.get(who) is standing:
+                return decision
+        raise TooManyRequests(429, "TooManyRequests", f"what {who.name} may does not stop changing; try again")
+
+    def is_told_changes_of(self, user: UserInfo) -> bool:
+        """Whether `on_change` tells whenever a user's rights change: RBAC is followed, and decides alone."""
+        standing = self._standings.get(user)
+        return self._rbac.followed and standing is not None and standing.followed and not standing.doubted
+
+    def _standing(self, user: UserInfo) -> Standing:
+        standing, followed = self._standings.get(user), self._rbac.followed
+        if standing is None or standing.followed != followed:
+            standing = self._standings[user] = Standing(
+                self._client, self._rbac, user, self._clock, followed=followed, review_all=False, doubt=lambda: None
+            )
+            for subject in subjects_of(user):
+                self._by_subject.setdefault(subject, set()).add(user)
+            if len(self._standings) > MOST_REMEMBERED:
+                self._forget(next(iter(self._standings)))
+        self._standings.move_to_end(user)
+        return standing
+
+    def _forget(self, user: UserInfo) -> None:
+        if self._standings.pop(user, None) is None:
+            return
+        for subject in subjects_of(user):
+            users = self._by_subject[subject]
+            users.discard(user)
+            if not users:
+                del self._by_subject[subject]
+
+    def _changed(self, subjects: frozenset[Subject]) -> None:
+        for subject in subjects:
+            for user in list(self._by_subject.get(subject, ())):
+                self._forget(user)
+        for handler in self._handlers:
+            handler(subjects)
+
+
+def _attributes(row: Row, verb: str, cluster: str, subresource: str = "", name: str = "") -> AccessAttributes:
+    if row.reviewed is not None:
+        group, resource, subresource = row.reviewed
+    else:
+        group, resource = row.resource.group, row.resource.plural
+    return AccessAttributes(verb, group, "", resource, subresource, cluster, cluster if row.named else name)
+
+
+def _refused(row: Row, cluster: str) -> RpcError:
+    return RpcError(Code.PERMISSION_DENIED, f"not allowed for {row.data_type} of cluster {cluster[:63]!r}")

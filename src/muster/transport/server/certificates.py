@@ -1,0 +1,96 @@
+"""The server's TLS from files that others renew: its certificate and key, and the authorities of clients' certificates.
+
+Files are read again at intervals. When their content has changed, new connections get the new certificate and are judged by the new
+authorities, and `trusts` tells of those: a connection that an authority vouched for which is no longer there has proved nothing any
+more. What cannot be used (half-written, a key that does not fit) is told to the log, and what was there before stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from muster.http.tls import HTTP_2, server_context
+from muster.machinery.clock import SYSTEM, Clock, sleep
+from muster.machinery.confinement import read, shown
+from muster.machinery.logs import get_logger
+from muster.transport.server.config import ConfigError, GrpcServerConfig
+
+log = get_logger("muster.transport.server")
+
+MAX_WATCH_INTERVAL: Final = 10.0
+"""Seconds; the configured interval counts where it is shorter."""
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """What the files say."""
+
+    cert: bytes
+    key: bytes = field(repr=False)
+    client_cas: bytes
+
+
+class ServerTls:
+    """`load`, then `run` until cancelled."""
+
+    def __init__(self, config: GrpcServerConfig, path: Callable[[str], Path] = Path, *, clock: Clock = SYSTEM) -> None:
+        """`path` says where a file is that the configuration names."""
+        self._config = config
+        self._paths = [path(name) for name in (config.tls_cert_file, config.tls_key_file, config.client_ca_file)]
+        self._clock = clock
+        self._used: TlsFiles | None = None
+        self._authorities: frozenset[bytes] = frozenset()
+
+    def trusts(self, authority: bytes) -> bool:
+        """Whether an authority (DER) is one of those in the file now."""
+        return authority in self._authorities
+
+    async def load(self) -> ssl.SSLContext:
+        """Raises OSError for files that cannot be read, and ConfigError for what is in them."""
+        files = await asyncio.to_thread(self._read)
+        context = await asyncio.to_thread(self._context, files)
+        self._authorities = _authorities(files.client_cas)
+        self._used = files
+        return context
+
+    async def run(self, replace: Callable[[ssl.SSLContext], None]) -> None:
+        """Tell `replace` whenever the files have changed."""
+        while True:
+            await sleep(self._clock, min(self._config.cert_watch_interval, MAX_WATCH_INTERVAL))
+            try:
+                if await asyncio.to_thread(self._read) != self._used:
+                    replace(await self.load())
+                    log.info("TLS files reloaded", cert=shown(self._paths[0]), client_ca=shown(self._paths[2]))
+            except (OSError, ConfigError) as error:
+                log.warning("TLS files are unusable so far", error=str(error))
+
+    def _read(self) -> TlsFiles:
+        return TlsFiles(*(read(path) for path in self._paths))
+
+    def _context(self, files: TlsFiles) -> ssl.SSLContext:
+        config = self._config
+        try:
+            context = server_context(files.cert, files.key, files.client_cas, alpn=HTTP_2)
+            context.minimum_version, context.maximum_version = config.tls_min_version, config.tls_max_version
+            if config.cipher_suites:
+                context.set_ciphers(":".join(config.cipher_suites))
+        except (ssl.SSLError, ValueError) as error:
+            names = ", ".join(str(shown(path)) for path in self._paths)
+            raise ConfigError(f"{names}: cannot be used for TLS: {error}; give PEM files, and the key of the certificate") from None
+        return context
+
+
+def _authorities(pem: bytes) -> frozenset[bytes]:
+    """Raises ConfigError."""
+    try:
+        return frozenset(one.public_bytes(Encoding.DER) for one in x509.load_pem_x509_certificates(pem))
+    except ValueError as error:
+        raise ConfigError(f"client_ca_file: cannot be read: {error}") from None

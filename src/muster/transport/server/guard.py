@@ -1,0 +1,125 @@
+"""Ends streams whose caller has lost what they were begun with: its rights, its authority's trust, or its token.
+
+A change of RBAC names the subjects it touches, and the streams of exactly these callers are looked at again, a moment later,
+because changes come in groups. What no change tells of is looked at again at intervals: tokens, and rights that something beside
+RBAC decides. The end of a certificate is known beforehand and has a timer of its own (`service.py`).
+
+A stream is ended when the answer is no. Where the cluster cannot be asked, streams go on, since an outage is no loss of rights; but
+after a change that touches a caller, not for longer than `UNDECIDED_FOR`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from muster.kube.rbac import Subject
+from muster.machinery.clock import SYSTEM, Clock, pause, sleep
+from muster.machinery.logs import get_logger
+from muster.transport.rpc.status import Code, RpcError
+from muster.transport.server.authentication import CallerAuthentication
+from muster.transport.server.authorization import Authorization
+from muster.transport.server.broker import Broker
+from muster.transport.server.subscriber import Subscriber
+
+log = get_logger("muster.transport.server")
+
+COALESCE: Final = 0.2
+UNDECIDED_FOR: Final = 3.0
+RETRY_INTERVAL: Final = 0.5
+SWEEP_INTERVAL: Final = 30.0
+AT_ONCE: Final = 16
+
+
+class StreamGuard:
+    """`run` is to be a task of its owner."""
+
+    def __init__(
+        self, broker: Broker, authentication: CallerAuthentication, authorization: Authorization, *, clock: Clock = SYSTEM
+    ) -> None:
+        self._broker = broker
+        self._authentication = authentication
+        self._authorization = authorization
+        self._clock = clock
+        self._touched: dict[Subscriber, float] = {}
+        """Streams to look at, and since when their rights may be others."""
+        self._news = asyncio.Event()
+        authorization.on_change(self._changed)
+
+    def recheck_all(self) -> None:
+        """Whom to trust has changed."""
+        self._touch(self._broker)
+
+    def _changed(self, subjects: frozenset[Subject]) -> None:
+        self._touch(self._broker.of_subjects(subjects))
+
+    def _touch(self, subscribers: Iterable[Subscriber]) -> None:
+        now = self._clock.monotonic()
+        for subscriber in subscribers:
+            self._touched.setdefault(subscriber, now)
+            self._news.set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_changes())
+            tasks.create_task(self._sweep())
+
+    async def _follow_changes(self) -> None:
+        while True:
+            await pause(self._clock, self._news, RETRY_INTERVAL if self._touched else None)
+            await sleep(self._clock, COALESCE)
+            touched, self._touched = self._touched, {}
+            undecided = await self._look_at(touched)
+            now = self._clock.monotonic()
+            for subscriber in undecided:
+                if now - touched[subscriber] < UNDECIDED_FOR:
+                    self._touched.setdefault(subscriber, touched[subscriber])
+                else:
+                    _end(subscriber, RpcError(Code.UNAVAILABLE, "the hub cannot find out what the caller may; try again"))
+
+    async def _sweep(self) -> None:
+        while True:
+            await sleep(self._clock, SWEEP_INTERVAL)
+            await self._look_at([one for one in self._broker if self._is_unwatched(one)])
+
+    def _is_unwatched(self, subscriber: Subscriber) -> bool:
+        return subscriber.who.not_after is None or not self._authorization.is_told_changes_of(subscriber.who.user)
+
+    async def _look_at(self, subscribers: Iterable[Subscriber]) -> list[Subscriber]:
+        """End those that may not go on. Gives those of which that cannot be found out."""
+        undecided: list[Subscriber] = []
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def look(subscriber: Subscriber) -> None:
+            async with gate:
+                try:
+                    await self._check(subscriber)
+                except RpcError as error:
+                    if error.code is Code.UNAVAILABLE:
+                        undecided.append(subscriber)
+                    else:
+                        _end(subscriber, error)
+
+        async with asyncio.TaskGroup() as tasks:
+            for subscriber in subscribers:
+                if subscriber.error is None:
+                    tasks.create_task(look(subscriber))
+        return undecided
+
+    async def _check(self, subscriber: Subscriber) -> None:
+        found = await self._authentication(subscriber.call)
+        if found.user.name != subscriber.who.user.name:
+            raise RpcError(Code.UNAUTHENTICATED, "the credential is somebody else's now")
+        await self._authorization.subscription(subscriber.who, subscriber.row, subscriber.cluster)
+
+
+def _end(subscriber: Subscriber, error: RpcError) -> None:
+    log.info(
+        "stream ended",
+        user=subscriber.who.user.name,
+        cluster=subscriber.cluster,
+        data_type=str(subscriber.row.data_type),
+        code=error.code.name,
+    )
+    subscriber.end(error)

@@ -1,0 +1,110 @@
+"""Fair turns for what agents publish: so many at once in all, so many for each caller, and whoever waits is served in rotation.
+
+There is no limit on rates: a caller that is alone gets all the room that one caller may have, and beside a flood of one caller
+every other still gets the next free place. Lines are bounded in number and in the bytes they hold; what does not fit is refused
+at once, and agents try again by themselves. A caller that is gone leaves its line, so its call is never begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from muster.transport.rpc.status import Code, RpcError
+
+IN_ALL: Final = 256
+EACH: Final = 16
+LONGEST_LINE: Final = 256
+LINE_BYTES: Final = 16 * 1024 * 1024
+WAITING_BYTES: Final = 256 * 1024 * 1024
+"""Of messages that wait, in all lines together."""
+
+
+class FairTurns:
+    def __init__(self, *, in_all: int = IN_ALL, each: int = EACH, longest_line: int = LONGEST_LINE) -> None:
+        self._in_all = in_all
+        self._each = each
+        self._longest_line = longest_line
+        self._running: dict[Hashable, int] = {}
+        self._lines: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
+        self._held: dict[Hashable, int] = {}
+        """Bytes that wait, by caller."""
+        self._all_held = 0
+        self.in_flight = 0
+        self.refused = 0
+
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self._lines.values()))
+
+    @asynccontextmanager
+    async def turn(self, caller: Hashable, size: int = 0) -> AsyncIterator[None]:
+        """For a call that holds so many bytes. Raises RpcError when the caller's line is full."""
+        if self.in_flight < self._in_all and self._running.get(caller, 0) < self._each and caller not in self._lines:
+            self._begin(caller)
+        else:
+            await self._wait(caller, size)
+        try:
+            yield
+        finally:
+            self._end(caller)
+
+    async def _wait(self, caller: Hashable, size: int) -> None:
+        line, held = self._lines.setdefault(caller, deque()), self._held.get(caller, 0) + size
+        full = len(line) >= self._longest_line or (line and (held > LINE_BYTES or self._all_held + size > WAITING_BYTES))
+        if full:
+            self.refused += 1
+            raise RpcError(Code.RESOURCE_EXHAUSTED, "too many calls of this caller are waiting; try again later")
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        line.append(place)
+        self._held[caller] = held
+        self._all_held += size
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                # The turn had come in the same moment: it is somebody else's now.
+                self._end(caller)
+            else:
+                self._leave(caller, place)
+            raise
+        finally:
+            self._all_held -= size
+            self._held[caller] -= size
+            if not self._held[caller] and caller not in self._lines:
+                del self._held[caller]
+
+    def _leave(self, caller: Hashable, place: asyncio.Future[None]) -> None:
+        line = self._lines[caller]
+        line.remove(place)
+        if not line:
+            del self._lines[caller]
+
+    def _begin(self, caller: Hashable) -> None:
+        self.in_flight += 1
+        self._running[caller] = self._running.get(caller, 0) + 1
+
+    def _end(self, caller: Hashable) -> None:
+        self.in_flight -= 1
+        self._running[caller] -= 1
+        if not self._running[caller]:
+            del self._running[caller]
+        self._advance()
+
+    def _advance(self) -> None:
+        while self.in_flight < self._in_all:
+            caller = next((one for one in self._lines if self._running.get(one, 0) < self._each), None)
+            if caller is None:
+                return
+            line = self._lines[caller]
+            place = line.popleft()
+            if line:
+                self._lines.move_to_end(caller)
+            else:
+                del self._lines[caller]
+            if not place.done():
+                self._begin(caller)
+                place.set_result(None)

@@ -1,0 +1,143 @@
+"""The service of one row: objects that a source follows, as events, and the verbs by which agents have them written.
+
+It is the same wherever objects are kept; `ObjectSource` and the client that writes are what differs. What the source takes in at
+first is no change: handlers are told of what happens once the whole state is known, and whoever asks for a resync before that is
+told to wait (`synced`).
+"""
+
+from __future__ import annotations
+
+import random as chance
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from muster.api.cluster.write_rules import ClusterWriteRules
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.runtime.auth import Authorizer
+from muster.runtime.cache import Snapshot
+from muster.runtime.client import KubeClient, NotFound, StatusError
+from muster.transport.codecs.resync import encode_tombstone
+from muster.transport.contract.event import CloudEvent
+from muster.transport.contract.rows import Row
+from muster.transport.contract.types import Action
+from muster.transport.services.answers import Answers
+from muster.transport.services.changes import ObjectChange, encode
+from muster.transport.services.interfaces import Caller, EventHandler, ObjectVersion
+from muster.transport.services.objects import KeptObject, KeptObjects, ObjectSource
+from muster.transport.services.tombstones import Tombstones
+from muster.transport.services.writes.request import WriteRequest
+from muster.transport.services.writes.table import VERBS
+
+ClientOf = Callable[[Caller], KubeClient]
+"""With what is written for a caller."""
+_RESYNC: Final = Action.RESYNC_RESPONSE
+
+
+class ObjectService:
+    def __init__(
+        self,
+        row: Row,
+        source: ObjectSource,
+        client_of: ClientOf,
+        authorizer: Authorizer,
+        *,
+        rules: ClusterWriteRules | None = None,
+        tombstones: Tombstones | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self._row = row
+        self._source = source
+        self._client_of = client_of
+        self._authorizer = authorizer
+        self._rules = rules or ClusterWriteRules()
+        self._clock = clock
+        self._random = random
+        self._objects = KeptObjects()
+        self._answers = Answers(clock=clock)
+        self._tombstones = Tombstones(row, clock=clock) if tombstones is None else tombstones
+        self._handlers: list[EventHandler] = []
+        source.on_change(self._on_change)
+
+    @property
+    def row(self) -> Row:
+        return self._row
+
+    @property
+    def synced(self) -> bool:
+        return self._source.synced
+
+    def get(self, resource_id: str) -> CloudEvent:
+        kept = self._objects.get(resource_id)
+        if kept is None:
+            details = {"name": resource_id, "group": self._row.resource.group, "kind": self._row.resource.plural}
+            raise NotFound(404, "NotFound", f"no {self._row.resource} has uid {resource_id!r}", details)
+        return self._event(kept)
+
+    def list(self, cluster: str) -> list[CloudEvent]:
+        return [self._event(kept) for kept in self._objects.of_cluster(cluster)]
+
+    def versions(self, cluster: str) -> Iterable[ObjectVersion]:
+        row = self._row
+        return [ObjectVersion(kept.uid, kept.version(row), kept.deleting) for kept in self._objects.of_cluster(cluster)]
+
+    def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
+        gone = self._tombstones.get(cluster, resource_id)
+        return None if gone is None else encode_tombstone(self._row, gone, _RESYNC, now=self._clock.now())
+
+    async def handle_status_update(self, event: CloudEvent, caller: Caller) -> CloudEvent | None:
+        event_type = event.event_type
+        asked = (event_type.subresource, event_type.action)
+        verb = VERBS.get((self._row.data_type, *asked)) if asked in self._row.accepts else None
+        if verb is None or event_type.data_type != self._row.data_type:
+            message = f"{event_type} is nothing that agents can ask for; of {self._row.data_type} they can ask for " + ", ".join(
+                sorted(f"{subresource}.{action}" for subresource, action in self._row.accepts)
+            )
+            raise StatusError(405, "MethodNotAllowed", message)
+        return await verb(
+            WriteRequest(
+                self._row,
+                event,
+                caller,
+                self._client_of(caller),
+                self._authorizer,
+                self._rules,
+                self._objects,
+                self._answers,
+                self._clock,
+                self._random,
+            )
+        )
+
+    def register_handler(self, handler: EventHandler) -> None:
+        self._handlers.append(handler)
+
+    async def run(self) -> None:
+        await self._source.run()
+
+    def _event(self, kept: KeptObject) -> CloudEvent:
+        return encode(self._row, kept.raw, _RESYNC, self._clock.now())
+
+    def _on_change(self, old: Snapshot | None, new: Snapshot | None) -> None:
+        """An object that is another by its uid, or another cluster's now, went and came."""
+        after = None if new is None else KeptObject(self._row, new)
+        before = None if old is None else self._objects.get(old.uid)
+        if before is not None and after is not None and (before.uid, before.cluster) == (after.uid, after.cluster):
+            self._objects.put(after)
+            if after.differs(before):
+                self._tell(after, Action.UPDATE)
+            return
+        if before is not None:
+            self._objects.remove(before.uid)
+            self._tombstones.add(before)
+            self._tell(before, Action.DELETE)
+        if after is not None and after.cluster:
+            self._tombstones.forget(after.uid)
+            self._objects.put(after)
+            self._tell(after, Action.CREATE)
+
+    def _tell(self, kept: KeptObject, action: Action) -> None:
+        if self._source.synced:
+            change = ObjectChange(self._row, kept, action, self._clock)
+            for handler in self._handlers:
+                handler(change)

@@ -1,0 +1,62 @@
+"""What of a row's objects is worth keeping: what agents are sent, and what their next write is judged by.
+
+Managed fields are of no use to agents, and are often larger than the rest; of a work's status, which agents send and never get,
+only the condition stays that says which report it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from muster.transport.contract.rows import Row, Versioned
+
+REPORTED: Final = "StatusReported"
+"""The condition of a work that says which report its status is (ours)."""
+Reduction = Callable[[bytes], bytes]
+
+
+def reduction_of(row: Row) -> Reduction:
+    """Raises DecodeError for what is no object."""
+    return _reduced_work if row.versioned is Versioned.GENERATION else _reduced
+
+
+_read_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode: Final = msgspec.json.encode
+
+
+class _Status(msgspec.Struct):
+    conditions: list[dict[str, object]] | None = None
+
+
+_read_status: Final = msgspec.json.Decoder(_Status).decode
+
+
+def _reduced(raw: bytes) -> bytes:
+    return _encode(_drop_managed_fields(_read_members(raw))) if b'"managedFields"' in raw else raw
+
+
+def _reduced_work(raw: bytes) -> bytes:
+    members = _drop_managed_fields(_read_members(raw))
+    if "status" in members:
+        members["status"] = msgspec.Raw(_encode({"conditions": _reported(members["status"])}))
+    return _encode(members)
+
+
+def _reported(status: msgspec.Raw) -> list[dict[str, object]]:
+    try:
+        conditions = _read_status(status).conditions or ()
+    except msgspec.DecodeError:
+        # Whatever a status is, the work is sent.
+        return []
+    return [one for one in conditions if one.get("type") == REPORTED]
+
+
+def _drop_managed_fields(members: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    if "metadata" in members:
+        metadata = _read_members(members["metadata"])
+        if metadata.pop("managedFields", None) is not None:
+            members["metadata"] = msgspec.Raw(_encode(metadata))
+    return members

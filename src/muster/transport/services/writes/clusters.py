@@ -1,0 +1,115 @@
+"""A cluster that introduces itself, and what its agents may change of its ManagedCluster later.
+
+The hub's webhooks judge whoever writes, and that is our account: so the agent is judged here, by the same rules
+(`muster.api.cluster.write_rules`) and the hub's word on what the agent may. Beyond them agents write little: the ways to their API
+server, taints and labels as far as the rules let them, the annotations that are theirs. They accept nobody, and take nothing away
+that is not theirs.
+
+What comes over this transport is marked so, because not every agent says by which driver it registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from muster.api import MalformedObject
+from muster.api.agents import DRIVER_ANNOTATION, GRPC_DRIVER
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.cluster.write_rules import is_agents_own, required_rights
+from muster.machinery.objects import Object
+from muster.runtime.client import Forbidden
+from muster.transport.codecs.reading import part
+from muster.transport.contract.event import InvalidEvent
+from muster.transport.services.writes.payload import current_version, forbidden, name_of, own_object, without_nulls
+from muster.transport.services.writes.request import WriteRequest
+
+_SPEC_FIELDS: Final = ("managedClusterClientConfigs", "hubAcceptsClient", "taints")
+"""That an agent may change. How long its lease lasts is for the hub to say."""
+
+
+async def introduce(request: WriteRequest) -> None:
+    asked = own_object(request)
+    name, metadata = name_of(asked), asked["metadata"]
+    spec = without_nulls(part(asked, "spec", dict, "the data"))
+    if spec.get("hubAcceptsClient"):
+        raise forbidden(request.row, name, "spec.hubAcceptsClient is true, and a cluster that introduces itself accepts nobody")
+    refused = [f"metadata.{field}" for field in ("finalizers", "ownerReferences", "generateName") if metadata.get(field)]
+    refused += [f"metadata.annotations[{one}]" for one in metadata.get("annotations") or {} if not is_agents_own(one)]
+    if refused:
+        raise forbidden(request.row, name, f"a cluster that introduces itself cannot set {', '.join(refused)}")
+    resource = request.row.resource
+    new: Object = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name, "annotations": _marked(metadata.get("annotations"))},
+        "spec": {**spec, "hubAcceptsClient": False},
+    }
+    if metadata.get("labels"):
+        new["metadata"]["labels"] = metadata["labels"]
+    await _judge(request, new, None)
+    await request.client.create(resource, new)
+
+
+async def update(request: WriteRequest) -> None:
+    asked = own_object(request)
+    old = await current_version(request, asked)
+    new = _changed(request, old, asked)
+    if new == old:
+        return
+    await _judge(request, new, old)
+    await request.client.update(request.row.resource, new)
+
+
+def _changed(request: WriteRequest, old: Object, asked: Object) -> Object:
+    """The hub's object with what the agent may change of it. Raises Forbidden for what else differs."""
+    before, metadata = old["metadata"], asked["metadata"]
+    labels, annotations = _texts(metadata, "labels"), _texts(metadata, "annotations")
+    spec, old_spec = without_nulls(part(asked, "spec", dict, "the data")), old.get("spec") or {}
+    refused = [f"metadata.{field}" for field in ("finalizers", "ownerReferences") if _differ(before, metadata, field)]
+    refused += [f"metadata.labels[{one}]" for one in _foreign(_texts(before, "labels").keys() - labels.keys())]
+    refused += [f"metadata.annotations[{one}]" for one in _foreign(_different(_texts(before, "annotations"), annotations))]
+    refused += [f"spec.{field}" for field in sorted(_different(old_spec, spec)) if field not in _SPEC_FIELDS]
+    if refused:
+        raise forbidden(request.row, name_of(asked), f"agents of a cluster cannot change {', '.join(refused)}")
+    changed = {**before, "annotations": _marked(annotations)}
+    changed.pop("labels", None)
+    if labels:
+        changed["labels"] = labels
+    return {**old, "metadata": changed, "spec": spec}
+
+
+def _texts(metadata: Object, field: str) -> dict[str, str]:
+    return metadata.get(field) or {}
+
+
+def _differ(before: Object, after: Object, field: str) -> bool:
+    return bool((before.get(field) or []) != (after.get(field) or []))
+
+
+def _different(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def _foreign(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if not is_agents_own(name))
+
+
+def _marked(annotations: Mapping[str, str] | None) -> dict[str, str]:
+    return {**(annotations or {}), DRIVER_ANNOTATION: GRPC_DRIVER}
+
+
+async def _judge(request: WriteRequest, new: Object, old: Object | None) -> None:
+    """Raises Forbidden unless the caller has the rights that this takes, and InvalidEvent for what cannot be judged."""
+    try:
+        cluster = ManagedCluster.decode(new)
+    except MalformedObject as error:
+        raise InvalidEvent(str(error)) from None
+    before = None if old is None else ManagedCluster.decode(old)
+    known = () if before is None else before.unread
+    if unreadable := [field for field in cluster.unread if field.startswith("spec") and field not in known]:
+        raise InvalidEvent(f"ManagedCluster {name_of(new)} cannot be read: {', '.join(unreadable)}")
+    who = request.caller.user
+    for right in required_rights(who, cluster, before, request.rules):
+        if right.asked is None or not (await request.authorizer.authorize(who, right.asked)).allowed:
+            raise Forbidden(403, "Forbidden", right.refusal, {"name": right.name, "kind": right.resource})

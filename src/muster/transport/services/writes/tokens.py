@@ -1,0 +1,32 @@
+"""A token of a service account in the cluster's namespace on the hub. It goes to whoever asked, and is kept nowhere.
+
+The request's uid is how the asker knows the answer to be its own. The hub is not told it, because it would take it for the service
+account's.
+"""
+
+from __future__ import annotations
+
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import SERVICE_ACCOUNTS
+from muster.transport.codecs.objects import encode_object
+from muster.transport.codecs.reading import part
+from muster.transport.contract.event import HUB_SOURCE, RESOURCE_ID, CloudEvent
+from muster.transport.contract.types import Action, EventType, Subresource
+from muster.transport.services.writes.payload import name_of, own_object, without_nulls
+from muster.transport.services.writes.request import WriteRequest
+
+
+async def create(request: WriteRequest) -> CloudEvent:
+    asked = own_object(request)
+    name, resource = name_of(asked), request.row.resource
+    body: Object = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name, "namespace": request.cluster},
+        "spec": without_nulls(part(asked, "spec", dict, "the data")),
+    }
+    answer = await request.client.create(SERVICE_ACCOUNTS, body, request.cluster, name=name, subresource="token")
+    uid = asked["metadata"].get("uid") or request.event.text(RESOURCE_ID)
+    told = {**answer, "metadata": {**answer["metadata"], "name": name, "namespace": request.cluster, "uid": uid}}
+    event_type = EventType(request.row.data_type, Subresource.SPEC, Action.CREATE)
+    return encode_object(request.row, told, event_type, source=HUB_SOURCE, now=request.clock.now())

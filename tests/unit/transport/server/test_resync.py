@@ -1,0 +1,185 @@
+"""An agent says what it has, and hears what it has not."""
+
+import time
+from typing import Any
+
+import pytest
+
+from muster.transport.codecs.resync import resync_end
+from muster.transport.contract.event import DELETED, METADATA, RESOURCE_ID, RESOURCE_VERSION, RESYNC
+from muster.transport.contract.rows import EVENT_ROW, LEASE_ROW, ROWS, TOKENS, WORKS, Row
+from muster.transport.contract.types import Action
+from tests.support.fake_clock import settle
+from tests.unit.transport.server.fakes import FakeCall, agent, code_of, object_of
+from tests.unit.transport.server.hub import Listener, TestHub
+
+EVERY_ROW = pytest.mark.parametrize(
+    "row", [row for row in ROWS.values() if row.sends], ids=lambda row: row.data_type.resource + row.data_type.version
+)
+
+
+class Agent:
+    """One that listens and resyncs on one connection."""
+
+    def __init__(self, hub: TestHub, row: Row, name: str = "agent1") -> None:
+        self.hub = hub
+        self.row = row
+        self.who = agent("cluster1", name)
+        self.call = FakeCall(self.who)
+        self.listener: Listener
+
+    async def listen(self) -> "Agent":
+        self.listener = await self.hub.subscribe(self.who, self.row.data_type, "cluster1", call=self.call).started()
+        return self
+
+    async def resync(self, *known: tuple[str, int] | tuple[str, int, str], **attributes: Any) -> None:
+        entries = [
+            {"resourceID": one[0], "resourceVersion": one[1], **({"name": one[2]} if len(one) == 3 else {})} for one in known
+        ]
+        body = {"resourceVersions": entries}
+        await self.hub.publish(self.who, self.row, Action.RESYNC, "cluster1", body, call=self.call, **attributes)
+
+    async def heard(self) -> list[str]:
+        await settle()
+        told, self.listener.stream.messages = self.listener.stream.told, []
+        return told
+
+
+@EVERY_ROW
+async def test_what_is_new_changed_or_being_deleted_is_answered_and_nothing_else(hub: TestHub, row: Row) -> None:
+    await hub.accept("cluster1")
+    service = hub.services[row.data_type]
+    for uid, version in (("same", 5), ("newer", 6), ("new", 1), ("restored", 2)):
+        service.put(object_of(row, "cluster1", uid, version=version))
+    deleting = object_of(row, "cluster1", "deleting", version=5)
+    deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    service.put(deleting)
+    service.put(object_of(row, "cluster2", "foreign"))
+    asker = await Agent(hub, row).listen()
+    await asker.resync(("same", 5), ("newer", 5), ("restored", 9), ("deleting", 5))
+    assert sorted(await asker.heard()) == ["deleting", "new", "newer", "restored"]
+
+
+async def test_only_the_asker_is_answered(hub: TestHub) -> None:
+    await hub.accept("cluster1")
+    hub.services[WORKS.data_type].put(object_of(WORKS, "cluster1", "w1"))
+    asker, other = await Agent(hub, WORKS).listen(), await Agent(hub, WORKS, "agent2").listen()
+    await asker.resync()
+    assert (await asker.heard(), await other.heard()) == (["w1"], [])
+
+
+async def test_nobody_is_answered_before_everything_is_known(hub: TestHub) -> None:
+    await hub.accept("cluster1")
+    service = hub.services[WORKS.data_type]
+    service.synced = False
+    asker = await Agent(hub, WORKS).listen()
+    assert await code_of(asker.resync(("w1", 1, "w1"))) == "UNAVAILABLE"
+    assert await asker.heard() == []
+    service.synced = True
+    await asker.resync(("w1", 1, "w1"))
+    assert await asker.heard() == ["w1"]
+
+
+async def test_whoever_does_not_listen_is_told_to(hub: TestHub) -> None:
+    await hub.accept("cluster1")
+    assert await code_of(Agent(hub, WORKS).resync()) == "UNAVAILABLE"
+
+
+@EVERY_ROW
+async def test_what_was_seen_to_go_is_answered_as_deleted(hub: TestHub, row: Row) -> None:
+    await hub.accept("cluster1")
+    service = hub.services[row.data_type]
+    service.put(object_of(row, "cluster1", "gone", version=7))
+    service.put(object_of(row, "cluster2", "of-another", version=7))
+    service.remove("gone")
+    service.remove("of-another")
+    asker = await Agent(hub, row).listen()
+    await asker.resync(("gone", 7), ("of-another", 7))
+    await settle()
+    (event,) = asker.listener.stream.events
+    assert event.text(RESOURCE_ID) == "gone"
+    assert DELETED in event.attributes
+
+
+async def test_what_the_agent_names_and_nobody_has_is_answered_as_deleted_by_that_name(hub: TestHub) -> None:
+    await hub.accept("cluster1")
+    asker = await Agent(hub, WORKS).listen()
+    await asker.resync(("u1", 3, "web"))
+    await settle()
+    (event,) = asker.listener.stream.events
+    assert event.event_type.action is Action.RESYNC_RESPONSE
+    assert (event.text(RESOURCE_ID), event.attributes[RESOURCE_VERSION]) == ("u1", 3)
+    assert '"name":"web"' in event.text(METADATA)
+    assert '"namespace":"cluster1"' in event.text(METADATA)
+
+
+async def test_an_id_that_nobody_knows_is_left_alone_and_counted(hub: TestHub) -> None:
+    await hub.accept("cluster1")
+    asker = await Agent(hub, WORKS).listen()
+    await asker.resync(("u1", 3), ("u2", 3), ("", 1, "nameless"))
+    assert await asker.heard() == []
+    counted = 'grpc_server_ce_resync_unknown_total{data_type="io.open-cluster-management.works.v1alpha1.manifestbundles"} 3'
+    assert counted.encode() in hub.metrics.render()
+
+
+async def test_the_end_comes_after_all_answers_to_whoever_asks_for_it(hub: TestHub) -> None:
+    await hub.accept("cluster1")
+    service = hub.services[WORKS.data_type]
+    for number in range(200):
+        service.put(object_of(WORKS, "cluster1", f"w{number}"))
+    asker = await Agent(hub, WORKS).listen()
+    await asker.resync(**{RESYNC: "r1"})
+    service.put(object_of(WORKS, "cluster1", "w5", version=2))
+    await settle(500)
+    events = asker.listener.stream.events
+    assert [resync_end(event) for event in events[:-1]] == [""] * 200
+    assert resync_end(events[-1]) == "r1"
+    await asker.resync()
+    await settle(500)
+    assert not any(resync_end(event) for event in asker.listener.stream.events[201:])
+
+
+async def test_ids_that_come_twice_do_no_harm(hub: TestHub) -> None:
+    await hub.accept("cluster1")
+    hub.services[WORKS.data_type].put(object_of(WORKS, "cluster1", "w1", version=2))
+    asker = await Agent(hub, WORKS).listen()
+    await asker.resync(("w1", 1), ("w1", 1), ("gone", 1, "gone"), ("gone", 1, "gone"))
+    assert await asker.heard() == ["w1", "gone"]
+
+
+async def test_ten_thousand_entries_are_linear(hub: TestHub) -> None:
+    await hub.accept("cluster1")
+    service = hub.services[WORKS.data_type]
+    for number in range(10_000):
+        service.objects[f"w{number}"] = object_of(WORKS, "cluster1", f"w{number}")
+    asker = await Agent(hub, WORKS).listen()
+    began = time.process_time()
+    await asker.resync(*((f"w{number}", 1) for number in range(10_000)), *((f"x{number}", 1) for number in range(10_000)))
+    assert time.process_time() - began < 2.0, "compared with each other they would take minutes"
+    assert await asker.heard() == []
+
+
+@pytest.mark.parametrize("row", [EVENT_ROW, TOKENS], ids=["events", "tokens"])
+async def test_of_what_is_not_kept_a_resync_has_no_answers(hub: TestHub, row: Row) -> None:
+    await hub.accept("cluster1")
+    await Agent(hub, row).resync(("u1", 1, "u1"))
+
+
+@pytest.mark.parametrize("body", [None, [], {"resourceVersions": 1}, {"resourceVersions": [{"resourceVersion": "abc"}]}])
+async def test_a_request_that_cannot_be_read_is_an_invalid_argument(hub: TestHub, body: Any) -> None:
+    await hub.accept("cluster1")
+    asker = await Agent(hub, LEASE_ROW).listen()
+    call = hub.publish(asker.who, LEASE_ROW, Action.RESYNC, "cluster1", body, call=asker.call)
+    assert await code_of(call) == "INVALID_ARGUMENT"
+
+
+async def test_what_goes_between_a_request_and_its_answer_is_told_as_gone(hub: TestHub) -> None:
+    await hub.accept("cluster1")
+    service = hub.services[WORKS.data_type]
+    service.put(object_of(WORKS, "cluster1", "w1"))
+    asker = await Agent(hub, WORKS).listen()
+    await asker.resync()
+    service.remove("w1")
+    await settle()
+    (event,) = asker.listener.stream.events
+    assert event.event_type.action is Action.DELETE

@@ -1,0 +1,103 @@
+"""Everybody gets a turn, and nobody all of them."""
+
+import asyncio
+
+import pytest
+
+from muster.transport.server import turns as module
+from muster.transport.server.turns import FairTurns
+from tests.support.fake_clock import settle
+from tests.unit.transport.server.fakes import code_of
+
+
+class Work:
+    """Calls that run until they are let go, in the order in which they began."""
+
+    def __init__(self, turns: FairTurns) -> None:
+        self.turns = turns
+        self.begun: list[str] = []
+        self.ends: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def _run(self, caller: str, name: str) -> None:
+        async with self.turns.turn(caller):
+            self.begun.append(name)
+            await self.ends[name].wait()
+
+    def start(self, caller: str, count: int) -> None:
+        for index in range(count):
+            name = f"{caller}{index}"
+            self.ends[name] = asyncio.Event()
+            self.tasks[name] = asyncio.create_task(self._run(caller, name))
+
+    async def end(self, name: str) -> None:
+        self.ends[name].set()
+        await settle()
+
+
+async def test_a_caller_that_is_alone_gets_its_share_and_the_rest_waits() -> None:
+    work = Work(FairTurns(in_all=10, each=4))
+    work.start("a", 6)
+    await settle()
+    assert work.begun == ["a0", "a1", "a2", "a3"]
+    await work.end("a0")
+    assert work.begun[-1] == "a4"
+    assert (work.turns.in_flight, work.turns.waiting) == (4, 1)
+
+
+async def test_beside_a_flood_everybody_gets_the_next_free_place() -> None:
+    work = Work(FairTurns(in_all=4, each=4))
+    work.start("flood", 100)
+    await settle()
+    work.start("b", 2)
+    work.start("c", 1)
+    await settle()
+    for name in ("flood0", "flood1", "flood2", "flood3"):
+        await work.end(name)
+    assert work.begun[4:] == ["flood4", "b0", "c0", "flood5"]
+
+
+async def test_a_caller_that_is_gone_is_not_begun() -> None:
+    work = Work(FairTurns(in_all=1, each=1))
+    work.start("a", 2)
+    work.start("b", 1)
+    await settle()
+    work.tasks["a1"].cancel()
+    await settle()
+    await work.end("a0")
+    assert work.begun == ["a0", "b0"]
+    await work.end("b0")
+    assert (work.turns.in_flight, work.turns.waiting) == (0, 0)
+
+
+async def test_a_turn_that_comes_to_a_caller_that_goes_is_given_on() -> None:
+    work = Work(FairTurns(in_all=1, each=1))
+    work.start("a", 1)
+    work.start("b", 1)
+    work.start("c", 1)
+    await settle()
+    work.ends["a0"].set()
+    while work.turns.waiting == 2:  # noqa: ASYNC110  # the very moment is meant
+        await asyncio.sleep(0)
+    work.tasks["b0"].cancel()
+    await settle()
+    assert work.begun == ["a0", "c0"]
+
+
+async def test_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(FairTurns(in_all=1, each=1, longest_line=2))
+    work.start("a", 3)
+    await settle()
+
+    async def one_more(size: int = 0) -> None:
+        async with work.turns.turn("a", size):
+            pass
+
+    assert await code_of(one_more()) == "RESOURCE_EXHAUSTED"
+    assert work.turns.refused == 1
+    monkeypatch.setattr(module, "LINE_BYTES", 10)
+    await work.end("a0")
+    assert await code_of(one_more(11)) == "RESOURCE_EXHAUSTED"
+    for name in ("a1", "a2"):
+        await work.end(name)
+    assert work.turns._held == {}
