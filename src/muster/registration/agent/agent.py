@@ -174,7 +174,10 @@ class Agent:
 
     def _settled(self, secret: HubSecret, bootstraps: Bootstraps, events: EventRecorder) -> AgentWorld:
         identity = settle(self._options, {**secret.pending.data, **secret.data}, self._random)
-        driver = self._driver.spoke(SpokeContext(identity, self._clock, self._random, self._metrics, self._options.driver_options))
+        options = self._options
+        driver = self._driver.spoke(
+            SpokeContext(identity, self._clock, self._random, self._metrics, options.driver_options, options.hub_kubeconfig_dir)
+        )
         self.state.cluster = identity.cluster
         return AgentWorld(
             self._spoke,
