@@ -29,6 +29,7 @@ class CsrDriver(KubeconfigDriver):
 
     name = NAME
     certificates = True
+    kubernetes_signs = True
 
     def hub(self, context: HubContext) -> HubDriver:
         from muster.registration.drivers.csr.hub import CsrHub

@@ -44,6 +44,7 @@ class GrpcDriver(Driver):
     """Each side is loaded where it is used: an agent has no use for the hub's."""
 
     name = GRPC
+    certificates = True
 
     @property
     def endpoints(self) -> EndpointFormat:
