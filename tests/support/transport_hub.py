@@ -19,10 +19,12 @@ import msgspec
 
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.golang.timestamps import format_time
+from muster.machinery.metrics import Metrics
 from muster.machinery.objects import Object, ObjectKey, key_of
 from muster.runtime.client import AlreadyExists, Conflict, KubeError, NotFound
 from muster.transport.client.client import TransportClient
 from muster.transport.client.connection import HubConnection
+from muster.transport.client.metrics import ClientMetrics
 from muster.transport.codecs.objects import decode_object, encode_object
 from muster.transport.codecs.resync import (
     Tombstone,
@@ -113,6 +115,8 @@ class FakeHub:
         """Rows whose changes are told to nobody."""
         self.version = 100
         self.subscription_ids = True
+        self.metrics = Metrics()
+        """Of all its clients."""
 
     # What people and other controllers do.
 
@@ -184,7 +188,8 @@ class FakeHub:
 
     def connect(self, cluster: str = "c1", *, credential: Callable[[], object] | None = None, **options: Any) -> TransportClient:
         url = next(iter(self.servers))
-        connection = HubConnection(url, tuple(self.servers), lambda address: FakeChannel(self, self.servers[address]))
+        metrics = ClientMetrics(self.metrics, options.get("source", cluster))
+        connection = HubConnection(url, tuple(self.servers), lambda address: FakeChannel(self, self.servers[address]), metrics)
         return TransportClient(connection, cluster, credential=credential, clock=self.clock, **options)
 
     # The wire.

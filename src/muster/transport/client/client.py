@@ -23,7 +23,7 @@ from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.machinery.clock import SYSTEM, Clock, Random, pause, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectKey
-from muster.runtime.client import Conflict, Expired, Invalid, NotFound, StatusError
+from muster.runtime.client import Conflict, Expired, Invalid, NotFound, StatusError, Unreachable
 from muster.runtime.client.base import PAGE, KubeClient, ObjectList, Page, PatchKind, WatchEvent
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
 from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of, namespace_of
@@ -98,7 +98,7 @@ class TransportClient(KubeClient):
         found = self._subscriptions.get(row)
         if found is None:
             if self._closed:
-                raise RuntimeError("the client is closed")
+                raise Unreachable(self.server, "the client is closed", sent=False)
             found = self._subscriptions[row] = Subscription(
                 self.connection,
                 row,
@@ -122,11 +122,8 @@ class TransportClient(KubeClient):
                 known = found
                 log.info("moving to a new credential", cluster=self.cluster, server=self.server)
                 self.connection.renew()
-
-    async def check_access(self, *resources: GVR) -> None:
-        """Whether the hub lets us in, found out by subscribing to these kinds and asking for all of them. Raises KubeError."""
-        for resource in resources:
-            await self.subscription(self._row(resource, "watch")).ready()
+                for subscription in self._subscriptions.values():
+                    subscription.hurry()
 
     async def check_health(self) -> None:
         """The streams live, and what was last published arrived."""
@@ -320,7 +317,8 @@ class TransportClient(KubeClient):
                 mirror.doubt(uid)
                 subscription.ask()
             raise
-        await self._until(subscription, moved, ECHO_TIMEOUT)
+        if not await self._until(subscription, moved, ECHO_TIMEOUT):
+            return document
         echo = mirror.by_uid(uid)
         return document if echo is None else echo.document
 

@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR
 from muster.runtime.client import KubeError, StatusError, TooManyRequests, Unreachable
+from muster.transport.client.metrics import ClientMetrics
 from muster.transport.contract.errors import from_rpc
 from muster.transport.contract.event import CloudEvent, SubscriptionRequest
 from muster.transport.contract.rows import Row
@@ -46,10 +47,11 @@ def is_refusal(problem: KubeError | None) -> bool:
 class HubConnection:
     """`server` names the hub, for errors."""
 
-    def __init__(self, server: str, addresses: Sequence[str], dial: Dial) -> None:
+    def __init__(self, server: str, addresses: Sequence[str], dial: Dial, metrics: ClientMetrics | None = None) -> None:
         if not addresses:
             raise ValueError("a hub has at least one address")
         self.server = server
+        self.metrics = metrics or ClientMetrics(None, "")
         self._addresses = tuple(addresses)
         self._dial = dial
         self._next = 0
@@ -112,8 +114,9 @@ class HubConnection:
         try:
             yield channel
         finally:
-            self._users[channel] -= 1
-            self._close_unused(channel)
+            if channel in self._users:
+                self._users[channel] -= 1
+                self._close_unused(channel)
 
     def _close_unused(self, channel: Channel) -> None:
         if channel is not self._current and self._users.get(channel) == 0:
@@ -152,6 +155,7 @@ class HubConnection:
         """Raises KubeError. Where one address does not answer, another is tried: whatever is published may be published twice,
         since it names the version that it changes, or the name that it makes."""
         attempts = 2 if self.several else 1
+        timeout /= attempts
         while True:
             attempts -= 1
             async with self.using() as channel:
@@ -174,6 +178,7 @@ class HubConnection:
             self.publish_problem = problem if isinstance(problem, Unreachable) else None
             raise problem from error
         self.publish_problem = None
+        self.metrics.sent(str(event.event_type.data_type))
 
     async def close(self) -> None:
         channels, self._current, self._users = list(self._users), None, {}

@@ -16,12 +16,14 @@ from muster.http.tls import HTTP_2, client_context, load_chain
 from muster.machinery import confinement
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
+from muster.machinery.metrics import Metrics
 from muster.runtime.client import CredentialError, NoCredential
 from muster.runtime.client.credentials import Watched
 from muster.runtime.client.proxies import proxy_for
 from muster.transport.client.client import TransportClient
 from muster.transport.client.config import TransportConfig, host_and_port
 from muster.transport.client.connection import HubConnection
+from muster.transport.client.metrics import ClientMetrics
 from muster.transport.rpc.channel import RpcChannel
 from muster.transport.rpc.interfaces import Channel
 from muster.transport.rpc.status import Code, RpcError
@@ -41,12 +43,13 @@ def open_client(
     *,
     source: str = "",
     agent: str = "muster",
+    metrics: Metrics | None = None,
     clock: Clock = SYSTEM,
     random: Random = chance.random,
 ) -> TransportClient:
     """A client of an agent of `cluster`. Nothing is contacted before its first verb."""
     dialer = _Dialer(config, agent, clock)
-    connection = HubConnection(config.url, config.addresses, dialer.dial)
+    connection = HubConnection(config.url, config.addresses, dialer.dial, ClientMetrics(metrics, source or cluster))
     return TransportClient(
         connection,
         cluster,

@@ -65,6 +65,7 @@ class EventStream:
         self._connection = connection
         self._mirror = mirror
         self._row = mirror.row
+        self._data_type = str(mirror.row.data_type)
         self._cluster = cluster
         self._source = source
         self._health_timeout = health_timeout
@@ -112,12 +113,14 @@ class EventStream:
                 self._connection.heartbeats = True
                 return
             self._told = self._heard
+            self._connection.metrics.received(self._data_type)
             if ended := resync_end(event):
                 self._end(ended)
                 return
             arrival = arrival_of(self._row, event)
         except (InvalidEvent, InvalidType) as error:
-            log.warning("event left out", cluster=self._cluster, data_type=str(self._row.data_type), error=str(error))
+            self._connection.metrics.left_out(self._data_type)
+            log.warning("event left out", cluster=self._cluster, data_type=self._data_type, error=str(error))
             return
         self._mirror.apply(arrival)
         if self._mirror.resync_due is not None:
@@ -147,6 +150,7 @@ class EventStream:
 
     async def _resync(self, channel: Channel) -> None:
         """Ask for everything, and wait for the end of what comes."""
+        began = self._clock.monotonic()
         await self._request(channel)
         while not self._ended:
             silence = MARKER_TIMEOUT if self._connection.markers else QUIET_SECONDS
@@ -155,6 +159,7 @@ class EventStream:
                 break
             await pause(self._clock, self._news, left)
         self._mirror.end_resync()
+        self._connection.metrics.resynced(self._data_type, self._clock.monotonic() - began)
 
     async def _request(self, channel: Channel) -> None:
         """Until a server has taken the question. One that has just started may not be able to answer yet."""

@@ -129,6 +129,10 @@ class Subscription:
                 problem: KubeError = Unreachable(self._connection.server, "the server has ended the stream")
             except KubeError as error:
                 problem = error
+            except Exception as error:
+                # Whatever it is, it is not to be the last that is heard of the hub.
+                log.error("stream failed unexpectedly", **self._fields(), exc_info=True)
+                problem = Unreachable(self._connection.server, f"{type(error).__name__}: {error}")
             if self.live and self._clock.monotonic() - began >= SETTLED_SECONDS:
                 self._backoff.reset()
             self._lost(problem)
@@ -154,6 +158,8 @@ class Subscription:
         self._tell()
 
     def _opened(self) -> None:
+        if self._failures:
+            self._connection.metrics.reconnected()
         if self._outage:
             self._outage = ""
             log.info("stream resumed", **self._fields())
@@ -200,12 +206,12 @@ class Subscription:
             successor = self._open()
             try:
                 await successor.until(successor.stream.opened)
+                if successor.stream.opened.is_set():
+                    await former.leave()
+                    return successor
             except asyncio.CancelledError:
                 await successor.leave()
                 raise
-            if successor.stream.opened.is_set():
-                await former.leave()
-                return successor
             log.warning("cannot move to the new credential", **self._fields(), error=str(successor.task.exception()))
             self._stream = former.stream
             await former.rest(self._clock, backoff.next())

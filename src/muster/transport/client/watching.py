@@ -51,7 +51,10 @@ def selection(namespace: str, label_selector: str, field_selector: str) -> Selec
             value = entry.key.name if term.path == "metadata.name" else entry.key.namespace
             if (value == term.value) is (term.operator == "!="):
                 return False
-        return labels.everything or labels.matches(entry.document["metadata"].get("labels"))
+        if labels.everything:
+            return True
+        found = entry.document["metadata"].get("labels")
+        return labels.matches(found if isinstance(found, dict) else {})
 
     return selected
 

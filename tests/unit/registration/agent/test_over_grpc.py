@@ -183,7 +183,7 @@ async def test_an_agent_joins_over_grpc_with_two_streams_and_then_serves(wired: 
         assert wired.came == ["bootstrap", "agent"]
         assert agent.ready
         assert wired.condition_of("ManagedClusterJoined") == "True"
-        assert wired.renewed_at == "2026-01-01T00:00:00.000000Z"
+        await until(lambda: wired.renewed_at == "2026-01-01T00:00:00.000000Z", "the lease being renewed")
         await until(lambda: wired.grpc.objects[EVENT_ROW], "an event")
     assert not wired.grpc.streams()
     stored = await wired.stored()

@@ -337,3 +337,60 @@ async def test_a_stream_that_is_refused_after_its_head_says_why(hub: FakeHub, cl
     hub.cut("hub.example:8090", RpcError(Code.PERMISSION_DENIED, "not you"))
     with pytest.raises(Forbidden, match="not you"):
         await asked
+
+
+async def test_an_end_by_expiry_is_mended_at_once_by_a_new_credential(hub: FakeHub, clock: FakeClock) -> None:
+    credential = ["first"]
+    async with connected(hub, credential=lambda: credential[0]) as client:
+        await client.list(LEASES)
+        expired = RpcError(Code.UNAUTHENTICATED, "the client certificate has ended")
+        hub.refuse = lambda method, row: expired if credential == ["first"] else None
+        hub.cut("hub.example:8090", expired)
+        await clock.advance(60)
+        assert not client.subscription(LEASE_ROW).live
+        credential[0] = "second"
+        await clock.advance(5.1)
+        assert client.subscription(LEASE_ROW).current
+
+
+async def test_a_server_that_hangs_costs_a_write_half_its_time(clock: FakeClock) -> None:
+    hub = FakeHub(ONE, TWO, clock=clock)
+    hub.servers[ONE].deaf = True
+    async with connected(hub) as client:
+        await client.connection.publish(hub.event(LEASE_ROW, Action.UPDATE, hub.put(LEASE_ROW, lease())), LEASES, timeout=0.02)
+        assert client.connection.address == TWO
+
+
+async def test_a_defect_costs_one_stream_and_not_the_following(hub: FakeHub, clock: FakeClock) -> None:
+    async with connected(hub) as client:
+        await client.list(LEASES)
+
+        def defect(old: object, new: object) -> None:
+            raise ZeroDivisionError
+
+        ignore = client.subscription(LEASE_ROW).mirror.on_change(defect)
+        hub.put(LEASE_ROW, lease())
+        await until(lambda: not client.subscription(LEASE_ROW).live, "the end of the stream")
+        ignore()
+        await clock.advance(1)
+        assert client.subscription(LEASE_ROW).current
+
+
+async def test_what_goes_both_ways_is_counted_under_upstreams_names(hub: FakeHub, clock: FakeClock) -> None:
+    hub.put(LEASE_ROW, lease())
+    async with connected(hub) as client:
+        await client.list(LEASES)
+        hub.streams(LEASE_ROW)[0].messages.put_nowait(b"\xff")
+        hub.cut("hub.example:8090")
+        await clock.advance(1)
+        assert client.subscription(LEASE_ROW).current
+    page = hub.metrics.render().decode()
+    leases = f'data_type="{LEASE_ROW.data_type}"'
+    for line in (
+        f"cloudevents_received_total{{{leases}}} 3",
+        f"cloudevents_sent_total{{{leases}}} 2",
+        f"muster_cloudevents_left_out_total{{{leases}}} 1",
+        'cloudevents_client_reconnected_total{client_id="c1"} 1',
+        f"resources_spec_resync_duration_seconds_count{{{leases}}} 2",
+    ):
+        assert line in page

@@ -97,11 +97,12 @@ async def test_a_hub_that_is_away_is_unreachable(hub: FakeHub, client: Transport
         await client.get(MANAGED_CLUSTERS, "c1")
 
 
-async def test_whether_the_hub_lets_us_in_is_asked_by_subscribing(hub: FakeHub, client: TransportClient) -> None:
-    await client.check_access(MANAGED_CLUSTERS, SIGNING_REQUESTS)
+async def test_whether_the_hub_lets_us_in_is_asked_by_a_list(hub: FakeHub, client: TransportClient) -> None:
+    for resource in (MANAGED_CLUSTERS, SIGNING_REQUESTS):
+        await client.list(resource)
     hub.refuse = lambda method, row: RpcError(Code.PERMISSION_DENIED, "no") if row is LEASE_ROW else None
     with pytest.raises(Forbidden):
-        await client.check_access(LEASES)
+        await client.list(LEASES)
 
 
 async def collect(client: TransportClient, events: list[WatchEvent[dict[str, object]]], **options: object) -> None:
