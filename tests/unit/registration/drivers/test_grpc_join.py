@@ -86,8 +86,8 @@ class Site:
     @asynccontextmanager
     async def running(self, *, auto_approval: bool = True, **told: str) -> AsyncIterator[None]:
         """The hub's controllers and its gRPC server."""
-        files = [str(self.directory / name) for name in ("tls.crt", "tls.key", "ca.crt")]
-        config = GrpcServerConfig(*files, server_bind_port=self.port)
+        cert, key, ca = (str(self.directory / name) for name in ("tls.crt", "tls.key", "ca.crt"))
+        config = GrpcServerConfig(cert, key, ca, server_bind_port=self.port)
         server = GrpcServer(self._client("hub", SERVER), GrpcServerOptions(config, "127.0.0.1"))
         await server.start()
         self.port = server.port
