@@ -374,10 +374,9 @@ def _read_event(message: bytes, start: int, end: int) -> CloudEvent:
 
 
 def _event(found: dict[int, bytes], attributes: dict[str, Attribute], bare: bool) -> CloudEvent:
-    if (0x32 in found) + (0x3A in found) + (0x42 in found) > 1:
-        raise InvalidEvent("the event has data in more than one field; binary_data alone is expected")
-    kind = found.get(0x22, b"").decode()
-    found.get(0x3A, b"").decode()
+    if 0x3A in found or 0x42 in found:
+        _check_unread(found)
+    identifier, source, kind = found.get(0x0A, b"").decode(), found.get(0x12, b"").decode(), found.get(0x22, b"").decode()
     data = found.get(0x32)
     content_type = attributes.pop(_CONTENT_TYPE, "")
     if content_type.__class__ is not str:
@@ -390,12 +389,21 @@ def _event(found: dict[int, bytes], attributes: dict[str, Attribute], bare: bool
         raise InvalidEvent(f"field spec_version: {SPEC_VERSION!r} is expected")
     if content_type and not is_json(content_type):
         raise InvalidEvent(f"attribute 'contenttype': {content_type!r}; application/json is expected")
-    identifier, source = found.get(0x0A, b"").decode(), found.get(0x12, b"").decode()
     if identifier.isspace() or kind.isspace():
         raise InvalidEvent("field id or field type has nothing but blanks")
     if not _is_plain(source):
         _check_uri("field source", source)
     return CloudEvent(id=identifier, source=source, type=kind, attributes=attributes, data=data)
+
+
+def _check_unread(found: dict[int, bytes]) -> None:
+    """Nobody looks at the other two fields for data, but a message with something else in them is malformed."""
+    if (0x32 in found) + (0x3A in found) + (0x42 in found) > 1:
+        raise InvalidEvent("the event has data in more than one field; binary_data alone is expected")
+    found.get(0x3A, b"").decode()
+    for number, wire, part in _few_fields(found.get(0x42, b"")):
+        if (number, wire) == (1, BYTES):
+            part.decode()
 
 
 _is_plain: Final = re.compile(r"[A-Za-z0-9._-]*").fullmatch

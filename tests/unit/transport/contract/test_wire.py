@@ -206,6 +206,8 @@ def test_data_may_be_called_json_in_several_ways(content_type: str) -> None:
         (event(attribute("contenttype", field(6, "application/json"))), "'contenttype' is no string"),
         (event(attribute("ce-time", field(4, b"2026"))), "'time' is a bytes"),
         (event(CLUSTER, field(7, b"\xff")), "UTF-8"),
+        (event(CLUSTER, field(8, field(1, b"\xff"))), "UTF-8"),
+        (event(CLUSTER, field(8, b"{}")), "malformed"),
         (event(CLUSTER, text("contenttype", "text/plain"), field(6, b"1")), "'text/plain'"),
         (event(CLUSTER, text("contenttype", "application/json;;"), field(6, b"1")), "'application/json;;'"),
         (event(text("ce-x", "c1").replace(b"c1", b"\xff\xfe")), "UTF-8"),
