@@ -15,14 +15,12 @@ InvalidEvent, and nothing else is ever raised.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.timestamps import EPOCH, parse_time
-from muster.machinery.golang.urls import parse_url
 from muster.machinery.protobuf import (
     BYTES,
     FIXED32,
@@ -47,8 +45,9 @@ from muster.transport.contract.event import (
     UriRef,
     is_attribute_name,
 )
-from muster.transport.contract.structured import is_json, is_structured, read_structured
+from muster.transport.contract.structured import is_structured, read_structured
 from muster.transport.contract.types import HEARTBEAT
+from muster.transport.contract.values import check_reference, is_json
 
 SERVICE: Final = "io.cloudevents.v1.CloudEventService"
 PUBLISH: Final = f"/{SERVICE}/Publish"
@@ -391,8 +390,7 @@ def _event(found: dict[int, bytes], attributes: dict[str, Attribute], bare: bool
         raise InvalidEvent(f"attribute 'contenttype': {content_type!r}; application/json is expected")
     if identifier.isspace() or kind.isspace():
         raise InvalidEvent("field id or field type has nothing but blanks")
-    if not _is_plain(source):
-        _check_uri("field source", source)
+    check_reference("field source", source)
     return CloudEvent(id=identifier, source=source, type=kind, attributes=attributes, data=data)
 
 
@@ -406,8 +404,6 @@ def _check_unread(found: dict[int, bytes]) -> None:
             part.decode()
 
 
-_is_plain: Final = re.compile(r"[A-Za-z0-9._-]*").fullmatch
-"""What needs no further look to be a reference to something."""
 _CHECKED: Final[dict[str, tuple[type[Any], ...]]] = {TIME: (datetime,), "subject": (str,), "dataschema": (str, Uri, UriRef)}
 """Attributes of CloudEvents' own, of which not all values are good."""
 
@@ -416,7 +412,7 @@ def _check_known(name: str, value: Attribute) -> None:
     if value.__class__ not in _CHECKED[name]:
         raise InvalidEvent(f"attribute {name!r} is a {type(value).__name__}; a {_CHECKED[name][0].__name__} is expected")
     if name == "dataschema":
-        _check_uri(f"attribute {name!r}", str(value))
+        check_reference(f"attribute {name!r}", str(value))
 
 
 def _read_entry(message: bytes, at: int, stop: int) -> tuple[str, Attribute]:
@@ -524,16 +520,9 @@ def _read_value_by_fields(name: str, message: bytes) -> Attribute:
     return value
 
 
-def _check_uri(where: str, text: str) -> None:
-    try:
-        parse_url(text)
-    except GoError as error:
-        raise InvalidEvent(f"{where}: {error}") from None
-
-
 def _read_uri(name: str, payload: bytes) -> str:
     text = payload.decode()
-    _check_uri(f"attribute {name!r}", text)
+    check_reference(f"attribute {name!r}", text)
     return text
 
 
