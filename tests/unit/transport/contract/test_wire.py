@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.machinery.protobuf import write_varint
-from muster.transport.contract.event import CloudEvent, InvalidEvent, SubscriptionRequest, Uri, UriRef, heartbeat
+from muster.transport.contract.event import CloudEvent, InvalidEvent, SubscriptionRequest, Uri, UriRef, heartbeat, new_event_id
 from muster.transport.contract.types import HEARTBEAT
 from muster.transport.contract.wire import (
     decode_event,
@@ -270,3 +271,9 @@ def test_texts_of_all_sizes_come_back(size: int) -> None:
     found = CloudEvent(id="i", source="s", type="t", attributes={"metadata": "m" * size, "other": "o" * size}, data=b"d" * size)
     assert decode_event(encode_event(found)) == found
     assert decode_event(encode_event(found)) == found, "also from what was kept of the first time"
+
+
+def test_ids_are_random_uuids() -> None:
+    ids = {new_event_id() for _ in range(1_000)}
+    assert len(ids) == 1_000
+    assert {(str(UUID(found)), UUID(found).version) for found in ids} == {(found, 4) for found in ids}
