@@ -10,7 +10,6 @@ by their number, and the record of streams we have given up by `_ABANDONED`.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,7 +37,7 @@ TRANSPORT_BYTES: Final = 64 * 1024
 MOST_CONTINUATIONS: Final = 32
 SMALL_WINDOW_UPDATE: Final = 256
 """Whoever opens windows by less has us send data by the byte."""
-_ABANDONED: Final = 1024
+_ABANDONED: Final = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +120,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._unacknowledged = 0
         self._last = 0
         """The highest stream that the other side has opened."""
-        self._abandoned: OrderedDict[int, None] = OrderedDict()
+        self._abandoned: dict[int, None] = {}
         self._settled = False
         self._settings_acknowledged = False
         self._guard = Guard(limits.nuisance_burst, limits.nuisance_rate, self.last_read)
@@ -249,10 +248,14 @@ class Http2Connection(asyncio.BufferedProtocol):
     def abandon(self, stream: Stream) -> None:
         """We want no more of it; what is on its way will be ignored."""
         if not stream.remote_ended:
-            self._abandoned[stream.id] = None
-            if len(self._abandoned) > _ABANDONED:
-                self._abandoned.popitem(last=False)
+            self.ignore(stream.id)
         self._remove(stream)
+
+    def ignore(self, number: int) -> None:
+        """Whatever is still on its way of this stream. What comes of one that was given up long ago is an error."""
+        self._abandoned[number] = None
+        if len(self._abandoned) > _ABANDONED:
+            del self._abandoned[next(iter(self._abandoned))]
 
     def _remove(self, stream: Stream) -> None:
         self.streams.pop(stream.id, None)
@@ -299,7 +302,14 @@ class Http2Connection(asyncio.BufferedProtocol):
     def charge(self, cost: float = 1.0) -> None:
         """For what costs us more than the other side. Raises ConnectionFailure."""
         if not self._guard.charge(self.last_read, stranger=self.is_stranger(), cost=cost):
-            raise ConnectionFailure(ErrorCode.ENHANCE_YOUR_CALM, "too many resets or control frames")
+            raise ConnectionFailure(ErrorCode.ENHANCE_YOUR_CALM, "too many resets, refusals or control frames")
+
+    def nuisance(self) -> None:
+        """As `charge`, from outside of reading."""
+        try:
+            self.charge()
+        except ConnectionFailure as failure:
+            self.fail(failure.code, failure.reason)
 
     # Keeping alive
 
