@@ -97,7 +97,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self.streams: dict[int, Stream] = {}
         self.unsent = 0
         self.has_sent = False
-        """Heads or data, since somebody set this to False."""
+        """Heads or data, since the last ping came."""
         self.lost = False
         self.closing = False
         """We have said that this is the end."""
@@ -281,8 +281,9 @@ class Http2Connection(asyncio.BufferedProtocol):
         """Whether this is the last head before the data, on a known stream that has had none. Raises MalformedFields."""
         raise NotImplementedError
 
-    def pinged(self) -> None:
-        """Raises ConnectionFailure."""
+    def pinged(self, after_data: bool) -> None:
+        """`after_data` is whether we have sent anything since the ping before: clients measure by pings how much is on its way,
+        one for each round trip. Raises ConnectionFailure."""
 
     def told_to_go(self, last: int, code: int, reason: bytes) -> None:
         """By the other side."""
@@ -591,9 +592,12 @@ class Http2Connection(asyncio.BufferedProtocol):
         if flags & frames.ACK:
             self.pong()
             return
-        self.charge()
+        asked_for = self.has_sent
+        self.has_sent = False
+        if not asked_for:
+            self.charge()
         self.put(frames.ping(payload, ack=True))
-        self.pinged()
+        self.pinged(asked_for)
 
     def _goaway(self, flags: int, number: int, payload: bytes) -> None:
         if number:

@@ -202,11 +202,10 @@ class ServerConnection(Http2Connection):
 
     # Keepalive
 
-    def pinged(self) -> None:
+    def pinged(self, after_data: bool) -> None:
         now, last = self.last_read, self._last_ping
         self._last_ping = now
-        if self.has_sent:
-            self.has_sent = False
+        if after_data:
             self._ping_strikes = 0
             return
         limits = self._limits
