@@ -1,8 +1,8 @@
 """`python -m tests.support.rpc_server DIRECTORY`: our gRPC server as a process of its own, to be attacked and judged.
 
 DIRECTORY has `tls.crt`, `tls.key` and `ca.crt` (of clients); the port is written to `port` there once the server listens. Whoever
-shows a certificate is known. The transport's two methods answer: one says what it was told, the other sends for as long as its reader
-reads.
+shows a certificate is known. The transport's two methods answer: one says what it was told, the other sends for as long as its
+reader reads.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def test_h2spec_finds_the_server_in_order(site: Site, tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     command = [str(peers.need("h2spec")), "-h", "127.0.0.1", "-p", str(site.port), "-t", "-k", "-o", "5", "-j", str(report)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    cases = [case for case in ElementTree.parse(report).iter("testcase")]
+    cases = list(ElementTree.parse(report).iter("testcase"))
     failed = {case.get("classname", "") for case in cases if case.find("failure") is not None or case.find("error") is not None}
     assert len(cases) > 100, done.stdout[-2000:]
     assert failed == WITHOUT_BODY, done.stdout[-4000:]
