@@ -88,6 +88,10 @@ def _csr(usage: Any) -> Any:
     return posted(REQUESTS, {"metadata": meta(), "spec": spec}, lambda size: in_list(usage(size)))
 
 
+def _listed_scopes(size: int) -> bytes:
+    return in_list(repeated(b'"x"', size))
+
+
 NAMED: list[Case] = [
     Case(
         "owner references that all are the controller",
@@ -108,6 +112,10 @@ NAMED: list[Case] = [
     ),
     Case("a certificate request with many unknown usages", _csr(lambda size: filled(names("u"), size))),
     Case("a certificate request with the same usage again and again", _csr(lambda size: repeated(b'"any"', size))),
+    Case(
+        "a ResourceQuota with many unknown scopes",
+        posted(namespaced("/api/v1", "resourcequotas"), {"metadata": meta(), "spec": {"scopes": HOLE}}, _listed_scopes),
+    ),
     Case("new finalizers of a deleted object", _new_finalizers, before=_condemned),
     Case(
         "managed fields of many managers",

@@ -217,12 +217,12 @@ def validate_resource_quota(ctx: HookContext, obj: Object, old: Object | None) -
             errors.append(invalid(path, name, "must be a standard resource for quota"))
         if str(amount).startswith("-"):
             errors.append(invalid(path, amount, NOT_NEGATIVE))
-    scopes = spec_of(obj).get("scopes") or ()
+    scopes = list(spec_of(obj).get("scopes") or ())
     allowed = ["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"]
     allowed.append("VolumeAttributesClass")
-    errors += [invalid("spec.scopes", list(scopes), "unsupported scope") for scope in scopes if scope not in allowed]
-    if old is not None and ctx.subresource == "" and (spec_of(old).get("scopes") or ()) != scopes:
-        errors += [invalid("spec.scopes", list(scopes), "field is immutable")]
+    errors += [invalid("spec.scopes", scopes, "unsupported scope") for scope in scopes if scope not in allowed]
+    if old is not None and ctx.subresource == "" and list(spec_of(old).get("scopes") or ()) != scopes:
+        errors += [invalid("spec.scopes", scopes, "field is immutable")]
     return errors
 
 
