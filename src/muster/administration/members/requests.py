@@ -19,9 +19,9 @@ from muster.machinery.golang.durations import human_duration
 from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.objects import Object
 from muster.registration.drivers.certificates.agents import AgentRequest, NotAnAgentsRequest, read_request
+from muster.registration.drivers.certificates.approval import is_in_use
+from muster.registration.drivers.certificates.first_requests import is_contender
 from muster.registration.drivers.certificates.requests import verdict_of
-from muster.registration.drivers.csr.approval import is_in_use
-from muster.registration.drivers.csr.first_requests import is_contender
 from muster.registration.hub.install import BOOTSTRAP_GROUP
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
 

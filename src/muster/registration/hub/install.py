@@ -15,6 +15,7 @@ from typing import Final
 
 from muster.api import Document
 from muster.api.addon.v1alpha1 import GROUP as ADDON_GROUP
+from muster.api.agents import GRPC_SIGNER
 from muster.api.cluster.v1 import GROUP
 from muster.api.crds import HUB, ConversionWebhook, definitions
 from muster.api.work.v1 import GROUP as WORK_GROUP
@@ -63,6 +64,7 @@ from muster.runtime.install import (
 from muster.runtime.webhook import CONFIG_MAP, Endpoint, Hook, configure, trust_webhooks
 
 MANAGER: Final = "muster-hub-install"
+BASE_MANAGER: Final = "muster-hub-base"
 ACCOUNT: Final = "registration-controller-sa"
 ROLE: Final = "open-cluster-management:cluster-manager-registration:controller"
 SERVICE: Final = "cluster-manager-registration-webhook"
@@ -127,7 +129,9 @@ WEBHOOK_CLIENTS: Final = rule("", ["configmaps"], ["get"], [CONFIG_MAP])
 HUB_WORK: Final = (
     rule("certificates.k8s.io", ["certificatesigningrequests"], READ),
     rule("certificates.k8s.io", ["certificatesigningrequests/approval"], ["update"]),
-    rule("certificates.k8s.io", ["signers"], ["approve"], [CLIENT_SIGNER]),
+    rule("certificates.k8s.io", ["certificatesigningrequests/status"], ["update"]),
+    rule("certificates.k8s.io", ["signers"], ["approve"], [CLIENT_SIGNER, GRPC_SIGNER]),
+    rule("certificates.k8s.io", ["signers"], ["sign"], [GRPC_SIGNER]),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
     rule("", ["namespaces"], [*READ, "create", "patch"]),
     rule("events.k8s.io", ["events"], ["create", "patch"]),
@@ -193,6 +197,19 @@ async def install(
     await apply_all(client, permissions(namespace), MANAGER)
     await await_definitions(client, [kind.name for kind in HUB], clock)
     await configure(client, HOOKS, webhooks, MANAGER)
+
+
+async def install_base(client: KubeClient, *, namespace: str = HUB_NAMESPACE, clock: Clock = SYSTEM) -> None:
+    """Everything but webhooks, and wait until the definitions are served: what a hub has to have before anybody joins, made by
+    servers that know nothing of webhooks. Whoever configures those (`install`) applies as another manager, so nothing of theirs is
+    taken away, in whatever order and however often both are done.
+
+    Raises InstallError and what the client raises.
+    """
+    await install_namespaces(client, namespace)
+    await apply_all(client, [(CRDS, document) for document in definitions(HUB)], BASE_MANAGER)
+    await apply_all(client, permissions(namespace), BASE_MANAGER)
+    await await_definitions(client, [kind.name for kind in HUB], clock)
 
 
 async def trust(client: KubeClient, ca: bytes, *, clock: Clock = SYSTEM) -> None:

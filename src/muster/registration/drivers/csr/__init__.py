@@ -1,7 +1,7 @@
 """Registration by certificate signing request: the hub's own certificate authority vouches for the agent.
 
-`spoke.py` asks, `approval.py` on the hub answers what needs no administrator, and `hub.py` votes on acceptance. What requests and
-certificates are, and how one is asked for, is in `drivers/certificates/`.
+`spoke.py` asks, and `hub.py` votes on acceptance. What requests and certificates are, how one is asked for, and what the hub
+approves without an administrator, is in `drivers/certificates/`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from muster.machinery.authorization import AccessAttributes
 from muster.registration.drivers.certificates.agents import SHORTEST_EXPIRATION
-from muster.registration.drivers.csr.options import APPROVED_IDENTITIES, APPROVED_USERS, EXPIRATION, NAME
+from muster.registration.drivers.certificates.options import EXPIRATION
+from muster.registration.drivers.csr.options import APPROVED_IDENTITIES, APPROVED_USERS, NAME
 from muster.registration.drivers.errors import BadField
 from muster.registration.drivers.kubeconfigs import KubeconfigDriver
 from muster.registration.drivers.profile import HubSetup, Process, carrying
