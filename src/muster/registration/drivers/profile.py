@@ -75,7 +75,9 @@ class Profile:
     name: str
     aliases: tuple[str, ...] = ()
     certificates: bool = False
-    """Whether agents ask for certificates that the hub's own authority signs: `accept` approves their requests then."""
+    """Whether agents ask for certificates by signing requests on the hub: `accept` approves these then."""
+    kubernetes_signs: bool = False
+    """Whether Kubernetes itself has to sign these certificates, which not every cluster does."""
 
     def marks(self, cluster: ManagedCluster) -> bool:
         """Whether the cluster says that it registers by this driver. Cheap, no side effect, never raises on odd objects."""

@@ -23,7 +23,7 @@ from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.machinery.clock import SYSTEM, Clock, Random, pause, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectKey
-from muster.runtime.client import Conflict, Expired, Invalid, NotFound, StatusError
+from muster.runtime.client import Conflict, Expired, Invalid, NotFound, StatusError, Unreachable
 from muster.runtime.client.base import PAGE, KubeClient, ObjectList, Page, PatchKind, WatchEvent
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
 from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of, namespace_of
@@ -98,7 +98,7 @@ class TransportClient(KubeClient):
         found = self._subscriptions.get(row)
         if found is None:
             if self._closed:
-                raise RuntimeError("the client is closed")
+                raise Unreachable(self.server, "the client is closed", sent=False)
             found = self._subscriptions[row] = Subscription(
                 self.connection,
                 row,
@@ -256,7 +256,7 @@ class TransportClient(KubeClient):
             known = entry.document["metadata"]
             document["metadata"] = {
                 **metadata,
-                "resourceVersion": known["resourceVersion"],
+                "resourceVersion": known.get("resourceVersion"),
                 "uid": metadata.get("uid") or entry.uid,
             }
         return resource.decode(await self._write(row, part, entry, document))

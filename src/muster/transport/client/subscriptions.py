@@ -206,12 +206,12 @@ class Subscription:
             successor = self._open()
             try:
                 await successor.until(successor.stream.opened)
+                if successor.stream.opened.is_set():
+                    await former.leave()
+                    return successor
             except asyncio.CancelledError:
                 await successor.leave()
                 raise
-            if successor.stream.opened.is_set():
-                await former.leave()
-                return successor
             log.warning("cannot move to the new credential", **self._fields(), error=str(successor.task.exception()))
             self._stream = former.stream
             await former.rest(self._clock, backoff.next())

@@ -56,6 +56,40 @@ async def until(condition: Callable[[], Any], what: str, seconds: float = 10.0) 
         await asyncio.sleep(0.01)
 
 
+class SilentLink:
+    """A way to a server on which, once it is silent, nothing goes through any more, though connections stay."""
+
+    def __init__(self, target: int) -> None:
+        self.silent = False
+        self.port = 0
+        self._target = target
+        self._server: asyncio.Server | None = None
+        self._pumps: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        for source, sink in ((reader, back), (there, writer)):
+            self._pumps.add(asyncio.create_task(self._pump(source, sink)))
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            if not self.silent:
+                sink.write(data)
+        if not self.silent:
+            sink.close()
+
+    async def close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+
 class Site:
     """An embedded hub with gRPC servers before it."""
 
@@ -87,7 +121,7 @@ class Site:
     async def serve(self, port: int = 0) -> GrpcServer:
         cert, key, ca = (str(self.directory / name) for name in ("tls.crt", "tls.key", "ca.crt"))
         config = GrpcServerConfig(cert, key, ca, server_bind_port=port)
-        server = GrpcServer(self.admin, GrpcServerOptions(config, "127.0.0.1"))
+        server = GrpcServer(self.admin, GrpcServerOptions(config, "127.0.0.1", heartbeat=0.2))
         await server.start()
         self.servers.append((server, asyncio.create_task(server.run())))
         await server.synced()
@@ -108,10 +142,10 @@ class Site:
         (self.directory / "client.crt").write_bytes(pair.certificate)
         (self.directory / "client.key").write_bytes(pair.key)
 
-    def connect(self, *servers: GrpcServer, **options: Any) -> TransportClient:
+    def connect(self, *servers: GrpcServer | SilentLink, **options: Any) -> TransportClient:
         addresses = tuple(f"127.0.0.1:{server.port}" for server in servers)
         files = self.directory / "client.crt", self.directory / "client.key"
-        config = TransportConfig(addresses[0], addresses[1:], self.authority.pem, *files)
+        config = TransportConfig(addresses[0], addresses[1:], self.authority.pem, *files, health_timeout=1.0)
         client = open_client(config, "c1", **options)
         self.clients.append(client)
         return client
@@ -176,7 +210,7 @@ async def test_who_is_not_let_in_is_told_so(site: Site) -> None:
         await stranger.create(EVENTS, {"metadata": {"name": "e", "namespace": "c1"}})
 
 
-async def started(site: Site, *servers: GrpcServer) -> tuple[GrpcWorkSource, list[str]]:
+async def started(site: Site, *servers: GrpcServer | SilentLink) -> tuple[GrpcWorkSource, list[str]]:
     source = GrpcWorkSource(site.connect(*servers, source="c1-work-agent"), "c1")
     await source.until_synced()
     told: list[str] = []
@@ -266,3 +300,17 @@ async def test_a_new_certificate_is_used_without_losing_a_stream(site: Site, mon
     known = await hub.get(LEASES, "managed-cluster-lease", "c1")
     await hub.update(LEASES, {**known, "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}})
     assert not any(lost)
+
+
+async def test_a_connection_that_falls_silent_is_left_for_another(site: Site) -> None:
+    server = await site.serve()
+    link = SilentLink(server.port)
+    await link.start()
+    source, told = await started(site, link, server)
+    link.silent = True
+    began = time.monotonic()
+    await site.admin.create(MANIFEST_WORKS, WORK)
+    await until(lambda: told, "the work", 5.0)
+    assert time.monotonic() - began > 0.5, "it came over the silent link"
+    await source.hold(shown(source))
+    await link.close()

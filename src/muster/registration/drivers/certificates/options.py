@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from muster.registration.drivers.certificates.agents import SHORTEST_EXPIRATION
-from muster.registration.drivers.errors import DriverConfigError
+from muster.registration.drivers.errors import BadField, DriverConfigError
 from muster.registration.drivers.profile import DriverOptions
+
+if TYPE_CHECKING:
+    from muster.api.operator.v1 import SpokeRegistrationConfiguration
 
 EXPIRATION: Final = "client-cert-expiration-seconds"
 
@@ -27,6 +30,15 @@ def client_expiration(driver: str, options: DriverOptions) -> int:
     if seconds and not SHORTEST_EXPIRATION <= seconds < 2**31:
         raise DriverConfigError(driver, EXPIRATION, f"expected 0 (the signer decides) or at least {SHORTEST_EXPIRATION}")
     return seconds
+
+
+def expiration_arguments(configured: SpokeRegistrationConfiguration) -> tuple[str, ...]:
+    """By which an operator tells an agent what a Klusterlet says of this. Raises BadField."""
+    seconds = configured.client_cert_expiration_seconds
+    if 0 != seconds < SHORTEST_EXPIRATION:
+        problem = f"{seconds} is too short: certificates live {SHORTEST_EXPIRATION} seconds or longer"
+        raise BadField("clientCertExpirationSeconds", problem)
+    return (f"--{EXPIRATION}={seconds}",) if seconds else ()
 
 
 def refuse_unknown(driver: str, options: DriverOptions, known: Collection[str], offered: Collection[str]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from muster.kube import yaml
 from muster.machinery.authorization import AccessAttributes
+from muster.registration.drivers.certificates.options import expiration_arguments
 from muster.registration.drivers.errors import Unfit
 from muster.registration.drivers.flags import GRPC
 from muster.registration.drivers.grpc.options import APPROVED_USERS, bootstrap_configs, hub_config
@@ -24,7 +25,7 @@ from muster.runtime.auth import rights
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 if TYPE_CHECKING:
-    from muster.api.operator.v1 import ClusterManagerSpec, HubRegistrationDriver
+    from muster.api.operator.v1 import ClusterManagerSpec, HubRegistrationDriver, SpokeRegistrationConfiguration
     from muster.api.resource import Document
     from muster.registration.drivers.endpoints import EndpointFormat
     from muster.registration.drivers.profile import DriverOptions
@@ -43,6 +44,7 @@ class GrpcDriver(Driver):
     """Each side is loaded where it is used: an agent has no use for the hub's."""
 
     name = GRPC
+    certificates = True
 
     @property
     def endpoints(self) -> EndpointFormat:
@@ -85,6 +87,9 @@ class GrpcDriver(Driver):
     def hub_process(self, entry: HubRegistrationDriver) -> Process:
         users = entry.grpc.auto_approved_identities if entry.grpc is not None else ()
         return Process((*(f"--{APPROVED_USERS}={user}" for user in users), *super().hub_process(entry).arguments))
+
+    def agent_process(self, configured: SpokeRegistrationConfiguration) -> Process:
+        return Process((*expiration_arguments(configured), *super().agent_process(configured).arguments))
 
     def hub_setup(self, options: DriverOptions) -> HubSetup:
         server, kind = last(options, SERVER), last(options, ENDPOINT_TYPE) or HOSTNAME
