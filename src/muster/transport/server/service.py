@@ -114,7 +114,8 @@ class CloudEventService:
             if not request.cluster_name:
                 raise RpcError(Code.INVALID_ARGUMENT, "cluster_name: the name of a cluster is expected")
             service = self._service(DataType.parse(request.data_type))
-            await self._authorization.subscription(who, service.row, request.cluster_name)
+            async with self.turns.turn(who.user.name, len(message)):
+                await self._authorization.subscription(who, service.row, request.cluster_name)
             self._metrics.authorized(measured, SUBSCRIBE, request.cluster_name, service.row.data_type)
             if self.broker.on_connection(call.connection) >= MAX_SUBSCRIPTIONS:
                 raise RpcError(Code.RESOURCE_EXHAUSTED, f"this connection has {MAX_SUBSCRIPTIONS} subscriptions already")
