@@ -2,6 +2,7 @@
 // from upstream's own templates. Tests that run the hub controller and the agents as plain processes start from it.
 //
 //	ocm-manifests hub
+//	ocm-manifests hub-grpc     with the gRPC server's account, and the hub's right to sign for it
 //	ocm-manifests agent
 package main
 
@@ -23,16 +24,24 @@ type set struct {
 	values any
 }
 
-var sets = map[string]set{
-	"hub": {
+func hub(grpc bool, more ...string) set {
+	return set{
 		files: manifests.ClusterManagerManifestFiles,
-		roots: []string{"cluster-manager/hub/crds", "cluster-manager/hub/registration", "cluster-manager/hub/placement", "cluster-manager/hub/work"},
+		roots: append([]string{
+			"cluster-manager/hub/crds", "cluster-manager/hub/registration", "cluster-manager/hub/placement", "cluster-manager/hub/work",
+		}, more...),
 		values: manifests.HubConfig{
 			ClusterManagerName:      "cluster-manager",
 			ClusterManagerNamespace: "open-cluster-management-hub",
 			OperatorNamespace:       "open-cluster-management",
+			GRPCAuthEnabled:         grpc,
 		},
-	},
+	}
+}
+
+var sets = map[string]set{
+	"hub":      hub(false),
+	"hub-grpc": hub(true, "cluster-manager/hub/grpc-server"),
 	"agent": {
 		files: manifests.KlusterletManifestFiles,
 		roots: []string{"klusterlet/managed", "klusterlet/management"},
@@ -50,9 +59,14 @@ var sets = map[string]set{
 	},
 }
 
-// wanted leaves out what needs pods: Deployments and everything around webhook servers.
+// wanted leaves out what needs pods: Deployments, Services and everything around webhook servers.
 func wanted(path string) bool {
-	return strings.HasSuffix(path, ".yaml") && !strings.Contains(path, "deployment.yaml") && !strings.Contains(path, "webhook-")
+	for _, without := range []string{"deployment.yaml", "/service.yaml", "webhook-"} {
+		if strings.Contains(path, without) {
+			return false
+		}
+	}
+	return strings.HasSuffix(path, ".yaml")
 }
 
 func render(s set) error {
@@ -81,7 +95,7 @@ func render(s set) error {
 
 func main() {
 	if len(os.Args) != 2 || sets[os.Args[1]].roots == nil {
-		fmt.Fprintln(os.Stderr, "usage: ocm-manifests hub|agent")
+		fmt.Fprintln(os.Stderr, "usage: ocm-manifests hub|hub-grpc|agent")
 		os.Exit(2)
 	}
 	if err := render(sets[os.Args[1]]); err != nil {

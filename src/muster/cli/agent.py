@@ -138,6 +138,7 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     gates = dict(_flat(given["gates"]))
     urls = _urls(_flat(given["urls"]))
     cluster_name, driver_options = _cluster_name(given["cluster_name"]), _driver_options(given)
+    files = _files(given, driver_options)
     management = find_cluster(given["kubeconfig"], given["context"], here)
     spoke = find_cluster(given["spoke_kubeconfig"], "", here) if given["spoke_kubeconfig"] else None
     options = AgentOptions(
@@ -146,8 +147,8 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
         namespace=given["namespace"] or (management.config.namespace if management.in_pod else "") or AGENT_NAMESPACE,
         hub_secret=given["hub_secret"],
         bootstrap_secrets=_flat(given["bootstrap_secrets"]) or (BOOTSTRAP_SECRET,),
-        bootstrap_kubeconfigs=tuple(here.path(path) for path in _flat(given["bootstrap_kubeconfigs"])),
-        hub_kubeconfig_dir=here.path(given["hub_kubeconfig_dir"]) if given["hub_kubeconfig_dir"] else None,
+        bootstrap_kubeconfigs=tuple(here.path(path) for path in files.bootstrap),
+        hub_kubeconfig_dir=here.path(files.directory) if files.directory else None,
         driver=given["driver"],
         driver_options=driver_options,
         external_server_urls=urls,
@@ -165,19 +166,45 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     install = given["install"] or given["install_only"]
     host = here.bind(given["health_host"] or (ANY_ADDRESS if management.in_pod else LOOPBACK))
     health = (host, given["health_port"])
-    return Settings(
-        management, spoke, options, install, given["install_only"], health, given["leader_elect"], _work(given, options)
-    )
+    work = _work(given, options, files.directory)
+    return Settings(management, spoke, options, install, given["install_only"], health, given["leader_elect"], work)
 
 
-def _work(given: dict[str, Any], options: AgentOptions) -> Beside | None:
+@dataclass(frozen=True)
+class Files:
+    """As the command line has them."""
+
+    bootstrap: tuple[str, ...]
+    directory: str
+    """Where others find our way to the hub; empty when nobody asked for that."""
+
+
+def _files(given: dict[str, Any], options: DriverOptions) -> Files:
+    """What the driver's own flags say comes before what all drivers' flags do."""
+    from pathlib import PurePosixPath
+
+    from muster.registration import drivers
+
+    driver = drivers.find(given["driver"])
+    said, directory = driver.agent_files(options), given["hub_kubeconfig_dir"] or ""
+    if said.hub:
+        place = PurePosixPath(said.hub)
+        if place.name != driver.endpoints.key:
+            raise click.UsageError(f"{said.hub}: the way to the hub is kept in a file {driver.endpoints.key}")
+        if directory and PurePosixPath(directory) != place.parent:
+            raise click.UsageError(f"{said.hub} is not in --hub-kubeconfig-dir {directory}")
+        directory = str(place.parent)
+    return Files(said.bootstrap or _flat(given["bootstrap_kubeconfigs"]), directory)
+
+
+def _work(given: dict[str, Any], options: AgentOptions, directory: str) -> Beside | None:
     """The work agent that is to run beside, told what it shares with this one."""
     from muster.cli.work_beside import beside
     from muster.registration.drivers import endpoints_of
 
     if not given["with_work"]:
         return None
-    if not given["hub_kubeconfig_dir"]:
+    if not directory:
         raise click.UsageError("--with-work: say where the work agent finds the hub's kubeconfig: --hub-kubeconfig-dir DIR")
     told = {
         "--namespace": options.namespace,
@@ -190,7 +217,7 @@ def _work(given: dict[str, Any], options: AgentOptions) -> Beside | None:
         "--feature-gates": ",".join(given["work_feature_gates"]),
     }
     arguments = [f"{flag}={value}" for flag, value in told.items() if value]
-    return beside(given["hub_kubeconfig_dir"], endpoints_of(options.driver), arguments)
+    return beside(directory, endpoints_of(options.driver), arguments)
 
 
 def _flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:

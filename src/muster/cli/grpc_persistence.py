@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 KUBE: Final = "kube"
 SQL: Final = "sql"
+REQUESTS_AT_ONCE: Final = 100
+"""To the hub's API server: agents that come back all at once must not take its every place."""
 _SQLITE: Final = "sqlite:///"
 _SCHEMES: Final = (_SQLITE, "postgresql://", "postgres://")
 _EXAMPLES: Final = "sqlite:///hub.db (four slashes before an absolute path) or postgresql://user@host/database"
@@ -123,7 +125,7 @@ async def open_persistence(
 ) -> Opened:
     """Open until the stack ends."""
     if isinstance(chosen, FoundCluster):
-        return Opened(chosen.connect_in(stack, "muster-grpc-server", metrics), None, lambda: None)
+        return Opened(chosen.connect_in(stack, "muster-grpc-server", metrics, REQUESTS_AT_ONCE), None, lambda: None)
     from muster.registration.hub.install import install_base
     from muster.transport.services.store.hub import sql_hub
 

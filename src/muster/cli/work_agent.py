@@ -48,9 +48,12 @@ AT_ONCE = 32
     "--workload-source-config",
     "hub_kubeconfig",
     type=FilePath(dir_okay=False),
-    help="Of the hub, as the registration agent keeps it.",
+    help="Of the hub, as the registration agent keeps it; with grpc its config.yaml.",
 )
-@click.option("--workload-source-driver", "driver", default="kube", show_default=True, help="Where works come from.")
+@click.option("--workload-source-driver", "driver", default="kube", show_default=True, help="Where works come from: kube or grpc.")
+@click.option(
+    "--cloudevents-client-id", "client_id", default="", help="Of the agent, with grpc.  [default: <cluster name>-work-agent]"
+)
 @click.option("--agent-id", default="", help="Of the records on the cluster that are ours.  [default: the hub's hash]")
 @click.option(
     "--kubeconfig", type=FilePath(dir_okay=False), help="Of the agent's own cluster.  [default: in-cluster, or kubectl's]"
@@ -129,6 +132,7 @@ class Settings:
     hub_file: Path | None
     endpoints: EndpointFormat
     options: WorkAgentOptions
+    client_id: str
     namespace: str
     install: bool
     install_only: bool
@@ -146,7 +150,8 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     spoke = find_cluster(given["spoke_kubeconfig"], "", here) if given["spoke_kubeconfig"] else None
     file = here.path(given["hub_kubeconfig"]) if given["hub_kubeconfig"] else None
     if file is None and not given["install_only"]:
-        raise click.UsageError("give the hub's kubeconfig: --hub-kubeconfig FILE")
+        flag = "--hub-kubeconfig" if endpoints.key == "kubeconfig" else "--workload-source-config"
+        raise click.UsageError(f"give the hub's {endpoints.key}: {flag} FILE")
     hub = find_hub(file, endpoints) if file else None
     gates = dict(gate for gates in given["gates"] for gate in gates)
     options = WorkAgentOptions(
@@ -172,6 +177,7 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
         file,
         endpoints,
         options,
+        given["client_id"] or f"{options.cluster_name}-work-agent",
         given["namespace"] or (management.config.namespace if management.in_pod else "") or AGENT_NAMESPACE,
         given["install"] or given["install_only"],
         given["install_only"],
@@ -185,7 +191,7 @@ def _endpoints(source: str) -> EndpointFormat:
 
     found = endpoints_named(source)
     if found is None:
-        raise click.BadParameter(f"{source!r} is not supported; there is kube", param_hint="--workload-source-driver")
+        raise click.BadParameter(f"{source!r} is not supported; there are kube and grpc", param_hint="--workload-source-driver")
     return found
 
 
@@ -245,20 +251,20 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
         if settings.install_only or settings.hub is None:
             here.say(f"installed on {spoke.server}")
             return
-        hub = settings.hub.connect(ClientSettings(AGENT, metrics, at_once=AT_ONCE))
+        cluster = settings.options.cluster_name
+        hub = settings.hub.connect(ClientSettings(AGENT, metrics, at_once=AT_ONCE, cluster=cluster, source=settings.client_id))
         stack.push_async_callback(hub.close)
         agent = WorkAgent(hub, spoke, settings.options, metrics=metrics)
         manager = Manager()
         manager.add("the work agent", agent)
         manager.add("the hub's address", RunnableFunc(partial(_until_moved, settings)), needs_leader_election=False)
         manager.add_ready_check("works", agent.unready, once_elected=True)
-        name = settings.options.cluster_name
         election = LeaderElection(management, LEASE, settings.namespace, leader_identity(here.environ))
         await serve_manager(
             manager,
             metrics,
             settings.health,
-            lambda port: here.say(f"started: work agent of {name} on {spoke.server}; health on port {port}"),
+            lambda port: here.say(f"started: work agent of {cluster} on {spoke.server}; health on port {port}"),
             election=election if settings.elect else None,
         )
 

@@ -17,7 +17,7 @@ from hashlib import sha256
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
@@ -34,8 +34,12 @@ def generate_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """As `EC PRIVATE KEY`, the form that client-go writes."""
+SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+"""What authorities of others may have; our own are on P-256."""
+
+
+def key_pem(key: SigningKey) -> bytes:
+    """As `EC PRIVATE KEY` or `RSA PRIVATE KEY`, the forms that Go programs write."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
@@ -46,6 +50,14 @@ def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     key = serialization.load_pem_private_key(pem, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError(f"expected an elliptic-curve private key, found {type(key).__name__}")
+    return key
+
+
+def load_signing_key(pem: bytes) -> SigningKey:
+    """Of an authority, from any form of PEM; ValueError or TypeError for what is no such key, or is encrypted."""
+    key = serialization.load_pem_private_key(pem, None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        raise ValueError(f"expected an elliptic-curve or RSA private key, found {type(key).__name__}")
     return key
 
 
@@ -105,7 +117,7 @@ class KeyPair:
 
 
 class CertificateAuthority:
-    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+    def __init__(self, certificate: x509.Certificate, key: SigningKey) -> None:
         self.certificate = certificate
         self.key = key
 
@@ -166,12 +178,19 @@ class CertificateAuthority:
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_key_usage(sign_certificates=False), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage(list(usages)), critical=False)
-        authority_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
-        builder = builder.add_extension(authority_key, critical=False)
+        builder = builder.add_extension(self._key_identifier(), critical=False)
         names = list(alternative_names)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
+        """As the authority's own certificate has it: others derive it otherwise, and OpenSSL insists that both agree."""
+        try:
+            own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        except x509.ExtensionNotFound:
+            return x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
 
     def signed(self, certificate: x509.Certificate) -> bool:
         """Whether this authority itself signed the certificate (not merely one of the same name)."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NoReturn
 
 from muster.registration.drivers.awsirsa import AwsIrsaProfile
-from muster.registration.drivers.grpc import GrpcProfile
 from muster.registration.drivers.kubeconfigs import KubeconfigDriver
 from muster.registration.drivers.seam import DriverConfigError, HubContext, SpokeContext
 
@@ -19,8 +18,4 @@ class Stub(KubeconfigDriver):
 
 
 class AwsIrsa(AwsIrsaProfile, Stub):
-    """The profile is ours."""
-
-
-class Grpc(GrpcProfile, Stub):
     """The profile is ours."""

@@ -82,6 +82,31 @@ def test_upstreams_spellings_are_understood(settings: Any) -> None:
     assert (given.cluster_claims, given.cluster_properties) == (False, True)
 
 
+def test_upstreams_flags_for_grpc_say_where_the_files_are(settings: Any) -> None:
+    """As upstream's operator has them; the kubeconfig is then none of this driver's."""
+    given = settings(
+        "--registration-auth=grpc",
+        "--bootstrap-kubeconfig=/spoke/bootstrap/kubeconfig",
+        "--grpc-bootstrap-config=/spoke/bootstrap/config.yaml",
+        "--grpc-config=/spoke/hub-kubeconfig/config.yaml",
+        "--client-cert-expiration-seconds=3600",
+    ).options
+    assert given.driver == "grpc"
+    assert given.bootstrap_kubeconfigs == (Path("/spoke/bootstrap/config.yaml"),)
+    assert given.hub_kubeconfig_dir == Path("/spoke/hub-kubeconfig")
+    both = ("--registration-auth=grpc", "--hub-kubeconfig-dir=/spoke/hub", "--grpc-config=/spoke/hub/config.yaml")
+    assert settings(*both).options.hub_kubeconfig_dir == Path("/spoke/hub")
+    assert settings("--registration-auth=grpc", "--bootstrap-kubeconfig=/a/config.yaml").options.bootstrap_kubeconfigs == (
+        Path("/a/config.yaml"),
+    )
+
+
+def test_flags_of_another_driver_are_heard_by_nobody(settings: Any) -> None:
+    given = settings("--bootstrap-kubeconfig=/a/kubeconfig", "--grpc-bootstrap-config=/b/config.yaml", "--grpc-config=/c/x").options
+    assert given.bootstrap_kubeconfigs == (Path("/a/kubeconfig"),)
+    assert given.hub_kubeconfig_dir is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -93,6 +118,10 @@ def test_upstreams_spellings_are_understood(settings: Any) -> None:
         (["--registration-auth=magic"], ["magic", "csr"]),
         (["--driver-option=nonsense"], ["--driver-option", "nonsense"]),
         (["--driver-option=csr.unknown=1"], ["unknown"]),
+        (["--registration-auth=grpc", "--grpc-config=/a/hub.yaml"], ["/a/hub.yaml", "config.yaml"]),
+        (["--registration-auth=grpc", "--grpc-config=/a/config.yaml", "--hub-kubeconfig-dir=/b"], ["/a/config.yaml", "/b"]),
+        (["--registration-auth=grpc", "--driver-option=grpc.unknown=1"], ["--unknown", "--grpc-bootstrap-config"]),
+        (["--registration-auth=grpc", "--client-cert-expiration-seconds=60"], ["--client-cert-expiration-seconds", "3600"]),
         (["--feature-gates=Nonsense=true"], ["--feature-gates", "Nonsense"]),
         (["--feature-gates=MultipleHubs=true"], ["MultipleHubs", "two"]),
         (["--cluster-annotations=novalue"], ["--cluster-annotations", "novalue"]),

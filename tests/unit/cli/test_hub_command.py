@@ -95,6 +95,21 @@ def test_every_option_arrives(settings: Any) -> None:
     )
 
 
+def test_what_is_said_to_the_grpc_driver_arrives(settings: Any) -> None:
+    said = {
+        "auto-approved-grpc-users": "a,b",
+        "grpc-ca-file": "/certs/tls.crt",
+        "grpc-key-file": "/certs/tls.key",
+        "grpc-signing-duration": "24h",
+        "grpc-server-account": "system:serviceaccount:hosted:grpc-server-sa",
+    }
+    found = settings("--enabled-registration-drivers=csr,grpc", *(f"--{option}={value}" for option, value in said.items()))
+    assert found.options.drivers == ("csr", "grpc")
+    assert found.options.driver_options == {
+        "grpc": {**{name: (value,) for name, value in said.items()}, "auto-approved-grpc-users": ("a", "b")}
+    }
+
+
 def test_upstreams_spellings_are_taken(settings: Any) -> None:
     found = settings("--cluster-auto-approval-users=a", "--disable-leader-election", "--listen=0.0.0.0:8443")
     assert found.options.driver_options == {"csr": {"auto-approved-csr-users": ("a",)}}

@@ -87,6 +87,31 @@ def test_executors_are_judged_as_gates_say_where_flags_cannot_be_given(files: Pa
     assert (executor.strict, executor.review_all, executor.every_verb) == (True, False, False)
 
 
+def over_grpc(files: Path, config: str, *arguments: str) -> list[str]:
+    (files / "config.yaml").write_text(config)
+    grpc = ["--workload-source-driver=grpc", "--workload-source-config", str(files / "config.yaml")]
+    return ["--kubeconfig", str(files / "spoke"), *grpc, "--spoke-cluster-name=c1", *arguments]
+
+
+def test_works_may_come_over_grpc(files: Path) -> None:
+    config = "{url: 'hub.example:8090', caData: Y2E=, token: t}"
+    found = settings(command.make_context("work-agent", over_grpc(files, config)).params)
+    assert (found.options.hub_url, found.client_id) == ("hub.example:8090", "c1-work-agent")
+    given = over_grpc(files, config, "--cloudevents-client-id=me")
+    assert settings(command.make_context("work-agent", given).params).client_id == "me"
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [("{url: 'hub:1', caData: Y2E=}", "token: not set"), ("{url: 'hub:1', token: t}", "caFile: not set"), ("{}", "url: not set")],
+)
+def test_a_grpc_configuration_that_cannot_be_used_is_refused_by_its_key(files: Path, config: str, words: str) -> None:
+    result = CliRunner().invoke(command, over_grpc(files, config))
+    assert result.exit_code != 0
+    assert words in result.output
+    assert "config.yaml" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

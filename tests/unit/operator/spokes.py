@@ -55,7 +55,9 @@ class Hub:
         """Users who may do everything; others may do nothing."""
 
     @asynccontextmanager
-    async def open(self, endpoints: EndpointFormat, contents: Mapping[str, bytes], source: str) -> AsyncIterator[KubeClient]:
+    async def open(
+        self, endpoints: EndpointFormat, contents: Mapping[str, bytes], source: str, cluster: str
+    ) -> AsyncIterator[KubeClient]:
         self.opened += 1
         try:
             document = yaml.load(contents[endpoints.key])

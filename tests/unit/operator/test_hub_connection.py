@@ -12,15 +12,15 @@ import pytest
 from muster.api.operator.v1 import Klusterlet
 from muster.kube import yaml
 from muster.operator.elsewhere import refuse_foreign_files
-from muster.operator.klusterlet.connection import ConnectionCheck, ForeignCredential, needed_to_serve, open_secret
+from muster.operator.klusterlet.connection import ConnectionCheck, ForeignCredential, open_secret
 from muster.operator.klusterlet.manifests import REGISTRATION, Component, agent_deployment
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.names import KLUSTERLETS
+from muster.registration.drivers import find
 from muster.registration.drivers.endpoints import EndpointError
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 from muster.registration.hub.clusters import rbac
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET, cluster_group
-from muster.runtime.auth.self_access import missing_rights
 from muster.runtime.client.kubeconfig import KubeconfigError, parse_kubeconfig
 from tests.support.fake_clock import FakeClock
 from tests.unit.operator.conftest import Place
@@ -139,8 +139,8 @@ async def test_the_hub_grants_what_is_asked_for(here: Place) -> None:
     for wanted in (rbac.own_binding("c1", {}, everybody), *rbac.namespace_bindings("c1", {}, everybody)):
         await here.admin.apply(wanted.resource, wanted.body, manager="test")
     agent = here.user("agent", cluster_group("c1"))
-    assert await missing_rights(agent, needed_to_serve("c1", "csr")) == []
-    assert await missing_rights(agent, needed_to_serve("c2", "csr")) != []
+    assert await find("csr").missing_to_serve(agent, "c1") == ()
+    assert await find("csr").missing_to_serve(agent, "c2") != ()
 
 
 def _kubeconfig(**user: Any) -> bytes:

@@ -24,7 +24,7 @@ from muster.operator.applying import Place, places, remove, remove_and_wait
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, bundle
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLET, OPERATOR_NAMESPACE, PULL_SECRET
 from muster.operator.reporting import DELETING
-from muster.registration.drivers.csr.approval import is_in_use
+from muster.registration.drivers.certificates.approval import is_in_use
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL
 from muster.runtime.client import KubeClient, NotFound

@@ -149,7 +149,7 @@ async def initialize(
     check(options)
     checks: list[preflight.Check] = []
     if options.checks:
-        signing = any(driver.certificates for driver in options.chosen() or (find(DEFAULT),))
+        signing = any(driver.kubernetes_signs for driver in options.chosen() or (find(DEFAULT),))
         checks = await preflight.run_checks(
             client, address, progress, signing=signing, probe_within=options.probe_within, clock=clock
         )

@@ -20,7 +20,7 @@ from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
-from muster.registration.drivers.csr.first_requests import approval
+from muster.registration.drivers.certificates.first_requests import approval
 from muster.registration.drivers.ownership import owner_of
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL

@@ -22,12 +22,13 @@ from muster.administration.members.klusterlets import hub_secret
 from muster.api import MalformedObject
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import Klusterlet
-from muster.registration.agent.failover import denied, needed_to_register
+from muster.registration.agent.failover import denied
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
-from muster.registration.drivers import endpoints_of
-from muster.registration.drivers.csr.approval import is_in_use
+from muster.registration.drivers import endpoints_of, find
+from muster.registration.drivers.certificates.approval import is_in_use
 from muster.registration.drivers.endpoints import EndpointError
 from muster.registration.drivers.ownership import owner_of
+from muster.registration.drivers.rights import needed_to_register
 from muster.registration.kinds import CLUSTER_CLAIMS
 from muster.runtime.auth import missing_rights
 from muster.runtime.client import KubeClient, KubeError, NotFound, Unauthorized, Untrusted
@@ -62,7 +63,7 @@ async def _connection(hub: KubeClient, who: Introduction) -> Check:
     name = "HubKubeconfig check"
     try:
         await require_hub(hub)
-        missing = await missing_rights(hub, needed_to_register(who.driver))
+        missing = await missing_rights(hub, needed_to_register(find(who.driver)))
     except Untrusted as error:
         return Check(name, errors=(f"--ca-file, --hub-ca-hash: this authority does not vouch for the hub: {error.reason}",))
     except Unauthorized:

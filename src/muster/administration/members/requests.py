@@ -3,7 +3,8 @@
 The label on a request is only a hint, so each is judged by what would be signed and by who asked (`judge`). A request for another
 cluster's certificate is never approved, whatever flags are given. Where requests for one cluster carry different public keys, one
 of them may be a copy made by somebody else with a bootstrap token: then nothing is approved, and the administrator is shown what
-tells them apart (`refuse_ambiguity`). The fingerprint of a key is the only thing about a request that nobody can copy.
+tells them apart (`refuse_ambiguity`). The fingerprint of a key is the only thing about a request that nobody can copy. Requests
+that came over gRPC are judged with the others, so that they compete too.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from datetime import datetime
 from typing import Final
 
 from muster.administration.errors import Refused
+from muster.api.agents import GRPC_SIGNER
 from muster.api.cluster.v1 import ManagedCluster
 from muster.machinery.golang.durations import human_duration
 from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.objects import Object
 from muster.registration.drivers.certificates.agents import AgentRequest, NotAnAgentsRequest, read_request
+from muster.registration.drivers.certificates.approval import is_in_use
+from muster.registration.drivers.certificates.first_requests import is_contender
 from muster.registration.drivers.certificates.requests import verdict_of
-from muster.registration.drivers.csr.approval import is_in_use
-from muster.registration.drivers.csr.first_requests import is_contender
+from muster.registration.drivers.grpc.options import DEFAULT_ACCOUNT
+from muster.registration.drivers.grpc.requests import read_grpc_request
 from muster.registration.hub.install import BOOTSTRAP_GROUP
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
 
@@ -95,7 +99,7 @@ def judge(csr: Object, cluster: ManagedCluster | None, wanted: RequestFilter = E
     metadata = csr["metadata"]
     name, uid, created = metadata["name"], metadata["uid"], metadata["creationTimestamp"]
     try:
-        request = read_request(csr)
+        request = _read(csr)
     except NotAnAgentsRequest as problem:
         return Judgement(name, uid, created, objection=str(problem))
     verdict = verdict_of(csr, "Denied", "Approved", "Failed")
@@ -103,6 +107,13 @@ def judge(csr: Object, cluster: ManagedCluster | None, wanted: RequestFilter = E
     objection = "" if settled else _objection(request, wanted)
     contender = cluster is not None and is_contender(csr, request, cluster)
     return Judgement(name, uid, created, request, settled, objection, contender)
+
+
+def _read(csr: Object) -> AgentRequest:
+    """By whichever signer agents ask. Raises NotAnAgentsRequest."""
+    if (csr.get("spec") or {}).get("signerName") == GRPC_SIGNER:
+        return read_grpc_request(csr, frozenset((DEFAULT_ACCOUNT,)))
+    return read_request(csr)
 
 
 def _objection(request: AgentRequest, wanted: RequestFilter) -> str:
@@ -114,7 +125,7 @@ def _objection(request: AgentRequest, wanted: RequestFilter) -> str:
     if wanted.fingerprints and request.fingerprint not in wanted.fingerprints:
         return f"its key {request.fingerprint} is not the chosen one"
     if not wanted.skip_check and not wanted.requesters and not is_newcomer(request):
-        return f"user {user!r} is no bootstrap identity"
+        return f"user {user!r} is no bootstrap identity" if user else "nobody vouches for who made it"
     return ""
 
 

@@ -198,7 +198,7 @@ async def _way_to_hub(run: _Leave, klusterlet: Klusterlet) -> AbstractAsyncConte
     if run.options.hub is not None:
         return _closing(run.connect(run.options.hub))
     source = f"Secret {agent_namespace_of(klusterlet)}/{HUB_SECRET}"
-    return run.open(_endpoints(klusterlet), await hub_secret(run.client, klusterlet), source)
+    return run.open(_endpoints(klusterlet), await hub_secret(run.client, klusterlet), source, run.cluster)
 
 
 def _endpoints(klusterlet: Klusterlet) -> EndpointFormat:

@@ -21,7 +21,7 @@ from muster.http.acceptor import Acceptor, describe
 from muster.http.backlogs import Backlogs
 from muster.http.flushing import FlushQueue
 from muster.http.http2 import frames
-from muster.http.http2.connection import ConnectionFailure, Http2Connection, Http2Limits, StreamFailure
+from muster.http.http2.connection import TRANSPORT_BYTES, ConnectionFailure, Http2Connection, Http2Limits, StreamFailure
 from muster.http.http2.fields import TABLE_SIZE, Fields, MalformedFields, check_request, content_length
 from muster.http.http2.frames import ErrorCode
 from muster.http.http2.stream import Stream, StreamHandler
@@ -73,6 +73,8 @@ class ServerConnection(Http2Connection):
         self._made = self.last_read
         self._preface = frames.PREFACE
         self._heads: list[Request] = []
+        self._checked: Fields | None = None
+        self._length: int | None = None
         self._idle_since: float | None = self.last_read
         self._last_ping: float | None = None
         self._ping_strikes = 0
@@ -128,9 +130,10 @@ class ServerConnection(Http2Connection):
         super().pause_writing()
         self._server.backlogs.add(self)
 
-    def resume_writing(self) -> None:
-        self._server.backlogs.discard(self)
-        super().resume_writing()
+    def check_unsent(self) -> None:
+        if self.unsent > TRANSPORT_BYTES:
+            self._server.backlogs.add(self)
+        super().check_unsent()
 
     def gone(self, error: Exception | None) -> None:
         self._server.forget(self)
@@ -150,8 +153,7 @@ class ServerConnection(Http2Connection):
         ):
             raise self._given_up(number, ErrorCode.REFUSED_STREAM, ended)
         try:
-            check_request(fields)
-            expected = content_length(fields)
+            expected = self._checked_length(fields)
         except MalformedFields:
             raise self._given_up(number, ErrorCode.PROTOCOL_ERROR, ended) from None
         if ended and expected:
@@ -166,9 +168,17 @@ class ServerConnection(Http2Connection):
         if ended:
             self._end(stream, [])
 
+    def _checked_length(self, fields: Fields) -> int | None:
+        """Raises MalformedFields. Clients ask for the same again and again, and the same fields are checked once."""
+        if fields is not self._checked:
+            check_request(fields)
+            self._length = content_length(fields)
+            self._checked = fields
+        return self._length
+
     def _given_up(self, number: int, code: ErrorCode, ended: bool) -> StreamFailure:
         if not ended:
-            self._abandoned[number] = None
+            self.ignore(number)
         return StreamFailure(number, code)
 
     def check_head(self, fields: Fields) -> bool:
@@ -192,11 +202,10 @@ class ServerConnection(Http2Connection):
 
     # Keepalive
 
-    def pinged(self) -> None:
+    def pinged(self, after_data: bool) -> None:
         now, last = self.last_read, self._last_ping
         self._last_ping = now
-        if self.has_sent:
-            self.has_sent = False
+        if after_data:
             self._ping_strikes = 0
             return
         limits = self._limits
@@ -218,6 +227,8 @@ class ServerConnection(Http2Connection):
             self.drain(limits.max_connection_age_grace)
         if self._draining:
             self._go_on_draining(now)
+        if not self.unsent and not self._write_paused:
+            self._server.backlogs.discard(self)
         self.keep_alive(now, limits.ping_interval, limits.ping_timeout)
 
     # The end

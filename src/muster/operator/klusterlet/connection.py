@@ -4,35 +4,30 @@ First the credential that the agent got is tried. Where that does not do, the bo
 reason, "<bootstrap reason>,<hub reason>", says which of the two somebody has to look after. With several hubs, one bootstrap
 kubeconfig that works is enough. A credential that only the agent's own pod can produce (an exec plugin) is not tried: nothing that
 could be found out here would be about the agent, so the condition is Unknown and says where to look instead. How a way to a hub is
-written is known to the Klusterlet's driver alone.
+written, and how a hub is asked whether it lets an agent work, is known to the Klusterlet's driver alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from muster.api import Condition
-from muster.machinery.authorization import AccessAttributes
 from muster.machinery.confinement import temporary_directory
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, HUB_KUBECONFIG_MISSING, HUB_SECRET_MISSING
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.reporting import condition
-from muster.registration.agent.failover import needed_to_register
 from muster.registration.agent.memory.directory import mirror
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
-from muster.registration.drivers import find
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, EndpointFormat, HubEndpoint
-from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
-from muster.registration.names import HUB_SECRET, LEASE
-from muster.runtime.auth import missing_rights, rights
+from muster.registration.drivers.seam import Driver
+from muster.registration.names import HUB_SECRET
 from muster.runtime.client import KubeClient, KubeError
-from muster.runtime.client.builtin import LEASES
 
 WITHIN: Final = 20.0
 """Seconds that a hub has to answer."""
@@ -42,8 +37,10 @@ BOOTSTRAP_REASONS: Final = ("BootstrapSecretError", "BootstrapSecretUnauthorized
 """Of a kubeconfig that does not work, one that may not do enough, and one that cannot be tried here."""
 
 Contents = Mapping[str, bytes]
-Open = Callable[[EndpointFormat, Contents, str], AbstractAsyncContextManager[KubeClient]]
-"""A client for the way to a hub in a Secret, whose place is told for errors. Raises EndpointError."""
+Open = Callable[[EndpointFormat, Contents, str, str], AbstractAsyncContextManager[KubeClient]]
+"""A client for the way to a hub in a Secret, whose place is told for errors, and for a cluster. Raises EndpointError."""
+Ask = Callable[[KubeClient, str], Awaitable[tuple[str, ...]]]
+"""What a hub does not permit whoever asks for a cluster."""
 
 
 class ForeignCredential(Exception):
@@ -51,7 +48,7 @@ class ForeignCredential(Exception):
 
 
 @asynccontextmanager
-async def open_secret(endpoints: EndpointFormat, contents: Contents, source: str) -> AsyncIterator[KubeClient]:
+async def open_secret(endpoints: EndpointFormat, contents: Contents, source: str, cluster: str = "") -> AsyncIterator[KubeClient]:
     """Raises EndpointError and ForeignCredential."""
     with temporary_directory("muster-hub-") as name:
         directory = Path(name)
@@ -60,7 +57,7 @@ async def open_secret(endpoints: EndpointFormat, contents: Contents, source: str
         if not endpoint.is_portable():
             raise ForeignCredential(endpoint.url)
         _refuse_foreign_files(endpoint, source, directory)
-        client = endpoint.connect(ClientSettings("muster-operator"))
+        client = endpoint.connect(ClientSettings("muster-operator", cluster=cluster))
         try:
             yield client
         finally:
@@ -83,19 +80,6 @@ class Finding:
     message: str
 
 
-def needed_to_serve(cluster: str, driver: str) -> tuple[AccessAttributes, ...]:
-    """What an agent's own identity has to be permitted on its hub."""
-    group, plural = MANAGED_CLUSTERS.group, MANAGED_CLUSTERS.plural
-    return (
-        *find(driver).agent_rights(),
-        *rights(group, plural, "get", "list", "update", "watch", name=cluster),
-        *rights(group, plural, "patch", "update", subresource="status", name=cluster),
-        *rights(LEASES.group, LEASES.plural, "get", "update", name=LEASE, namespace=cluster),
-        *rights(MANIFEST_WORKS.group, MANIFEST_WORKS.plural, "get", "list", "watch", "update", namespace=cluster),
-        *rights(MANIFEST_WORKS.group, MANIFEST_WORKS.plural, "patch", "update", subresource="status", namespace=cluster),
-    )
-
-
 @dataclass(frozen=True)
 class ConnectionCheck:
     """`read` gives a Secret of the agent namespace; None when it is not there."""
@@ -116,6 +100,15 @@ class ConnectionCheck:
     def _endpoints(self) -> EndpointFormat:
         return self.plan.endpoints
 
+    @property
+    def _driver(self) -> Driver:
+        return self.plan.driver
+
+    def _cluster(self) -> str:
+        """What the cluster is called; empty while the agent has not said which name it has drawn."""
+        stored = self.read(HUB_SECRET) or {}
+        return self.plan.klusterlet.spec.cluster_name or stored.get(CLUSTER_NAME, b"").decode(errors="replace")
+
     def _place(self, secret: str) -> str:
         return f"Secret {self.plan.agent_namespace}/{secret}"
 
@@ -128,12 +121,11 @@ class ConnectionCheck:
         if not contents.get(self._endpoints.key):
             text = f"{where} has no {self._endpoints.key}: the agent writes it whole, once the hub has given it a credential"
             return Finding(False, HUB_KUBECONFIG_MISSING, text)
-        cluster = self.plan.klusterlet.spec.cluster_name or contents.get(CLUSTER_NAME, b"").decode(errors="replace")
+        cluster = self._cluster()
         if not cluster:
             return Finding(False, "ClusterNameMissing", f"{where} has no {CLUSTER_NAME}, which the agent puts there")
-        needed = needed_to_serve(cluster, self.plan.driver.name)
         works = Finding(True, "HubConnectionFunctional", f"{where} works")
-        return await self._try(contents, where, needed, works, HUB_REASONS)
+        return await self._try(contents, where, self._driver.missing_to_serve, works, HUB_REASONS)
 
     async def _bootstrap(self) -> Finding:
         findings = [await self._bootstrap_by(secret) for secret in self.plan.bootstrap_secrets]
@@ -145,16 +137,14 @@ class ConnectionCheck:
         if contents is None:
             return Finding(False, "BootstrapSecretMissing", f"{where} is missing")
         works = Finding(True, "BootstrapSecretFunctional", f"{where} works")
-        needed = needed_to_register(self.plan.driver.name)
-        return await self._try(contents, where, needed, works, BOOTSTRAP_REASONS)
+        return await self._try(contents, where, self._driver.missing_to_register, works, BOOTSTRAP_REASONS)
 
-    async def _try(
-        self, contents: Contents, where: str, needed: tuple[AccessAttributes, ...], works: Finding, reasons: tuple[str, str, str]
-    ) -> Finding:
+    async def _try(self, contents: Contents, where: str, ask: Ask, works: Finding, reasons: tuple[str, str, str]) -> Finding:
         failed, unauthorized, unchecked = reasons
+        cluster = self._cluster()
         try:
-            async with asyncio.timeout(WITHIN), self.open(self._endpoints, contents, where) as hub:
-                missing = await missing_rights(hub, needed)
+            async with asyncio.timeout(WITHIN), self.open(self._endpoints, contents, where, cluster) as hub:
+                missing = await ask(hub, cluster)
         except ForeignCredential as error:
             text = f"{where} is of use to the agent alone; whether it works on {error}, the ManagedCluster's conditions tell"
             return Finding(None, unchecked, text)
@@ -165,7 +155,7 @@ class ConnectionCheck:
         except (KubeError, OSError) as error:
             return Finding(False, failed, f"{where}: {error}")
         if missing:
-            return Finding(False, unauthorized, f"{where}: the hub does not permit {', '.join(map(str, missing))}")
+            return Finding(False, unauthorized, f"{where}: the hub does not permit {', '.join(missing)}")
         return works
 
 

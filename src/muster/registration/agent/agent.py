@@ -125,7 +125,8 @@ class Agent:
         )
 
     def _connected(self, endpoint: HubEndpoint) -> KubeClient:
-        return endpoint.connect(ClientSettings(CLIENT, self._metrics, self._clock, self._random))
+        settings = ClientSettings(CLIENT, self._metrics, self._clock, self._random, cluster=self.state.cluster)
+        return endpoint.connect(settings)
 
     def _recorder(self) -> EventRecorder:
         name = self._options.agent_name or CONTROLLER
@@ -173,7 +174,10 @@ class Agent:
 
     def _settled(self, secret: HubSecret, bootstraps: Bootstraps, events: EventRecorder) -> AgentWorld:
         identity = settle(self._options, {**secret.pending.data, **secret.data}, self._random)
-        driver = self._driver.spoke(SpokeContext(identity, self._clock, self._random, self._metrics, self._options.driver_options))
+        options = self._options
+        driver = self._driver.spoke(
+            SpokeContext(identity, self._clock, self._random, self._metrics, options.driver_options, options.hub_kubeconfig_dir)
+        )
         self.state.cluster = identity.cluster
         return AgentWorld(
             self._spoke,

@@ -9,26 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
 
 from muster.api import condition_of
-from muster.api.cluster.v1 import ACCEPTED, GROUP, ManagedCluster
-from muster.machinery.authorization import AccessAttributes
+from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.machinery.clock import Clock
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.drivers import find
 from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.auth import missing_rights, rights
 from muster.runtime.client import KubeClient, KubeError, NotFound
 
 CHECK_SECONDS = 20.0
-NEEDED: Final = rights(GROUP, MANAGED_CLUSTERS.plural, "create", "get")
-
-
-def needed_to_register(driver: str) -> tuple[AccessAttributes, ...]:
-    """What a bootstrap identity has to be permitted."""
-    return NEEDED + find(driver).bootstrap_rights()
 
 
 def denied(cluster: ManagedCluster) -> bool:
@@ -61,9 +52,9 @@ async def objection(hub: KubeClient, cluster: str, driver: str) -> str:
     """Why this hub, with this identity, is not to be joined now; empty when it may be."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
-            missing = await missing_rights(hub, needed_to_register(driver))
+            missing = await find(driver).missing_to_register(hub, cluster)
             if missing:
-                return f"the bootstrap identity may not {', '.join(map(str, missing))}"
+                return f"the bootstrap identity may not {', '.join(missing)}"
             try:
                 known = ManagedCluster.decode(await hub.get(MANAGED_CLUSTERS, cluster))
             except NotFound:

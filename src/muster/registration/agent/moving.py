@@ -2,7 +2,8 @@
 
 If it takes the credential that the agent has, it is the same hub, and all that changes is the way to it: no new request, nobody
 has to approve anything, and the cluster is hardly away. Only a hub that answers and does not know us is registered with again. One
-that does not answer is waited for: whether it knows us, it could not say yet.
+that does not answer is waited for: whether it knows us, it could not say yet. A server may refuse a certificate that it does not
+know by breaking off the connection, which looks the same; but it answers the bootstrap identity, and then it does not know us.
 """
 
 from __future__ import annotations
@@ -19,20 +20,23 @@ from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.endpoints import EndpointError
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client import Conflict, Forbidden, KubeError, NotFound, Unauthorized
+from muster.runtime.client import Conflict, Forbidden, KubeClient, KubeError, NotFound, Unauthorized, Unreachable
 
 log = get_logger("muster.registration.agent")
 
 ANSWER_SECONDS = 20.0
+MOST_BREAKS = 2
+"""So often in a row a hub may break off on our credential and answer the bootstrap identity before it does not know us."""
 
 
-async def moved(world: AgentWorld, candidate: Candidate) -> bool:
+async def moved(world: AgentWorld, candidate: Candidate, bootstrap: KubeClient) -> bool:
     """Whether the stored credential is good for this hub too; if so, it is stored as this hub's from now on."""
     stored = world.secret.address
     if stored is None or stored.name != candidate.address.name or world.credential_problem():
         return False
     way = world.driver.way_to(candidate.address)
     backoff = Backoff(1.0, 60.0, random=world.random)
+    breaks = 0
     while True:
         try:
             if not await _knows_us(world, way):
@@ -42,12 +46,28 @@ async def moved(world: AgentWorld, candidate: Candidate) -> bool:
         except Conflict:
             await sleep(world.clock, backoff.next() / 10)
         except (KubeError, OSError, TimeoutError) as error:
+            unheard = isinstance(error, Unreachable | TimeoutError)
+            breaks = breaks + 1 if unheard and await _answers(bootstrap, world.cluster) else 0
+            if breaks >= MOST_BREAKS:
+                return False
             problem = f"cannot ask whether it still knows us: {error or type(error).__name__}"
             world.state.say("registering", candidate.address.server, problem)
             await sleep(world.clock, backoff.next())
         else:
             log.info("the hub has moved", cluster=world.cluster, hub=candidate.address.server, before=stored.server)
             return True
+
+
+async def _answers(hub: KubeClient, cluster: str) -> bool:
+    """Whether the hub says anything at all to whoever asks."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await hub.get(MANAGED_CLUSTERS, cluster)
+    except (Unreachable, TimeoutError):
+        return False
+    except KubeError:
+        pass
+    return True
 
 
 async def _knows_us(world: AgentWorld, way: Mapping[str, bytes]) -> bool:

@@ -46,7 +46,7 @@ async def _join(world: AgentWorld, hub: KubeClient, candidate: Candidate) -> Non
     def trouble(error: Exception | None) -> None:
         world.state.say("registering", candidate.address.server, _problem(error, candidate) if error else "")
 
-    if await moved(world, candidate):
+    if await moved(world, candidate, hub):
         return
     await _introduced(world, hub, candidate)
     keeper = CredentialKeeper(world, hub, candidate.address, trouble=trouble)

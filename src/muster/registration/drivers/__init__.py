@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 log = get_logger("muster.registration.drivers")
 
 GROUP: Final = "muster.registration.drivers"
-BUILT_IN: Final[Mapping[str, str]] = {CSR: "muster.registration.drivers.csr:DRIVER"}
-"""Where each of ours is, by every name it goes by."""
-DECLARED: Final[Mapping[str, str]] = {
-    AWS: "muster.registration.drivers.awsirsa:PROFILE",
-    GRPC: "muster.registration.drivers.grpc:PROFILE",
+BUILT_IN: Final[Mapping[str, str]] = {
+    CSR: "muster.registration.drivers.csr:DRIVER",
+    GRPC: "muster.registration.drivers.grpc:DRIVER",
 }
+"""Where each of ours is, by every name it goes by."""
+DECLARED: Final[Mapping[str, str]] = {AWS: "muster.registration.drivers.awsirsa:PROFILE"}
 """Profiles of drivers that are known of and not ours yet; another distribution may bring one."""
 
 __all__ = [

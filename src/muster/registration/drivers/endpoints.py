@@ -6,9 +6,10 @@ them leads to the others: it says where the hub is and which files prove who ask
 and nothing of HTTP. Nobody else knows what such an entry is called or how it is written: whoever has one asks its format to `read`
 it, and asks the `HubEndpoint` that comes of it which hub it is and for a client.
 
-Two endpoints lead to the same hub when their addresses are equal: name, server, proxy and certificate authority. The name counts
-because a hub may be rebuilt behind the same address and certificate: then it signs with other keys, and whoever changed the name in
-what the agent was given says so. The authority counts by its content, wherever it is kept.
+Two endpoints lead to the same hub when their addresses are equal: name, server, proxy, certificate authority, and whatever else
+their format says of the hub. The name counts because a hub may be rebuilt behind the same address and certificate: then it signs
+with other keys, and whoever changed the name in what the agent was given says so. The authority counts by its content, wherever it
+is kept.
 """
 
 from __future__ import annotations
@@ -44,11 +45,15 @@ class HubAddress:
     ca: bytes = field(default=b"", repr=False)
     proxy_url: str = ""
     tls_server_name: str = ""
+    details: bytes = b""
+    """What else the format says of the hub, in a notation of its own: ways that are made of this address keep it."""
 
     @property
     def fingerprint(self) -> str:
         """Equal for equal addresses, short, and nothing that a Secret's reader did not know."""
         parts = [self.name, self.server, self.proxy_url, self.tls_server_name, hashlib.sha256(self.ca).hexdigest()]
+        if self.details:
+            parts.append(hashlib.sha256(self.details).hexdigest())
         return hashlib.sha256(orjson.dumps(parts)).hexdigest()[:32]
 
     @property
@@ -67,6 +72,10 @@ class ClientSettings:
     random: Random = chance.random
     at_once: int = 0
     """Plain requests under way; 0 is no limit."""
+    cluster: str = ""
+    """Whose agent asks, for hubs that have to be told; empty where the credential says it."""
+    source: str = ""
+    """As whom the agent signs events, where it sends any; empty: as the cluster."""
 
 
 class HubEndpoint(Protocol):

@@ -50,6 +50,15 @@ HUB_FLAGS: Final = (
     Flag(AWS, "auto-approved-arn-patterns", "Clusters accepted unasked: a pattern (awsirsa)."),
     Flag(AWS, "aws-resource-tags", "key=value, for what is made on AWS (awsirsa)."),
     Flag(GRPC, "auto-approved-grpc-users", "As for csr (grpc).", commas=True),
+    Flag(GRPC, "grpc-ca-file", "Certificate of the authority that signs agents' certificates (grpc)."),
+    Flag(GRPC, "grpc-key-file", "Private key of that authority (grpc)."),
+    Flag(GRPC, "grpc-signing-duration", "How long signed certificates are valid at most (grpc).  [default: 720h]"),
+    Flag(
+        GRPC,
+        "grpc-server-account",
+        "User as whom the gRPC server makes requests (grpc).  "
+        "[default: system:serviceaccount:open-cluster-management-hub:grpc-server-sa]",
+    ),
 )
 """Of `muster hub`."""
 
@@ -57,6 +66,8 @@ AGENT_FLAGS: Final = (
     Flag(AWS, "hub-cluster-arn", "Of the hub on EKS (awsirsa)."),
     Flag(AWS, "managed-cluster-arn", "Of this cluster on EKS (awsirsa)."),
     Flag(AWS, "managed-cluster-role-suffix", "By which both clusters' roles belong together (awsirsa)."),
+    Flag(GRPC, "grpc-bootstrap-config", "File to introduce the cluster with (grpc)."),
+    Flag(GRPC, "grpc-config", "Where others find our way to the hub, in --hub-kubeconfig-dir (grpc)."),
 )
 """Of `muster agent`."""
 

@@ -4,8 +4,8 @@ Nobody else knows a driver's name, its marks on objects, the rights it takes, it
 default that does for a driver without wishes: its clusters carry its name as an annotation, what is said to it travels as the CRs'
 `driverOptions` and reaches its processes as `--driver-option`, and its agents need no rights but those that all agents have.
 
-A profile is known without its driver: ours for AWS and gRPC are there, so that their marks are respected on clusters of upstream's
-agents, while nothing can be registered by them before there is a `seam.Driver` of that name.
+A profile may be known without its driver: ours for AWS is there, so that its marks are respected on clusters of upstream's agents,
+while nothing can be registered by it before there is a `seam.Driver` of that name.
 """
 
 from __future__ import annotations
@@ -33,6 +33,16 @@ class Process:
     arguments: tuple[str, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Of the account that it runs as."""
+
+
+@dataclass(frozen=True)
+class AgentFiles:
+    """Files that a driver's own flags name, as the command line has them."""
+
+    bootstrap: tuple[str, ...] = ()
+    """What the agent introduces its cluster with, in order of preference."""
+    hub: str = ""
+    """Where others find the agent's own way to its hub."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,9 @@ class Profile:
     name: str
     aliases: tuple[str, ...] = ()
     certificates: bool = False
-    """Whether agents ask for certificates that the hub's own authority signs: `accept` approves their requests then."""
+    """Whether agents ask for certificates by signing requests on the hub: `accept` approves these then."""
+    kubernetes_signs: bool = False
+    """Whether Kubernetes itself has to sign these certificates, which not every cluster does."""
 
     def marks(self, cluster: ManagedCluster) -> bool:
         """Whether the cluster says that it registers by this driver. Cheap, no side effect, never raises on odd objects."""
@@ -90,6 +102,10 @@ class Profile:
     def agent_process(self, configured: SpokeRegistrationConfiguration) -> Process:
         """For `muster agent`. Raises BadField, with a path below `registrationConfiguration`."""
         return Process(self._carried(configured.registration_driver.driver_options))
+
+    def agent_files(self, options: DriverOptions) -> AgentFiles:
+        """What `muster agent` was told by flags of this driver, where all drivers have flags for it too: the driver's win."""
+        return AgentFiles()
 
     def hub_setup(self, options: DriverOptions) -> HubSetup:
         """Raises Unfit."""

@@ -10,8 +10,8 @@ needs beyond the RBAC that all drivers share. `grant` and `revoke` are called ag
 already, is success. They report step by step, and a problem is a result, not an exception, so that the condition on the
 ManagedCluster can say what is missing. For clusters that it does not own a driver does nothing and abstains.
 
-How an agent reaches its hub is the driver's business too (`endpoints.py`): nobody else looks into what leads there. Drivers whose
-agents talk to the hub's own API server take the bases in `kubeconfigs.py`.
+How an agent reaches its hub is the driver's business too (`endpoints.py`): nobody else looks into what leads there, nor knows how
+to ask there whether an agent is let in. Drivers whose agents talk to the hub's own API server take the bases in `kubeconfigs.py`.
 
 A `Driver` bundles both sides under the name that `--registration-auth` and `--enabled-registration-drivers` take, with what others
 have to know of it (`profile.py`). Drivers of other distributions are found by the entry point group `muster.registration.drivers`,
@@ -24,6 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Protocol
 
 from muster.api.cluster.v1 import ManagedCluster
@@ -35,7 +36,9 @@ from muster.registration.drivers.endpoints import EndpointFormat, HubAddress
 from muster.registration.drivers.errors import DriverConfigError as DriverConfigError
 from muster.registration.drivers.errors import DriverError as DriverError
 from muster.registration.drivers.profile import DriverOptions, Profile
+from muster.registration.drivers.rights import needed_to_register, needed_to_serve
 from muster.registration.names import AgentIdentity
+from muster.runtime.auth import missing_rights
 from muster.runtime.client import KubeClient
 from muster.runtime.controller import ControllerContext
 
@@ -151,6 +154,8 @@ class SpokeContext:
     random: Random
     metrics: Metrics
     options: DriverOptions = field(default_factory=dict)
+    directory: Path | None = None
+    """Where the credential's entries are files for other processes too; None when they are for this one alone."""
 
 
 class SpokeDriver(Protocol):
@@ -192,6 +197,17 @@ class Driver(Profile, ABC):
     @abstractmethod
     def endpoints(self) -> EndpointFormat:
         """How ways to a hub are written, those that agents are given and those that they make of them."""
+
+    async def missing_to_register(self, hub: KubeClient, cluster: str) -> tuple[str, ...]:
+        """What a hub does not let whoever asks do and would have to, to introduce this cluster; empty when all of it is allowed.
+
+        The hub itself is asked, in the way that agents of this driver reach it: where that is its API server, by access reviews.
+        Raises KubeError when it does not answer, or knows nobody by this credential."""
+        return tuple(map(str, await missing_rights(hub, needed_to_register(self))))
+
+    async def missing_to_serve(self, hub: KubeClient, cluster: str) -> tuple[str, ...]:
+        """The same, for an agent of the cluster that has registered."""
+        return tuple(map(str, await missing_rights(hub, needed_to_serve(self, cluster))))
 
     @abstractmethod
     def hub(self, context: HubContext) -> HubDriver:

@@ -15,6 +15,7 @@ from typing import Final
 
 from muster.api import Document
 from muster.api.addon.v1alpha1 import GROUP as ADDON_GROUP
+from muster.api.agents import GRPC_SIGNER
 from muster.api.cluster.v1 import GROUP
 from muster.api.crds import HUB, ConversionWebhook, definitions
 from muster.api.work.v1 import GROUP as WORK_GROUP
@@ -128,7 +129,9 @@ WEBHOOK_CLIENTS: Final = rule("", ["configmaps"], ["get"], [CONFIG_MAP])
 HUB_WORK: Final = (
     rule("certificates.k8s.io", ["certificatesigningrequests"], READ),
     rule("certificates.k8s.io", ["certificatesigningrequests/approval"], ["update"]),
-    rule("certificates.k8s.io", ["signers"], ["approve"], [CLIENT_SIGNER]),
+    rule("certificates.k8s.io", ["certificatesigningrequests/status"], ["update"]),
+    rule("certificates.k8s.io", ["signers"], ["approve"], [CLIENT_SIGNER, GRPC_SIGNER]),
+    rule("certificates.k8s.io", ["signers"], ["sign"], [GRPC_SIGNER]),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
     rule("", ["namespaces"], [*READ, "create", "patch"]),
     rule("events.k8s.io", ["events"], ["create", "patch"]),

@@ -16,8 +16,10 @@ from muster.machinery.metrics import Metrics
 from muster.runtime.cache import DynamicCache, DynamicRESTMapper, Metadata
 from muster.runtime.client import KubeClient
 from muster.runtime.controller import ControllerContext
+from muster.transport.client.client import TransportClient
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorGate
+from muster.work.agent.grpc_source import GrpcWorkSource
 from muster.work.agent.leaving import FOLLOWER, Finalizing, Remover
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.agent.reconcile import Reconciler
@@ -50,7 +52,9 @@ class WorkAgent:
         metrics: Metrics | None = None,
     ) -> None:
         context = ControllerContext.of(spoke, AGENT, workers=options.workers, metrics=metrics, clock=clock, random=random)
-        if source is None:
+        if source is None and isinstance(hub, TransportClient):
+            source = GrpcWorkSource(hub, options.cluster_name, url=options.hub_url, clock=clock)
+        elif source is None:
             source = KubeWorkSource(hub, options.cluster_name, url=options.hub_url, clock=clock, random=random)
         self._source = source
         self._records = Records(spoke, source.hub_hash, options.agent_id, clock=clock, random=random)

@@ -11,8 +11,10 @@ from muster.administration.errors import Refused
 from muster.administration.members.accept import Accepted, AcceptOptions, accept
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
-from muster.registration.drivers.certificates.requests import key_fingerprint, new_key
+from muster.registration.drivers.certificates.agents import agent_profile
+from muster.registration.drivers.certificates.requests import key_fingerprint, new_key, request_object
 from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.names import AgentIdentity
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SIGNING_REQUESTS
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, HUB, Fleet, Told
 
@@ -119,6 +121,53 @@ async def test_a_cluster_of_another_driver_needs_no_request(fleet: Fleet) -> Non
     await fleet.cluster("cluster1", metadata={"annotations": arn})
     await fleet.ok("accept", "--clusters", "cluster1")
     assert await accepted(fleet, "cluster1")
+
+
+GRPC_SERVER = UserInfo("system:serviceaccount:open-cluster-management-hub:grpc-server-sa", groups=("system:masters",))
+NEWCOMER = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"
+
+
+async def ask_over_grpc(fleet: Fleet, name: str, user: str = NEWCOMER, asked_by: UserInfo = GRPC_SERVER, **more: Any) -> str:
+    """What the hub's gRPC server makes on somebody's behalf."""
+    profile = agent_profile(AgentIdentity(name, "agent1"), signer="open-cluster-management.io/grpc")
+    document = request_object(f"{name}-{more.get('suffix', 'grpc')}", profile, more.get("key") or new_key())
+    document["metadata"]["annotations"] = {"open-cluster-management.io/csr-user": user}
+    await fleet.user(asked_by).create(SIGNING_REQUESTS, document)
+    return str(document["metadata"]["name"])
+
+
+MARKED = {"annotations": {"agent.open-cluster-management.io/registration-driver": "grpc"}}
+
+
+async def test_a_cluster_that_asked_over_grpc_is_approved_and_accepted(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1", metadata=MARKED)
+    assert "no csr is approved yet" in await fleet.fails("accept", "--clusters", "cluster1")
+    csr = await ask_over_grpc(fleet, "cluster1")
+    assert f"CSR {csr} approved" in await fleet.ok("accept", "--clusters", "cluster1")
+    assert await fleet.approved(csr)
+    assert await accepted(fleet, "cluster1")
+
+
+async def test_who_asked_over_grpc_is_who_the_server_says_and_nobody_else(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1", metadata=MARKED)
+    forger = UserInfo("system:serviceaccount:team:robot", groups=("system:masters",))
+    forged = await ask_over_grpc(fleet, "cluster1", asked_by=forger)
+    assert f"CSR {forged} is not approved: nobody vouches for who made it" in await fleet.fails("accept", "-c", "cluster1")
+    await fleet.cluster("cluster2", metadata=MARKED)
+    stranger = await ask_over_grpc(fleet, "cluster2", user="system:serviceaccount:team:robot")
+    assert "is no bootstrap identity" in await fleet.fails("accept", "-c", "cluster2")
+    assert not await fleet.approved(forged)
+    assert not await fleet.approved(stranger)
+
+
+async def test_requests_over_grpc_and_others_compete_for_one_name(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1", metadata=MARKED)
+    key = new_key()
+    csr, other = await ask_over_grpc(fleet, "cluster1", key=key), await fleet.request("cluster1")
+    assert "with different keys" in await fleet.fails("accept", "--clusters", "cluster1")
+    await fleet.run("accept", "--clusters", "cluster1", "--fingerprint", key_fingerprint(key))
+    assert await fleet.approved(csr)
+    assert not await fleet.approved(other)
 
 
 async def test_a_fingerprint_is_not_passed_over_for_a_driver_that_the_newcomer_names(fleet: Fleet) -> None:

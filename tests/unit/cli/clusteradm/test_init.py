@@ -181,8 +181,8 @@ async def test_wrong_options_are_refused_by_name_before_anything_is_written(flee
             "--registration-drivers: there is no registration driver 'awsirsa'",
         ),
         (
-            ["--registration-drivers=grpc", "--force"],
-            "there is no registration driver 'grpc'; there are: csr",
+            ["--registration-drivers=aws-irsa", "--force"],
+            "there is no registration driver 'aws-irsa'; there are: csr, grpc",
         ),
         (["--driver-option=acme.a=b"], "--driver-option: 'acme' is none of the drivers asked for"),
         (["--driver-option=csr.auto-approved-csr-users=u"], "--driver-option: 'csr' is none of the drivers asked for"),

@@ -323,7 +323,7 @@ async def test_other_drivers_are_wired(joining: Joining) -> None:
             ["--registration-auth=awsirsa"],
             "--registration-auth: invalid registration-Auth type: there is no",
         ),
-        (["--registration-auth=grpc", "--force"], "there is no registration driver 'grpc'; there are: csr"),
+        (["--registration-auth=aws-irsa", "--force"], "there is no registration driver 'aws-irsa'; there are: csr, grpc"),
         (["--driver-option=acme.a=b"], "--driver-option: 'acme' is none of the drivers asked for"),
     ],
 )

@@ -56,7 +56,7 @@ async def test_a_bootstrap_identity_without_the_rights_to_register_is_passed_ove
     await fleet.hub.admin.patch(CLUSTER_ROLES, "bootstrap", {"rules": [_rule("managedclusters", "get")]})
     assert "may not create managedclusters" in await objection(hub, "c1", "csr")
     assert "create certificatesigningrequests" in await objection(hub, "c1", "csr")
-    assert "certificatesigningrequests" not in await objection(hub, "c1", "grpc")
+    assert "certificatesigningrequests" not in await objection(hub, "c1", "awsirsa")
 
 
 async def test_a_hub_that_does_not_answer_is_passed_over(fleet: Fleet) -> None:

@@ -1,4 +1,4 @@
-"""A hub in this process, with our kinds, and both sides of the csr driver on it."""
+"""A hub in this process, with our kinds, and both sides of a driver on it: `csr` unless a test says otherwise."""
 
 import asyncio
 import random
@@ -72,7 +72,12 @@ class RunningHub:
 
 @asynccontextmanager
 async def hub_driver(
-    client: KubeClient, options: Mapping[str, tuple[str, ...]] | None = None, *, auto_approval: bool = True, clock: Clock = SYSTEM
+    client: KubeClient,
+    options: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    auto_approval: bool = True,
+    clock: Clock = SYSTEM,
+    driver: str = "csr",
 ) -> AsyncIterator[RunningHub]:
     informers = Informers(client, clock=clock)
     events = EventRecorder(client, "registration-controller", "test", clock=clock)
@@ -87,13 +92,13 @@ async def hub_driver(
         reconsider=reconsidered.append,
         auto_approval=auto_approval,
         options=options or {},
-        claimed=claimed_by_others("csr"),
+        claimed=claimed_by_others(driver),
     )
-    driver = find("csr").hub(context)
-    tasks = [asyncio.create_task(part()) for part in (informers.run, events.run, driver.run)]
+    side = find(driver).hub(context)
+    tasks = [asyncio.create_task(part()) for part in (informers.run, events.run, side.run)]
     try:
         await informers.synced()
-        yield RunningHub(driver, reconsidered)
+        yield RunningHub(side, reconsidered)
     finally:
         for task in tasks:
             task.cancel()
@@ -104,9 +109,15 @@ class Agent:
     """Runs a spoke driver as an agent does: what a step says is stored before the next one."""
 
     def __init__(
-        self, identity: AgentIdentity, clock: Clock = SYSTEM, options: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        identity: AgentIdentity,
+        clock: Clock = SYSTEM,
+        options: Mapping[str, tuple[str, ...]] | None = None,
+        *,
+        driver: str = "csr",
     ) -> None:
         self.identity = identity
+        self.name = driver
         self.clock = clock
         self.options = options or {}
         self.stored: dict[str, bytes] = {}
@@ -115,7 +126,7 @@ class Agent:
 
     def restart(self) -> None:
         context = SpokeContext(self.identity, self.clock, random.random, Metrics(), self.options)
-        self.driver: SpokeDriver = find("csr").spoke(context)
+        self.driver: SpokeDriver = find(self.name).spoke(context)
 
     async def step(self, hub: KubeClient) -> Progress:
         progress = await self.driver.advance(hub, self.stored, self.pending)

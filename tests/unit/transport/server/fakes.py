@@ -1,6 +1,7 @@
 """A hub's services as dicts, streams whose readers a test commands, and calls without a wire."""
 
 import asyncio
+import builtins
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -103,6 +104,9 @@ class FakeService:
         self.objects: dict[str, dict[str, Any]] = {}
         self.tombstones: dict[str, CloudEvent] = {}
         self.handled: list[tuple[CloudEvent, Caller]] = []
+        self.unseen: builtins.list[ObjectVersion] = []
+        """What the hub has that has not come here yet, or has not come in this version."""
+        self.lists = 0
         self.encoded = 0
         self.answer: CloudEvent | None = None
         self.failure: Exception | None = None
@@ -150,6 +154,12 @@ class FakeService:
                 metadata = obj["metadata"]
                 version = metadata["generation" if self.row.versioned is Versioned.GENERATION else "resourceVersion"]
                 yield ObjectVersion(uid, int(version), "deletionTimestamp" in metadata)
+
+    async def live_versions(self, cluster: str, caller: Caller) -> Iterable[ObjectVersion]:
+        self.lists += 1
+        if self.failure is not None:
+            raise self.failure
+        return [*self.versions(cluster), *self.unseen]
 
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
         found = self.tombstones.get(resource_id)

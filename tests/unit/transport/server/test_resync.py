@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from muster.runtime.client.errors import Unreachable
 from muster.transport.codecs.resync import resync_end
 from muster.transport.contract.event import DELETED, METADATA, RESOURCE_ID, RESOURCE_VERSION, RESYNC
 from muster.transport.contract.rows import EVENT_ROW, LEASE_ROW, ROWS, TOKENS, WORKS, Row
 from muster.transport.contract.types import Action
+from muster.transport.services.interfaces import ObjectVersion
 from tests.support.fake_clock import settle
 from tests.unit.transport.server.fakes import FakeCall, agent, code_of, object_of
 from tests.unit.transport.server.hub import Listener, TestHub
@@ -111,6 +113,50 @@ async def test_what_the_agent_names_and_nobody_has_is_answered_as_deleted_by_tha
     assert (event.text(RESOURCE_ID), event.attributes[RESOURCE_VERSION]) == ("u1", 3)
     assert '"name":"web"' in event.text(METADATA)
     assert '"namespace":"cluster1"' in event.text(METADATA)
+
+
+class TestServersThatAreBehind:
+    """Another server has told the agent what has not come here yet."""
+
+    @EVERY_ROW
+    async def test_what_the_hub_has_is_not_called_gone_though_it_is_not_known_here(self, hub: TestHub, row: Row) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[row.data_type]
+        service.unseen = [ObjectVersion("u1", 3)]
+        asker = await Agent(hub, row).listen()
+        await asker.resync(("u1", 3, "web"), ("u2", 3, "gone"), ("u3", 3, "gone-too"))
+        assert sorted(await asker.heard()) == ["u2", "u3"]
+        assert service.lists == 1
+
+    @EVERY_ROW
+    async def test_an_older_version_is_sent_only_where_it_is_the_hubs(self, hub: TestHub, row: Row) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[row.data_type]
+        for uid in ("late", "later", "restored"):
+            service.put(object_of(row, "cluster1", uid, version=2))
+        service.unseen = [ObjectVersion("late", 5), ObjectVersion("later", 6)]
+        asker = await Agent(hub, row).listen()
+        await asker.resync(("late", 5), ("later", 5), ("restored", 5))
+        assert await asker.heard() == ["restored"]
+
+    async def test_the_hub_is_not_asked_where_nothing_is_in_doubt(self, hub: TestHub) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[WORKS.data_type]
+        for uid in ("same", "newer", "gone"):
+            service.put(object_of(WORKS, "cluster1", uid, version=5))
+        service.remove("gone")
+        asker = await Agent(hub, WORKS).listen()
+        await asker.resync(("same", 5, "same"), ("newer", 4, "newer"), ("gone", 5, "gone"), ("nobody", 5))
+        assert sorted(await asker.heard()) == ["gone", "newer"]
+        assert service.lists == 0
+
+    async def test_a_hub_that_cannot_be_asked_leaves_nothing_told(self, hub: TestHub) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[WORKS.data_type]
+        service.failure = Unreachable("hub", "away")
+        asker = await Agent(hub, WORKS).listen()
+        assert await code_of(asker.resync(("u1", 3, "web"))) == "UNAVAILABLE"
+        assert await asker.heard() == []
 
 
 async def test_an_id_that_nobody_knows_is_left_alone_and_counted(hub: TestHub) -> None:

@@ -19,7 +19,7 @@ from muster.kube import certificates
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR, Object
-from muster.registration.hub.install import install
+from muster.registration.hub.install import WebhookEndpoint, install
 from muster.runtime.auth import AccessReviewer
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, LEASES, NAMESPACES
 from muster.runtime.client.errors import KubeError, NotFound
@@ -113,8 +113,8 @@ class Hub:
     def _direct(self, user: UserInfo) -> Any:
         return self.server.client(self.server.clusters["default"], user)
 
-    async def prepare(self) -> None:
-        await install(self.admin)
+    async def prepare(self, webhooks: WebhookEndpoint | None = None) -> None:
+        await install(self.admin, webhooks=webhooks)
         await self.allow("grpc-server", list(SERVICE_RULES), ACCOUNT)
 
     async def allow(self, name: str, rules: list[Object], user: str) -> None:

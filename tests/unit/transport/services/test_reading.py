@@ -3,14 +3,17 @@
 import asyncio
 
 import msgspec
+import orjson
 import pytest
 
 from muster.api.agents import CLUSTER_LABEL
 from muster.runtime.auth import AccessReviewer
+from muster.runtime.cache import Snapshot
+from muster.runtime.cache.store import Cache
 from muster.runtime.client.errors import NotFound, Unreachable
 from muster.transport.codecs.objects import decode_object
 from muster.transport.codecs.works import decode_spec
-from muster.transport.contract.event import DELETED, METADATA, RESOURCE_VERSION
+from muster.transport.contract.event import DELETED, METADATA, RESOURCE_VERSION, InvalidEvent
 from muster.transport.contract.rows import (
     ADDONS_ALPHA,
     ADDONS_BETA,
@@ -24,8 +27,10 @@ from muster.transport.contract.rows import (
 )
 from muster.transport.contract.types import Action
 from muster.transport.services.kube import kube_services
+from muster.transport.services.object_service import ObjectService
+from muster.transport.services.objects import SourceHandler
 from tests.support.fake_clock import FakeClock
-from tests.unit.transport.services.conftest import Hub, data_of, listen, service_of, signing_request, until
+from tests.unit.transport.services.conftest import Hub, agent, data_of, listen, service_of, signing_request, until
 
 
 class TestObjectsOfACluster:
@@ -76,6 +81,23 @@ class TestObjectsOfACluster:
             (version,) = service_of(services, WORKS).versions("c1")
             assert version == (work["metadata"]["uid"], 2, True)
 
+    async def test_live_versions_are_the_hubs_whatever_is_known_here(self, hub: Hub) -> None:
+        for name in ("c1", "c2"):
+            await hub.create_cluster(name)
+            await hub.create_work(name, "w")
+            await signing_request(hub, f"{name}-a", name)
+            await hub.create(ADDONS_BETA, {"name": "a", "namespace": name}, spec={})
+        idle = hub.idle()
+        async with hub.serving() as services:
+            for row in ROWS.values():
+                for cluster in ("c1", "c2", "c3"):
+                    known = list(service_of(services, row).versions(cluster))
+                    assert await service_of(idle, row).live_versions(cluster, agent(cluster)) == known
+                    assert len(known) == (row.sends and cluster != "c3")
+        hub.account.outage = Unreachable("hub", "away")
+        with pytest.raises(Unreachable):
+            await service_of(idle, WORKS).live_versions("c1", agent("c1"))
+
     async def test_what_nobody_has_is_not_found(self, hub: Hub) -> None:
         async with hub.serving() as services:
             with pytest.raises(NotFound):
@@ -89,8 +111,30 @@ class TestObjectsOfACluster:
                 assert service_of(services, row).list("c1") == []
 
 
+class TestMalformedObjects:
+    async def test_an_object_that_cannot_be_sent_harms_itself_alone(self, hub: Hub) -> None:
+        await hub.create_cluster("c1")
+        bad, good = await hub.create_work("c1", "bad"), await hub.create_work("c1", "good")
+
+        class Source:
+            synced = True
+
+            def on_change(self, handler: SourceHandler) -> None:
+                reader: Cache[Snapshot] = Cache(WORKS.resource)
+                for work, generation in ((bad, 1 << 40), (good, 1)):
+                    work["metadata"]["generation"] = generation
+                    handler(None, reader.read(orjson.dumps(work)))
+
+            async def run(self) -> None: ...
+
+        service = ObjectService(WORKS, Source(), lambda caller: hub.account, AccessReviewer(hub.admin))
+        assert [event.text("resourceid") for event in service.list("c1")] == [good["metadata"]["uid"]]
+        with pytest.raises(InvalidEvent):
+            service.get(bad["metadata"]["uid"])
+
+
 class TestChanges:
-    async def test_what_is_there_at_first_is_no_listen(self, hub: Hub) -> None:
+    async def test_what_is_there_at_first_is_no_change(self, hub: Hub) -> None:
         await hub.create_cluster("c1")
         services = kube_services(hub.account, AccessReviewer(hub.admin))
         told, service = listen(CLUSTERS, services), service_of(services, CLUSTERS)

@@ -44,7 +44,12 @@ def condition(kind: str = "Applied", status: str = "True", **more: Any) -> Objec
 
 
 def report(
-    work: Object, *conditions: Object, sequence: int | None = None, cluster: str = "c1", named: bool = True, **attributes: Any
+    work: Object,
+    *conditions: Object,
+    sequence: int | None = None,
+    cluster: str = "c1",
+    named: bool = True,
+    attributes: Object | None = None,
 ) -> CloudEvent:
     metadata = work["metadata"]
     known = {"name": metadata["name"], "namespace": cluster, "uid": metadata["uid"]} if named else {"uid": metadata["uid"]}
@@ -60,7 +65,7 @@ def report(
             RESOURCE_VERSION: metadata["generation"],
             SEQUENCE: str(_numbers.next() if sequence is None else sequence),
             METADATA: orjson.dumps(known).decode(),
-            **attributes,
+            **(attributes or {}),
         },
         data=orjson.dumps({"conditions": list(conditions or (condition(),))}),
     )
@@ -120,7 +125,7 @@ class TestReports:
         work = await hub.create_work("c1", "w", labels={"a": "b"})
         forged = {"name": "w", "labels": {}, "finalizers": ["x.example/y"], "ownerReferences": [{"name": "x"}]}
         async with hub.serving() as services:
-            await send(services, report(work, **{METADATA: orjson.dumps(forged).decode()}))
+            await send(services, report(work, attributes={METADATA: orjson.dumps(forged).decode()}))
         after = await hub.admin.get(WORK, "w", "c1")
         assert after["metadata"]["labels"] == {"a": "b"}
         assert after["metadata"]["finalizers"] == [WORK_FINALIZER]
@@ -147,11 +152,15 @@ class TestReports:
 
 
 class TestWhatIsOfAnotherTime:
-    async def test_reports_on_an_older_generation_are_passed_over(self, hub: Hub) -> None:
+    async def test_reports_on_an_older_generation_hold_the_work_and_are_passed_over(self, hub: Hub) -> None:
         await hub.create_cluster("c1")
         work = await hub.create_work("c1", "w")
         newer = await hub.admin.patch(WORK, "w", {"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}, "c1")
         async with hub.serving() as services:
+            await send(services, report(work))
+            after = await hub.admin.get(WORK, "w", "c1")
+            assert after["metadata"]["finalizers"] == [WORK_FINALIZER]
+            assert "status" not in after
             hub.account.taken()
             await send(services, report(work))
             assert hub.account.taken() == []
@@ -230,7 +239,7 @@ class TestWhatIsOfAnotherTime:
         assert await told_conditions(hub) == ["Applied=True"]
         hub.account.taken()
         await send(hub.idle(), report(work, named=False))
-        await send(hub.idle(), report(work, **{METADATA: '{"name":".."}'}))
+        await send(hub.idle(), report(work, attributes={METADATA: '{"name":".."}'}))
         assert hub.account.taken() == []
 
 
@@ -294,7 +303,7 @@ class TestWhoseWorkItIs:
     async def test_what_cannot_be_understood_is_invalid(self, hub: Hub, attributes: Object) -> None:
         work = {"metadata": {"name": "w", "uid": "u", "generation": 1}}
         with pytest.raises(InvalidEvent):
-            await send(hub.idle(), report(work, **attributes))
+            await send(hub.idle(), report(work, attributes=attributes))
 
 
 class TestFaults:

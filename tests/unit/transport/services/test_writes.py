@@ -20,7 +20,7 @@ from muster.machinery.objects import Object
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
 from muster.runtime.client.errors import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, StatusError, Unreachable
 from muster.runtime.install import rule
-from muster.transport.contract.event import RESOURCE_ID, CloudEvent, InvalidEvent
+from muster.transport.contract.event import CLUSTER, RESOURCE_ID, CloudEvent, InvalidEvent
 from muster.transport.contract.rows import (
     ADDONS_ALPHA,
     ADDONS_BETA,
@@ -83,6 +83,16 @@ class TestWhatNobodyCanAskFor:
                     assert refusal.value.code == 405
                     assert str(next(iter(row.accepts))[1]) in refusal.value.message
 
+    async def test_a_caller_without_a_cluster_is_refused_whatever_the_event_says(self, hub: Hub) -> None:
+        nobody = AgentCaller(agent("c1").user, "")
+        services = hub.idle()
+        for row, subresource, action, obj in payloads("c1"):
+            for cluster in ("c1", ""):
+                event = with_attribute(publish(row, obj, subresource, action), CLUSTER, cluster)
+                with pytest.raises(Forbidden):
+                    await send(services, row, event, nobody)
+        assert hub.account.taken() == []
+
     async def test_an_event_of_another_row_is_refused(self, hub: Hub) -> None:
         event = publish(LEASE_ROW, {"metadata": {"name": LEASE, "namespace": "c1"}})
         async with hub.serving() as services:
@@ -133,7 +143,7 @@ class TestWhoseObjectItIs:
         event, services = publish(row, good, subresource, action), hub.idle()
         wrong_kind = orjson.dumps({**good, "kind": "Pod"})
         broken = [None, b"", b"[]", b"{", b'"x"', b"\xff", b'{"metadata":[]}', b"{}", b"[" * 5000, wrong_kind]
-        for metadata in (
+        spoiled: tuple[Object, ...] = (
             {"name": ""},
             {"name": ".."},
             {"name": "a/b"},
@@ -143,7 +153,8 @@ class TestWhoseObjectItIs:
             {"annotations": [1]},
             {"uid": {}},
             {"resourceVersion": 7},
-        ):
+        )
+        for metadata in spoiled:
             broken.append(orjson.dumps(changed(good, metadata=metadata)))
         for data in broken:
             # A name that is another cluster's is forbidden, where it says whose an object is.
@@ -187,11 +198,55 @@ class TestIntroduction:
         assert "status" not in cluster
 
     async def test_one_that_exists_already_is_told_so_and_stays(self, hub: Hub) -> None:
-        before = await hub.create_cluster("c1", accepted=True)
+        before = await hub.create_cluster("c1", accepted=True, annotations={DRIVER_ANNOTATION: "csr"})
         async with hub.serving() as services:
+            hub.account.taken()
             with pytest.raises(AlreadyExists):
                 await send(services, CLUSTERS, self.introduction(), newcomer("c1"))
+            assert [method for method, _ in hub.account.taken()] == ["POST"]
         assert await hub.admin.get(CLUSTERS.resource, "c1") == before
+
+    @pytest.mark.parametrize("running", [True, False])
+    async def test_one_that_was_made_for_whoever_comes_is_marked_and_nothing_else_of_it_changes(
+        self, hub: Hub, running: bool
+    ) -> None:
+        before = await hub.create_cluster("c1", accepted=True, annotations={"else": "s"}, labels={"env": "prod"})
+        claims = {"annotations": {"agent.open-cluster-management.io/x": "y"}, "labels": {"env": "dev"}}
+        async with hub.serving() as services:
+            event = self.introduction(metadata=claims, managedClusterClientConfigs=[{"url": "https://a"}])
+            with pytest.raises(AlreadyExists):
+                await send(services if running else hub.idle(), CLUSTERS, event, newcomer("c1"))
+        after = await hub.admin.get(CLUSTERS.resource, "c1")
+        assert after["metadata"]["annotations"] == {"else": "s", DRIVER_ANNOTATION: "grpc"}
+        assert after["metadata"]["labels"] == before["metadata"]["labels"]
+        assert after["spec"] == before["spec"]
+
+    @pytest.mark.parametrize("claim", ["joined", "annotated", "going"])
+    async def test_one_that_is_an_agents_already_is_not_marked(self, hub: Hub, claim: str) -> None:
+        own = {"agent.open-cluster-management.io/managed-cluster-arn": "a"} if claim == "annotated" else {}
+        await hub.create_cluster("c1", annotations=own, finalizers=["a.example/b"])
+        if claim == "joined":
+            joined = {"type": "ManagedClusterJoined", "status": "True", "reason": "R", "message": ""}
+            status = {"status": {"conditions": [{**joined, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}
+            await hub.admin.patch(CLUSTERS.resource, "c1", status, subresource="status")
+        if claim == "going":
+            await hub.admin.delete(CLUSTERS.resource, "c1")
+        with pytest.raises(AlreadyExists):
+            await send(hub.idle(), CLUSTERS, self.introduction(), newcomer("c1"))
+        after = await hub.admin.get(CLUSTERS.resource, "c1")
+        assert DRIVER_ANNOTATION not in after["metadata"].get("annotations", {})
+
+    async def test_whoever_comes_is_told_the_same_where_marking_fails(self, hub: Hub) -> None:
+        await hub.create_cluster("c1")
+
+        async def refuse(method: str, path: str) -> None:
+            if method == "PUT":
+                raise Unreachable("hub", "away")
+
+        async with hub.serving() as services:
+            hub.account.before = refuse
+            with pytest.raises(AlreadyExists):
+                await send(services, CLUSTERS, self.introduction(), newcomer("c1"))
 
     @pytest.mark.parametrize(
         ("metadata", "spec", "field"),
@@ -440,6 +495,15 @@ class TestLeases:
             with pytest.raises(NotFound):
                 await send(services, LEASE_ROW, publish(LEASE_ROW, changed(lease, spec={"renewTime": RENEWED})), agent("c1"))
         assert await hub.get(LEASE_ROW, LEASE, "c1") is None
+
+    async def test_a_lease_that_was_made_anew_is_another_one(self, hub: Hub) -> None:
+        await hub.create_cluster("c1")
+        lease = changed(await hub.lease("c1"), spec={"renewTime": RENEWED}, metadata={"resourceVersion": ""})
+        await hub.admin.delete(LEASE_ROW.resource, LEASE, "c1")
+        await hub.create_lease("c1")
+        async with hub.serving() as services:
+            with pytest.raises(Conflict):
+                await send(services, LEASE_ROW, publish(LEASE_ROW, lease), agent("c1"))
 
     async def test_another_lease_of_the_namespace_is_not_the_agents(self, hub: Hub) -> None:
         await hub.create_cluster("c1")

@@ -2,8 +2,8 @@
 
 The label on a request is only a hint: anybody may set it. What counts is what would be signed, so `read_request` takes a request
 for a cluster's only if label, organizations and common name agree to the letter and nothing else would get into the certificate:
-no alternative names, no further subject attributes, no other usages than a client's. Who asks is what the API server recorded, and
-is left to the caller to judge. By which signer agents ask is their driver's choice.
+no alternative names, no further subject attributes, no other usages than a client's. Who asks is what the API server recorded, or
+what a driver knows better, and is left to the caller to judge. By which signer agents ask is their driver's choice.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class AgentRequest:
 
     identity: AgentIdentity
     requester: UserInfo
+    """Who asks, as far as that is proved; one without a name where nothing is."""
     fingerprint: str
     """Of the public key to be certified."""
 
@@ -74,8 +75,8 @@ class AgentRequest:
         return self.requester.name == self.identity.common_name
 
 
-def read_request(csr: Mapping[str, Any], signer: str = CLIENT_SIGNER) -> AgentRequest:
-    """Raises NotAnAgentsRequest."""
+def read_request(csr: Mapping[str, Any], signer: str = CLIENT_SIGNER, requester: UserInfo | None = None) -> AgentRequest:
+    """`requester` is whoever asks, if not the user that the API server recorded. Raises NotAnAgentsRequest."""
     labels = (csr.get("metadata") or {}).get("labels") or {}
     spec = csr.get("spec") or {}
     cluster = labels.get(CLUSTER_LABEL)
@@ -94,7 +95,8 @@ def read_request(csr: Mapping[str, Any], signer: str = CLIENT_SIGNER) -> AgentRe
     identity = _subject_of(request)
     if identity.cluster != cluster:
         raise NotAnAgentsRequest("spec.request", f"its subject is of cluster {identity.cluster!r}, its label says {cluster!r}")
-    return AgentRequest(identity, UserInfo.decode(spec), certificates.fingerprint(request.public_key()))
+    who = UserInfo.decode(spec) if requester is None else requester
+    return AgentRequest(identity, who, certificates.fingerprint(request.public_key()))
 
 
 def _subject_of(request: x509.CertificateSigningRequest) -> AgentIdentity:

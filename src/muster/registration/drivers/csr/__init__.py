@@ -1,7 +1,7 @@
 """Registration by certificate signing request: the hub's own certificate authority vouches for the agent.
 
-`spoke.py` asks, `approval.py` on the hub answers what needs no administrator, and `hub.py` votes on acceptance. What requests and
-certificates are, and how one is asked for, is in `drivers/certificates/`.
+`spoke.py` asks, and `hub.py` votes on acceptance. What requests and certificates are, how one is asked for, and what the hub
+approves without an administrator, is in `drivers/certificates/`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from muster.machinery.authorization import AccessAttributes
-from muster.registration.drivers.certificates.agents import SHORTEST_EXPIRATION
-from muster.registration.drivers.csr.options import APPROVED_IDENTITIES, APPROVED_USERS, EXPIRATION, NAME
-from muster.registration.drivers.errors import BadField
+from muster.registration.drivers.certificates.options import expiration_arguments
+from muster.registration.drivers.csr.options import APPROVED_IDENTITIES, APPROVED_USERS, NAME
 from muster.registration.drivers.kubeconfigs import KubeconfigDriver
 from muster.registration.drivers.profile import HubSetup, Process, carrying
 from muster.registration.kinds import MANAGED_CLUSTERS
@@ -30,6 +29,7 @@ class CsrDriver(KubeconfigDriver):
 
     name = NAME
     certificates = True
+    kubernetes_signs = True
 
     def hub(self, context: HubContext) -> HubDriver:
         from muster.registration.drivers.csr.hub import CsrHub
@@ -55,12 +55,7 @@ class CsrDriver(KubeconfigDriver):
         return Process((*(f"--{APPROVED_USERS}={user}" for user in users), *super().hub_process(entry).arguments))
 
     def agent_process(self, configured: SpokeRegistrationConfiguration) -> Process:
-        seconds = configured.client_cert_expiration_seconds
-        if 0 != seconds < SHORTEST_EXPIRATION:
-            problem = f"{seconds} is too short: certificates live {SHORTEST_EXPIRATION} seconds or longer"
-            raise BadField("clientCertExpirationSeconds", problem)
-        own = (f"--{EXPIRATION}={seconds}",) if seconds else ()
-        return Process((*own, *super().agent_process(configured).arguments))
+        return Process((*expiration_arguments(configured), *super().agent_process(configured).arguments))
 
     def hub_setup(self, options: DriverOptions) -> HubSetup:
         identities = list(options.get(APPROVED_IDENTITIES, ()))

@@ -7,7 +7,7 @@ that all drivers share. Revoking needs nothing either: without `renew` in its ro
 from __future__ import annotations
 
 from muster.api.cluster.v1 import ManagedCluster
-from muster.registration.drivers.csr.approval import Approver
+from muster.registration.drivers.certificates.approval import Approver
 from muster.registration.drivers.csr.options import NAME, approved_users
 from muster.registration.drivers.seam import NOTHING_TO_DO, HubContext, Outcome, Vote
 from muster.registration.names import DRIVER_ANNOTATION

@@ -12,9 +12,10 @@ from muster.api.resource import Document
 from muster.registration.drivers.certificates.agents import agent_profile
 from muster.registration.drivers.certificates.machine import CertificateMachine
 from muster.registration.drivers.certificates.signing_requests import SigningRequests
-from muster.registration.drivers.csr.options import client_expiration
+from muster.registration.drivers.csr.options import NAME, client_expiration
 from muster.registration.drivers.kubeconfigs import KubeconfigSpoke
 from muster.registration.drivers.seam import Progress, SpokeContext
+from muster.registration.names import DRIVER_ANNOTATION
 from muster.runtime.client import KubeClient
 
 
@@ -22,6 +23,14 @@ class CsrSpoke(KubeconfigSpoke):
     def __init__(self, context: SpokeContext) -> None:
         self._profile = agent_profile(context.identity, expiration=client_expiration(context.options))
         self._machine = CertificateMachine(self._profile, context.clock, context.random)
+
+    def decorate(self, cluster: Document) -> Document:
+        """A cluster that registered by another of our drivers before says so no longer."""
+        annotations = (cluster.get("metadata") or {}).get("annotations") or {}
+        if annotations.get(DRIVER_ANNOTATION, NAME) == NAME:
+            return cluster
+        kept = {key: value for key, value in annotations.items() if key != DRIVER_ANNOTATION}
+        return {**cluster, "metadata": {**cluster["metadata"], "annotations": kept}}
 
     def kubeconfig_user(self) -> Document:
         return {"client-certificate": self._profile.certificate_entry, "client-key": self._profile.key_entry}

@@ -1,6 +1,9 @@
-"""Registration over gRPC: what is known of it here, so far without a driver that does it.
+"""Registration over gRPC: agents reach the hub's gRPC server and nothing else, and the hub signs their certificates itself.
 
-Upstream's agents find their way to the hub in the file `config.yaml` of the bootstrap Secret.
+`endpoints.py` is the file that leads an agent there, `spoke.py` its side, `access.py` how it asks whether it is let in. On the hub
+`hub.py` votes on acceptance, `requests.py` reads what the gRPC server hands on, and `signing.py` signs what was approved, with the
+authority in two files (`authority.py`). What requests and certificates are, how one is asked for, and what the hub approves without
+an administrator, is in `drivers/certificates/`.
 """
 
 from __future__ import annotations
@@ -9,14 +12,25 @@ import base64
 from typing import TYPE_CHECKING, Final
 
 from muster.kube import yaml
+from muster.machinery.authorization import AccessAttributes
+from muster.registration.drivers.certificates.options import expiration_arguments
 from muster.registration.drivers.errors import Unfit
 from muster.registration.drivers.flags import GRPC
-from muster.registration.drivers.profile import HubSetup, MemberSetup, Process, Profile, carrying, last
+from muster.registration.drivers.grpc.options import APPROVED_USERS, bootstrap_configs, hub_config
+from muster.registration.drivers.profile import AgentFiles, HubSetup, MemberSetup, Process, carrying, last
+from muster.registration.drivers.seam import Driver
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.names import REGISTER_GROUP
+from muster.runtime.auth import rights
+from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 if TYPE_CHECKING:
-    from muster.api.operator.v1 import ClusterManagerSpec, HubRegistrationDriver
+    from muster.api.operator.v1 import ClusterManagerSpec, HubRegistrationDriver, SpokeRegistrationConfiguration
     from muster.api.resource import Document
+    from muster.registration.drivers.endpoints import EndpointFormat
     from muster.registration.drivers.profile import DriverOptions
+    from muster.registration.drivers.seam import HubContext, HubDriver, SpokeContext, SpokeDriver
+    from muster.runtime.client import KubeClient
 
 CONFIG: Final = "config.yaml"
 SERVER: Final = "grpc-server"
@@ -26,12 +40,56 @@ HOSTNAME: Final = "hostname"
 IDENTITIES: Final = "auto-approved-grpc-identities"
 
 
-class GrpcProfile(Profile):
+class GrpcDriver(Driver):
+    """Each side is loaded where it is used: an agent has no use for the hub's."""
+
     name = GRPC
+    certificates = True
+
+    @property
+    def endpoints(self) -> EndpointFormat:
+        from muster.registration.drivers.grpc.endpoints import CONFIGS
+
+        return CONFIGS
+
+    def hub(self, context: HubContext) -> HubDriver:
+        from muster.registration.drivers.grpc.hub import GrpcHub
+
+        return GrpcHub(context)
+
+    def spoke(self, context: SpokeContext) -> SpokeDriver:
+        from muster.registration.drivers.grpc.spoke import GrpcSpoke
+
+        return GrpcSpoke(context)
+
+    def bootstrap_rights(self) -> tuple[AccessAttributes, ...]:
+        return rights(SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, "create", "list", "watch")
+
+    def agent_rights(self) -> tuple[AccessAttributes, ...]:
+        return (
+            *rights(SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, "create", "list", "watch"),
+            *rights(REGISTER_GROUP, MANAGED_CLUSTERS.plural, "renew", subresource="clientcertificates"),
+        )
+
+    async def missing_to_register(self, hub: KubeClient, cluster: str) -> tuple[str, ...]:
+        from muster.registration.drivers.grpc.access import FOLLOWED_TO_REGISTER, refused_kinds
+
+        return await refused_kinds(hub, cluster, FOLLOWED_TO_REGISTER)
+
+    async def missing_to_serve(self, hub: KubeClient, cluster: str) -> tuple[str, ...]:
+        from muster.registration.drivers.grpc.access import FOLLOWED_TO_SERVE, refused_kinds
+
+        return await refused_kinds(hub, cluster, FOLLOWED_TO_SERVE)
+
+    def agent_files(self, options: DriverOptions) -> AgentFiles:
+        return AgentFiles(bootstrap_configs(options), hub_config(options))
 
     def hub_process(self, entry: HubRegistrationDriver) -> Process:
         users = entry.grpc.auto_approved_identities if entry.grpc is not None else ()
-        return Process((*(f"--auto-approved-grpc-users={user}" for user in users), *super().hub_process(entry).arguments))
+        return Process((*(f"--{APPROVED_USERS}={user}" for user in users), *super().hub_process(entry).arguments))
+
+    def agent_process(self, configured: SpokeRegistrationConfiguration) -> Process:
+        return Process((*expiration_arguments(configured), *super().agent_process(configured).arguments))
 
     def hub_setup(self, options: DriverOptions) -> HubSetup:
         server, kind = last(options, SERVER), last(options, ENDPOINT_TYPE) or HOSTNAME
@@ -62,4 +120,4 @@ class GrpcProfile(Profile):
         return ()
 
 
-PROFILE: Final = GrpcProfile()
+DRIVER: Final = GrpcDriver()

@@ -1,4 +1,8 @@
-"""What an account needs on the hub to stand behind the services: whoever deploys a server puts it into a ClusterRole."""
+"""What an account needs on the hub to stand behind the services: whoever deploys a server puts it into a ClusterRole.
+
+The right to accept clusters is not among them: whoever breaks into a server that all agents can reach gets nobody in. Where the hub
+has its webhooks an agent therefore cannot take back its own acceptance over this transport either; an administrator can.
+"""
 
 from __future__ import annotations
 

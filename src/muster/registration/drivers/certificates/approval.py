@@ -8,12 +8,15 @@ cluster of that name is joined and alive, that is, as long as the hub does not s
 changes, the request is looked at again. A request that comes before its cluster waits for it: an approval is for a ManagedCluster
 (`first_requests.py`), and upstream's agent drops the introduction of its cluster once it has its certificate. Nothing else is ever
 approved here, nothing is denied, nothing deleted.
+
+Each driver whose agents prove themselves by certificates has an approver of its own. `read` makes of a signing request what an
+agent of that driver asks for, and knows by whom: by which signer they ask, and whose word counts for who asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from muster.api import condition_of, is_true
 from muster.api.cluster.v1 import AVAILABLE, JOINED, ManagedCluster
@@ -21,8 +24,8 @@ from muster.machinery.authorization import AccessAttributes
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.registration.drivers.certificates.agents import AgentRequest, NotAnAgentsRequest, read_request
+from muster.registration.drivers.certificates.first_requests import approval, has_rival, is_approved_for, is_contender, is_settled
 from muster.registration.drivers.certificates.requests import verdict_of
-from muster.registration.drivers.csr.first_requests import approval, has_rival, is_approved_for, is_contender, is_settled
 from muster.registration.drivers.seam import HubContext
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL, OURS, REGISTER_GROUP
@@ -31,11 +34,10 @@ from muster.runtime.cache import MutationCache, Snapshot, label_index
 from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 
-log = get_logger("muster.registration.drivers.csr")
+log = get_logger("muster.registration.drivers.certificates")
 
 RENEW: Final = AccessAttributes("renew", REGISTER_GROUP, resource="managedclusters", subresource="clientcertificates")
 WORKERS: Final = 16
-BY_CLUSTER: Final = "csr-by-cluster"
 REFUSED_AGAIN: Final = 300.0
 """A renewal that is not allowed is asked about again so often, beside every change of its cluster."""
 _REASON: Final = "AutoApprovedByHubCSRApprovingController"
@@ -43,21 +45,31 @@ _TEXT: Final = "The hub's rules let this agent have a certificate without an adm
 _RENEWED: Final = {"type": "Approved", "status": "True", "reason": _REASON, "message": _TEXT}
 
 
+_Basis = tuple[str, str, Mapping[str, str] | None]
+"""What a request was understood from: which object, its label and its annotations. The rest of it never changes."""
+
+ReadRequest = Callable[[Mapping[str, Any]], AgentRequest]
+"""What an agent asks for by a signing request. Raises NotAnAgentsRequest."""
+
+
 class Approver:
     """One controller; its keys are names of signing requests."""
 
-    def __init__(self, context: HubContext, trusted: frozenset[str]) -> None:
+    def __init__(
+        self, context: HubContext, trusted: frozenset[str], name: str = "csr-approving", read: ReadRequest = read_request
+    ) -> None:
         self._context = context
         self._trusted = trusted if context.auto_approval else frozenset()
+        self._read = read
         self._requests = context.informers.of(SIGNING_REQUESTS, label_selector=OURS)
-        self._requests.cache.add_index(BY_CLUSTER, label_index(CLUSTER_LABEL))
+        self._by_cluster = f"{name}-by-cluster"
+        self._requests.cache.add_index(self._by_cluster, label_index(CLUSTER_LABEL))
         self._latest = MutationCache(self._requests, clock=context.clock)
         self._clusters = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
-        self._understood: dict[str, tuple[tuple[str, str], AgentRequest | None]] = {}
-        """By name, with what it was understood from: which object, and the label, which alone may change."""
+        self._understood: dict[str, tuple[_Basis, AgentRequest | None]] = {}
         # A refusal is not remembered: what is asked again is asked because something changed.
         self._reviewer = AccessReviewer(context.client, refused_for=0.0, clock=context.clock)
-        self._controller = context.controller("csr-approving", self.reconcile, workers=WORKERS)
+        self._controller = context.controller(name, self.reconcile, workers=WORKERS)
         self._controller.watch(self._requests, lambda snapshot: [snapshot.name])
         self._controller.watch(self._clusters, lambda cluster: self._waiting_for(cluster.metadata.name))
         self._requests.on_change(self._withdrawn)
@@ -98,7 +110,7 @@ class Approver:
         )
 
     def _asked(self, cluster: str) -> Iterator[tuple[Snapshot, AgentRequest]]:
-        for cached in self._requests.cache.by_index(BY_CLUSTER, cluster):
+        for cached in self._requests.cache.by_index(self._by_cluster, cluster):
             csr = self._latest.snapshot(cached.key)
             if csr is not None and (request := self._understand(csr)) is not None:
                 yield csr, request
@@ -114,14 +126,14 @@ class Approver:
         return request.requester.name in self._trusted and verdict_of(csr.data, "Denied", "Failed") is None
 
     def _understand(self, csr: Snapshot) -> AgentRequest | None:
-        """Whose request it is; None for what is no agent's. What is asked for never changes, so each is read once."""
-        basis = (csr.uid, csr.labels[CLUSTER_LABEL])
+        """Whose request it is; None for what is no agent's. Each is read once."""
+        basis = (csr.uid, csr.labels[CLUSTER_LABEL], csr.data["metadata"].get("annotations"))
         known = self._understood.get(csr.name)
         if known is not None and known[0] == basis:
             return known[1]
         request: AgentRequest | None = None
         try:
-            request = read_request(csr.data)
+            request = self._read(csr.data)
         except NotAnAgentsRequest as problem:
             log.debug("not an agent's request", request=csr.name, problem=str(problem))
         self._understood[csr.name] = (basis, request)
@@ -176,7 +188,7 @@ class Approver:
         log.info("request approved", request=csr.name, cluster=csr.labels[CLUSTER_LABEL])
 
     def _waiting_for(self, cluster: str) -> Iterable[str]:
-        return [csr.name for csr in self._requests.cache.by_index(BY_CLUSTER, cluster) if not is_settled(csr.data)]
+        return [csr.name for csr in self._requests.cache.by_index(self._by_cluster, cluster) if not is_settled(csr.data)]
 
     def _withdrawn(self, old: Snapshot | None, new: Snapshot | None) -> None:
         """A request that is gone, or refused, competes no more: those that waited for that are looked at again."""

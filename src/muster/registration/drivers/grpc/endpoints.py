@@ -1,0 +1,155 @@
+"""Ways to a hub that are gRPC configurations: `config.yaml`, in upstream's form.
+
+The same file leads there before registration, with a token, and after, with the agent's certificate. A hub is known by its `url`,
+letter by letter, and by the authority that vouches for it; what else the file says of the connection (further addresses,
+keepalive, how soon a silent hub is given up) goes with it, so that an agent's own file says what the one it was given did, and
+says so anew when that changes. There is no name in the file: a hub that has another address or authority now is asked
+whether it still knows the agent, and registered with again if it does not.
+
+The credential's two files are named by their place in the directory that others read them in, as upstream's agents need it. Whoever
+reads the file elsewhere, from a copy of the Secret, finds them beside it all the same: an entry of the very Secret is meant, and
+never a file of the reader's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from cryptography import x509
+
+from muster.api.agents import parse_common_name
+from muster.kube.certificates import common_name
+from muster.machinery.confinement import read, shown
+from muster.registration.drivers.certificates.profile import CERTIFICATE, KEY
+from muster.registration.drivers.endpoints import ClientSettings, EndpointError, HubAddress
+from muster.registration.drivers.flags import GRPC
+from muster.runtime.client import KubeClient
+from muster.transport.client.config import ConfigError, KeepAlive, TransportConfig, dump_config, parse_config
+from muster.transport.client.dialing import open_client
+
+CONFIG: Final = "config.yaml"
+
+
+class Details(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a configuration says of the connection, beside address, authority and identity."""
+
+    urls: tuple[str, ...] = ()
+    keepalive: KeepAlive = KeepAlive()
+    health_timeout: float | None = None
+
+
+_NONE: Final = Details()
+
+
+@dataclass(frozen=True)
+class GrpcEndpoint:
+    address: HubAddress
+    config: TransportConfig = field(repr=False)
+    source: str
+
+    @property
+    def url(self) -> str:
+        return self.config.url
+
+    def files(self) -> Mapping[str, Path]:
+        config = self.config
+        named = {"caFile": config.ca, "clientCertFile": config.cert, "clientKeyFile": config.key, "tokenFile": config.token_file}
+        return {key: path for key, path in named.items() if isinstance(path, Path)}
+
+    def is_portable(self) -> bool:
+        return True
+
+    def connect(self, settings: ClientSettings) -> KubeClient:
+        cluster = settings.cluster or self._certified_cluster()
+        if not cluster:
+            problem = "a hub is asked for one cluster over gRPC, and this one has no name yet; give it one, or wait for its agent"
+            raise EndpointError(self.source, problem)
+        return open_client(
+            self.config,
+            cluster,
+            source=settings.source,
+            agent=settings.agent,
+            metrics=settings.metrics,
+            clock=settings.clock,
+            random=settings.random,
+        )
+
+    def _certified_cluster(self) -> str:
+        """Whose certificate it is; empty where there is none."""
+        material = self.config.cert
+        try:
+            pem = read(material) if isinstance(material, Path) else material
+            identity = parse_common_name(common_name(x509.load_pem_x509_certificate(pem).subject)) if pem else None
+        except OSError as error:
+            raise EndpointError(self.source, f"clientCertFile: {error.strerror or error}") from None
+        except ValueError:
+            raise EndpointError(self.source, "clientCertFile: not a certificate in PEM") from None
+        return "" if identity is None else identity.cluster
+
+
+class GrpcConfigFormat:
+    name: Final = GRPC
+    key: Final = CONFIG
+
+    def read(self, file: Path, content: bytes, source: str = "", beside: Mapping[str, bytes] | None = None) -> GrpcEndpoint:
+        source = source or shown(file)
+        try:
+            config = _with_own_files(parse_config(content, source, file.parent), file.parent, beside)
+        except ConfigError as error:
+            raise EndpointError(source, ": ".join(part for part in (error.key, error.problem) if part)) from None
+        authority = _authority(config, file.parent, source, beside or {})
+        return GrpcEndpoint(HubAddress("", config.url, authority, details=_details(config)), config, source)
+
+
+CONFIGS: Final = GrpcConfigFormat()
+
+
+def hub_config(hub: HubAddress, directory: Path | None) -> bytes:
+    """The configuration of the agent's own identity, whose files are in `directory`; beside it where that is None."""
+    details = msgspec.json.decode(hub.details, type=Details) if hub.details else _NONE
+    place = Path() if directory is None else Path(shown(directory.absolute()))
+    config = TransportConfig(
+        hub.server,
+        details.urls,
+        hub.ca + b"\n" if hub.ca else None,
+        place / CERTIFICATE,
+        place / KEY,
+        keepalive=details.keepalive,
+        health_timeout=details.health_timeout,
+    )
+    return dump_config(config)
+
+
+def _details(config: TransportConfig) -> bytes:
+    details = Details(config.urls, config.keepalive, config.health_timeout)
+    return b"" if details == _NONE else msgspec.json.encode(details)
+
+
+def _with_own_files(config: TransportConfig, base: Path, beside: Mapping[str, bytes] | None) -> TransportConfig:
+    """The credential's files are those beside the configuration, wherever it says that they are."""
+
+    def own(material: object, entry: str) -> bool:
+        if not isinstance(material, Path) or material.name != entry:
+            return False
+        return entry in beside if beside is not None else (base / entry).is_file()
+
+    if own(config.cert, CERTIFICATE) and own(config.key, KEY):
+        return dataclasses.replace(config, cert=base / CERTIFICATE, key=base / KEY)
+    return config
+
+
+def _authority(config: TransportConfig, base: Path, source: str, beside: Mapping[str, bytes]) -> bytes:
+    """By its content, wherever it is kept."""
+    if config.ca is None or isinstance(config.ca, bytes):
+        return (config.ca or b"").strip()
+    if config.ca.parent == base and config.ca.name in beside:
+        return beside[config.ca.name].strip()
+    try:
+        return read(config.ca).strip()
+    except OSError as error:
+        raise EndpointError(source, f"caFile: {error.strerror or error}") from None

@@ -1,0 +1,132 @@
+"""The hub signs what was approved: client certificates for gRPC agents.
+
+A certificate is made from what was read of the request, and nothing is copied into it: the agent's name and groups, its public key,
+the usage of a client, and no alternative names or other extensions. It lives as long as the agent asked for, but not longer than
+the hub allows and than the authority itself. An approved request that is not an agent's, whoever approved it, gets the condition
+`Failed`, as Kubernetes' own signers set it, so that whoever asked knows that there is nothing to wait for.
+
+Nothing is remembered: a request that is approved and has neither certificate nor failure is work to be done. So a hub may die
+between any two steps, and two hubs that sign at once are sorted out by the version of the request: the loser's certificate is
+thrown away. While there is no authority that can sign, requests wait.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime, timedelta
+from typing import Final
+
+from muster.api.agents import GRPC_SIGNER
+from muster.kube import certificates
+from muster.kube.certificates import BACKDATE, CLIENT_AUTH, CertificateAuthority
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object, ObjectKey
+from muster.registration.drivers.certificates.agents import NotAnAgentsRequest, read_request
+from muster.registration.drivers.certificates.requests import issued_certificate, signing_request_of, verdict_of
+from muster.registration.drivers.grpc.authority import NoAuthority, SigningAuthority
+from muster.registration.drivers.seam import HubContext
+from muster.registration.names import CLUSTER_LABEL, OURS
+from muster.runtime.cache import MutationCache, Snapshot
+from muster.runtime.client import NotFound
+from muster.runtime.client.builtin import SIGNING_REQUESTS
+
+log = get_logger("muster.registration.drivers.grpc")
+
+WORKERS: Final = 4
+NO_AUTHORITY_PAUSE: Final = 5.0
+"""Seconds between two looks at whether there is an authority that can sign."""
+FAILED_REASON: Final = "SignerValidationFailure"
+_SHORT: Final = 10
+"""A certificate is backdated by this part of its life at the most: one that began long ago would be due for renewal at once."""
+
+
+def is_to_be_signed(csr: Object) -> bool:
+    return (
+        (csr.get("spec") or {}).get("signerName") == GRPC_SIGNER
+        and verdict_of(csr, "Approved") is not None
+        and verdict_of(csr, "Denied", "Failed") is None
+        and not issued_certificate(csr)
+    )
+
+
+def lifetime_of(csr: Object, longest: timedelta) -> timedelta:
+    """How long the certificate is to be valid: as asked for, and not longer than the hub allows."""
+    asked = (csr.get("spec") or {}).get("expirationSeconds")
+    return min(timedelta(seconds=asked), longest) if isinstance(asked, int) and asked > 0 else longest
+
+
+def certificate_for(csr: Object, authority: CertificateAuthority, longest: timedelta, now: datetime) -> bytes:
+    """The certificate (PEM) for a request. Raises NotAnAgentsRequest."""
+    read_request(csr, GRPC_SIGNER)
+    request = signing_request_of(csr["spec"])
+    groups = sorted(set(certificates.organizations(request.subject)))
+    subject = certificates.subject(certificates.common_name(request.subject), groups)
+    lifetime = min(lifetime_of(csr, longest), authority.certificate.not_valid_after_utc - now)
+    since = now - min(BACKDATE, lifetime / _SHORT)
+    return authority.sign(subject, request.public_key(), since, now + lifetime, (CLIENT_AUTH,))
+
+
+class Signer:
+    """One controller; its keys are names of signing requests."""
+
+    def __init__(self, context: HubContext, authority: SigningAuthority, longest: timedelta) -> None:
+        self._context = context
+        self._authority = authority
+        self._longest = longest
+        self._requests = context.informers.of(SIGNING_REQUESTS, label_selector=OURS)
+        self._latest = MutationCache(self._requests, clock=context.clock)
+        self._problem = ""
+        self._controller = context.controller("grpc-signing", self.reconcile, workers=WORKERS)
+        self._controller.watch(self._requests, lambda csr: [csr.name] if is_to_be_signed(csr.data) else [])
+        self._issued = context.metrics.counter(
+            "muster_grpc_certificates_issued_total", "Certificates that were signed for agents that reach the hub over gRPC"
+        )
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, name: str) -> float | None:
+        csr = self._latest.snapshot(ObjectKey("", name))
+        if csr is None or not is_to_be_signed(csr.data):
+            return None
+        now = self._context.clock.now()
+        try:
+            authority = self._authority.current(now)
+            certificate = certificate_for(csr.data, authority, self._longest, now)
+        except NoAuthority as error:
+            self._wait(error)
+            return NO_AUTHORITY_PAUSE
+        except NotAnAgentsRequest as error:
+            await self._fail(csr, error)
+            return None
+        self._problem = ""
+        await self._issue(csr, certificate)
+        return None
+
+    async def _issue(self, csr: Snapshot, certificate: bytes) -> None:
+        signed = csr.decode()
+        signed.setdefault("status", {})["certificate"] = base64.b64encode(certificate).decode()
+        if await self._write(signed):
+            self._issued.inc()
+            log.info("certificate issued", request=csr.name, cluster=csr.labels[CLUSTER_LABEL])
+
+    async def _fail(self, csr: Snapshot, error: NotAnAgentsRequest) -> None:
+        failed = csr.decode()
+        status = failed.setdefault("status", {})
+        condition = {"type": "Failed", "status": "True", "reason": FAILED_REASON, "message": str(error)}
+        status["conditions"] = [*(status.get("conditions") or ()), condition]
+        if await self._write(failed):
+            log.warning("request refused by the signer", request=csr.name, problem=str(error))
+
+    async def _write(self, csr: Object) -> bool:
+        """Whether the request was still there. Raises KubeError: a Conflict is tried again with what is there then."""
+        try:
+            self._latest.record_write(await self._context.client.update(SIGNING_REQUESTS, csr, subresource="status"))
+        except NotFound:
+            return False
+        return True
+
+    def _wait(self, error: NoAuthority) -> None:
+        if self._problem != str(error):
+            self._problem = str(error)
+            log.error("no certificate can be signed", problem=str(error))

@@ -1,0 +1,193 @@
+"""One stream of events into a mirror, from Subscribe to its end, with the resyncs that belong to it.
+
+Side by side run, while the stream is open: reading, the resyncs (one at the beginning, and more when the mirror is in doubt or
+somebody asks), and a watchdog that ends it when nothing is heard. What cannot be understood is logged and left out: one odd event
+must not cost the others their stream.
+
+The end of a resync: we ask with an id, and a server that knows this extension gives it back when everything has been sent. Whether
+a server does is only known once it did. Until then silence ends a resync too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import Clock, Random, pause, sleep
+from muster.machinery.logs import get_logger
+from muster.machinery.tasks import race
+from muster.runtime.client import Unreachable
+from muster.transport.client.connection import HubConnection
+from muster.transport.client.mirror import Mirror
+from muster.transport.client.reading import arrival_of, resync_event
+from muster.transport.codecs.resync import resync_end
+from muster.transport.contract.event import InvalidEvent, new_event_id
+from muster.transport.contract.types import HEARTBEAT, InvalidType
+from muster.transport.contract.wire import decode_event
+from muster.transport.rpc.interfaces import Channel, ClientStream
+
+log = get_logger("muster.transport.client")
+
+HEALTH_TIMEOUT: Final = 30.0
+"""Seconds without a word after which a stream is dead, on hubs that send heartbeats."""
+QUIET_SECONDS: Final = 2.0
+"""Silence that ends a resync of servers that do not say when it has ended."""
+MARKER_TIMEOUT: Final = 30.0
+"""How long the end of a resync is waited for that is going to be told."""
+COLD_SECONDS: Final = 5.0
+"""A server that cannot answer a resync yet is given so long where there is another."""
+YIELD_EVERY: Final = 64
+"""Events after which others get a turn: a stream that has much to say must not hold up the process."""
+
+
+class EventStream:
+    """`run` raises KubeError, and returns when the server has ended the stream. `on_open` is called when the server has accepted
+    the subscription, `on_current` whenever a resync has ended."""
+
+    def __init__(
+        self,
+        connection: HubConnection,
+        mirror: Mirror,
+        cluster: str,
+        source: str,
+        *,
+        health_timeout: float | None,
+        clock: Clock,
+        random: Random,
+        on_open: Callable[[], None],
+        on_current: Callable[[], None],
+    ) -> None:
+        self.opened = asyncio.Event()
+        self.renewal = connection.renewal()
+        """Set when this stream is to be followed by one with another credential."""
+        self._connection = connection
+        self._mirror = mirror
+        self._row = mirror.row
+        self._data_type = str(mirror.row.data_type)
+        self._cluster = cluster
+        self._source = source
+        self._health_timeout = health_timeout
+        self._clock = clock
+        self._random = random
+        self._on_open = on_open
+        self._on_current = on_current
+        self._heard = clock.monotonic()
+        """When anything came last."""
+        self._told = self._heard
+        """When anything but a heartbeat came last, or was asked for."""
+        self._asked = ""
+        """The id of the resync under way."""
+        self._ended = False
+        """Whether the server has told the end of the resync under way."""
+        self._news = asyncio.Event()
+        self._wanted = asyncio.Event()
+        """Another resync is."""
+
+    def ask(self) -> None:
+        """Have another resync."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        async with self._connection.subscribe(self._row, self._cluster) as (channel, stream):
+            self._heard = self._clock.monotonic()
+            self.opened.set()
+            self._on_open()
+            await race(self._read(channel, stream), self._resyncs(channel), self._watch_silence(channel))
+
+    async def _read(self, channel: Channel, stream: ClientStream) -> None:
+        count = 0
+        async for message in stream:
+            self._heard = self._clock.monotonic()
+            self._take(message)
+            count += 1
+            if count % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        self._connection.failed(channel)
+
+    def _take(self, message: bytes) -> None:
+        try:
+            event = decode_event(message)
+            if event.type == HEARTBEAT:
+                self._connection.heartbeats = True
+                return
+            self._told = self._heard
+            self._connection.metrics.received(self._data_type)
+            if ended := resync_end(event):
+                self._end(ended)
+                return
+            arrival = arrival_of(self._row, event)
+        except (InvalidEvent, InvalidType) as error:
+            self._connection.metrics.left_out(self._data_type)
+            log.warning("event left out", cluster=self._cluster, data_type=self._data_type, error=str(error))
+            return
+        self._mirror.apply(arrival)
+        if self._mirror.resync_due is not None:
+            self._wanted.set()
+
+    def _end(self, resync: str) -> None:
+        self._connection.markers = True
+        if resync == self._asked:
+            self._ended = True
+            self._news.set()
+
+    # Resyncs.
+
+    async def _resyncs(self, channel: Channel) -> None:
+        while True:
+            self._wanted.clear()
+            await self._resync(channel)
+            self._on_current()
+            await self._until_wanted()
+
+    async def _until_wanted(self) -> None:
+        if self._mirror.resync_due is None:
+            await self._wanted.wait()
+        due = self._mirror.resync_due
+        if due is not None:
+            await sleep(self._clock, due)
+
+    async def _resync(self, channel: Channel) -> None:
+        """Ask for everything, and wait for the end of what comes."""
+        began = self._clock.monotonic()
+        await self._request(channel)
+        while not self._ended:
+            silence = MARKER_TIMEOUT if self._connection.markers else QUIET_SECONDS
+            left = self._told + silence - self._clock.monotonic()
+            if left <= 0:
+                break
+            await pause(self._clock, self._news, left)
+        self._mirror.end_resync()
+        self._connection.metrics.resynced(self._data_type, self._clock.monotonic() - began)
+
+    async def _request(self, channel: Channel) -> None:
+        """Until a server has taken the question. One that has just started may not be able to answer yet."""
+        backoff = Backoff(0.2, 5.0, random=self._random)
+        since = self._clock.monotonic()
+        while True:
+            self._asked = new_event_id()
+            self._ended = False
+            self._told = self._clock.monotonic()
+            event = resync_event(self._row, self._cluster, self._source, self._mirror.begin_resync(), self._asked, self._clock)
+            try:
+                await self._connection.publish_over(channel, event, self._row.resource)
+            except Unreachable:
+                if self._connection.several and self._clock.monotonic() - since >= COLD_SECONDS:
+                    self._connection.failed(channel)
+                    raise
+            else:
+                self._told = self._clock.monotonic()
+                return
+            await sleep(self._clock, backoff.next())
+
+    # Silence.
+
+    async def _watch_silence(self, channel: Channel) -> None:
+        while True:
+            timeout = self._health_timeout or (HEALTH_TIMEOUT if self._connection.heartbeats else None)
+            silent = self._clock.monotonic() - self._heard
+            if timeout is not None and silent >= timeout:
+                self._connection.failed(channel)
+                raise Unreachable(self._connection.server, f"nothing heard for {silent:.0f} s, no heartbeat either")
+            await sleep(self._clock, HEALTH_TIMEOUT / 3 if timeout is None else timeout - silent)

@@ -1,0 +1,245 @@
+"""Keeps a mirror up to date: one stream per data type at a time, each beginning with a resync, for as long as it runs.
+
+A stream that ends, or from which nothing is heard for too long, is followed by another one: nearly at once and at the next address
+at first, with growing, jittered pauses of its own when that fails. Every stream asks for what was missed (`streams.py`), so
+whatever happened in between arrives. When the connection's credential changes, the next stream is opened before the last is left.
+
+What is true at a moment: `live` while a stream is open, `current` once its resync has ended. `ready` is how verbs wait for that,
+and gives the reason when there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random, pause, within
+from muster.machinery.logs import get_logger
+from muster.runtime.client import KubeError, Unreachable
+from muster.transport.client.connection import HubConnection, is_refusal
+from muster.transport.client.mirror import Mirror
+from muster.transport.client.streams import EventStream
+from muster.transport.contract.rows import Row
+
+log = get_logger("muster.transport.client")
+
+READY_TIMEOUT: Final = 10.0
+SETTLED_SECONDS: Final = 5.0
+"""A stream that lasted so long makes up for the failures before it."""
+FIRST_PAUSE: Final = 0.5
+"""At most: all streams of all agents of a server that died come back at this moment."""
+
+
+class Subscription:
+    """`run` is to be a task of its owner."""
+
+    def __init__(
+        self,
+        connection: HubConnection,
+        row: Row,
+        cluster: str,
+        source: str,
+        *,
+        health_timeout: float | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self.row = row
+        self.mirror = Mirror(row, clock=clock)
+        self.live = False
+        self.current = False
+        self.synced = False
+        """Whether all that the hub has was here once."""
+        self.problem: KubeError | None = None
+        """Why there is no stream; None while there is one, and before the first attempt has failed."""
+        self.lost_at: float | None = None
+        """Since when there is none; None while there is one, and before the first."""
+        self._connection = connection
+        self._cluster = cluster
+        self._source = source
+        self._health_timeout = health_timeout
+        self._clock = clock
+        self._random = random
+        self._failures = 0
+        self._outage = ""
+        """What was logged of why there is no stream."""
+        self._backoff = Backoff(0.5, 30.0, random=random)
+        self._hurry = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
+        self._stream: EventStream | None = None
+
+    # For those who read.
+
+    def on_news(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` when what is true of the subscription changes; what this gives ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def hurry(self) -> None:
+        """Try again at once, if this is a pause between two attempts."""
+        self._hurry.set()
+
+    def ask(self) -> None:
+        """Somebody has heard from the hub what does not agree with the mirror: have another resync."""
+        if self._stream is not None:
+            self._stream.ask()
+
+    async def ready(self, timeout: float = READY_TIMEOUT) -> None:
+        """Until the mirror shows what the hub has. Raises KubeError: why it cannot be had."""
+        if self.current:
+            return
+        try:
+            await within(self._clock, timeout, self._ready())
+        except TimeoutError:
+            problem = f"its {self.row.resource.plural} were not to be had within {timeout:g} s"
+            raise self.problem or Unreachable(self._connection.server, problem) from None
+
+    async def _ready(self) -> None:
+        """Until the next attempt has gone well, or has failed."""
+        failures = self._failures
+        if self.problem is not None:
+            self.hurry()
+        news = asyncio.Event()
+        ignore = self.on_news(news.set)
+        try:
+            while not self.current:
+                if self._failures > failures and self.problem is not None:
+                    raise self.problem
+                await news.wait()
+                news.clear()
+        finally:
+            ignore()
+
+    def _tell(self) -> None:
+        for listener in list(self._listeners):
+            listener()
+
+    # Following.
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            began = self._clock.monotonic()
+            try:
+                await self._follow()
+                problem: KubeError = Unreachable(self._connection.server, "the server has ended the stream")
+            except KubeError as error:
+                problem = error
+            except Exception as error:
+                # Whatever it is, it is not to be the last that is heard of the hub.
+                log.error("stream failed unexpectedly", **self._fields(), exc_info=True)
+                problem = Unreachable(self._connection.server, f"{type(error).__name__}: {error}")
+            if self.live and self._clock.monotonic() - began >= SETTLED_SECONDS:
+                self._backoff.reset()
+            self._lost(problem)
+            self._hurry.clear()
+            await pause(self._clock, self._hurry, self._pause(problem))
+
+    def _pause(self, problem: KubeError) -> float:
+        """Who was refused is not let in a moment later."""
+        pause = self._backoff.next()
+        return FIRST_PAUSE * self._random() if self._backoff.failures == 1 and not is_refusal(problem) else pause
+
+    def _lost(self, problem: KubeError) -> None:
+        # A stream that ends is no news: whether the hub is away, the next attempt tells.
+        if not self._outage and (not self.live or is_refusal(problem)):
+            self._outage = str(problem)
+            log.warning("stream failed", **self._fields(), error=self._outage)
+        self.live = self.current = False
+        self.problem = problem
+        self._stream = None
+        self._failures += 1
+        if self.lost_at is None:
+            self.lost_at = self._clock.monotonic()
+        self._tell()
+
+    def _opened(self) -> None:
+        if self._failures:
+            self._connection.metrics.reconnected()
+        if self._outage:
+            self._outage = ""
+            log.info("stream resumed", **self._fields())
+        self.live, self.problem, self.lost_at = True, None, None
+        self._tell()
+
+    def _is_current(self) -> None:
+        self.current = self.synced = True
+        self._tell()
+
+    def _fields(self) -> dict[str, str]:
+        return {"cluster": self._cluster, "data_type": str(self.row.data_type), "server": self._connection.server}
+
+    async def _follow(self) -> None:
+        """One stream to its end; when the credential changes, over to another one without a gap. Raises KubeError."""
+        opened = self._open()
+        try:
+            while True:
+                await opened.until(opened.stream.renewal)
+                if opened.task.done():
+                    return opened.task.result()
+                opened = await self._moved(opened)
+        finally:
+            await opened.leave()
+
+    def _open(self) -> _Opened:
+        stream = self._stream = EventStream(
+            self._connection,
+            self.mirror,
+            self._cluster,
+            self._source,
+            health_timeout=self._health_timeout,
+            clock=self._clock,
+            random=self._random,
+            on_open=self._opened,
+            on_current=self._is_current,
+        )
+        return _Opened(stream, asyncio.create_task(stream.run()))
+
+    async def _moved(self, former: _Opened) -> _Opened:
+        """The next stream once it is open; the former if it ends before that. As long as no other is open, it serves."""
+        backoff = Backoff(1.0, 30.0, random=self._random)
+        while not former.task.done():
+            successor = self._open()
+            try:
+                await successor.until(successor.stream.opened)
+                if successor.stream.opened.is_set():
+                    await former.leave()
+                    return successor
+            except asyncio.CancelledError:
+                await successor.leave()
+                raise
+            log.warning("cannot move to the new credential", **self._fields(), error=str(successor.task.exception()))
+            self._stream = former.stream
+            await former.rest(self._clock, backoff.next())
+        return former
+
+
+@dataclass(frozen=True)
+class _Opened:
+    stream: EventStream
+    task: asyncio.Task[None]
+
+    async def until(self, event: asyncio.Event) -> None:
+        """Until the stream has ended or the event is set."""
+        waiting = asyncio.ensure_future(event.wait())
+        try:
+            await asyncio.wait([self.task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+
+    async def rest(self, clock: Clock, seconds: float) -> None:
+        """Until the stream has ended or so much time has passed."""
+        over = asyncio.Event()
+        timer = clock.call_later(seconds, over.set)
+        try:
+            await self.until(over)
+        finally:
+            timer.cancel()
+
+    async def leave(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
