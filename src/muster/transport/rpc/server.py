@@ -204,6 +204,8 @@ class _Call:
             self._admit()
             method = self._server.methods[self.method]
             message = self._reader.messages[0] if self._complete and self._is_whole() else await self._message()
+            if len(message) > SMALL_BODY and self._hold is None:
+                self._hold_message(len(message))
             if self._server.observer is not None:
                 self._server.observer.received(self.method, len(message))
             if isinstance(method, Unary):
@@ -230,6 +232,14 @@ class _Call:
         early, self._early = self._early, None
         for data in early or ():
             self._feed(data)
+
+    def _hold_message(self, size: int) -> None:
+        """Of a message that came within the window, without being waited for. Raises RpcError."""
+        budget, holder = self._server.bodies.of(self.connection)
+        try:
+            self._hold = budget.try_hold(holder, size)
+        except BodyRefused as refusal:
+            raise RpcError(Code.RESOURCE_EXHAUSTED, refusal.message) from None
 
     def _is_whole(self) -> bool:
         return self._problem is None and len(self._reader.messages) == 1 and self._reader.is_between
