@@ -77,10 +77,9 @@ class FedChange:
 
 
 class MemoryService:
-    synced = True
-
     def __init__(self, row: Row) -> None:
         self.row = row
+        self.synced = True
         self.works: dict[str, dict[str, bytes]] = {}
         """By cluster and uid."""
         self.pending: dict[str, FedChange] = {}

@@ -4,14 +4,14 @@
 managed cluster, which reach that server by a link that a test can cut, and nothing else of the hub. Which programs they are is a
 parameter of each, so a scenario is written once for all combinations.
 
-Upstream's programs run with the accounts and rights that upstream's manifests give them.
+Upstream's programs run with the accounts and rights that upstream's manifests give them. Our server's account may do everything.
 """
 
 from __future__ import annotations
 
 import base64
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,26 +23,84 @@ from tests.support import peers
 from tests.support.administrator import Administrator, service_account_token
 from tests.support.client import Client
 from tests.support.link import Link
-from tests.support.pki import Authority
+from tests.support.pki import Authority, Pair
 from tests.support.planes import Cluster, write_kubeconfig
 from tests.support.processes import Server, free_ports
+from tests.support.registration import http_status
 
 BOOTSTRAP_ACCOUNT: Final = "agent-registration-bootstrap"
 BOOTSTRAP_USER: Final = f"system:serviceaccount:{ocm.BOOTSTRAP_NAMESPACE}:{BOOTSTRAP_ACCOUNT}"
 GRPC_SIGNER: Final = "open-cluster-management.io/grpc"
-SERVER_ACCOUNT: Final = "grpc-server-sa"
 WORK_API: Final = "/apis/work.open-cluster-management.io/v1"
+OUR_ACCOUNT: Final = "muster-grpc-server"
 CERTIFICATE_POLL: Final = "5s"
 """How often upstream's agents look whether their certificate has changed; five minutes unless told."""
 Document = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class ServerProgram:
+    """Whose gRPC server runs, as which account of the hub's namespace."""
+
+    name: str
+    account: str
+    command: Callable[[Path, Path, int], list[str | Path]]
+    """Given its kubeconfig, its configuration file and a port for its health."""
+
+
+def _go(kubeconfig: Path, config: Path, health: int) -> list[str | Path]:
+    return [
+        peers.need("server"),
+        "grpc",
+        f"--kubeconfig={kubeconfig}",
+        f"--namespace={ocm.HUB_NAMESPACE}",
+        f"--listen=127.0.0.1:{health}",
+        f"--server-config={config}",
+        "--disable-leader-election",
+    ]
+
+
+def _muster(kubeconfig: Path, config: Path, health: int) -> list[str | Path]:
+    return [
+        peers.ROOT / ".venv/bin/muster",
+        "grpc-server",
+        f"--kubeconfig={kubeconfig}",
+        f"--listen=127.0.0.1:{health}",
+        f"--server-config={config}",
+    ]
+
+
+GO: Final = ServerProgram("go", "grpc-server-sa", _go)
+MUSTER: Final = ServerProgram("muster", OUR_ACCOUNT, _muster)
+
+
+def install_our_account(admin: Client) -> None:
+    ocm.create(admin, f"/api/v1/namespaces/{ocm.HUB_NAMESPACE}/serviceaccounts", {"metadata": {"name": OUR_ACCOUNT}})
+    subject = {"kind": "ServiceAccount", "namespace": ocm.HUB_NAMESPACE, "name": OUR_ACCOUNT}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    binding = {"metadata": {"name": OUR_ACCOUNT}, "subjects": [subject], "roleRef": reference}
+    ocm.create(admin, f"{ocm.RBAC}/clusterrolebindings", binding)
+
+
+def write_server_config(path: Path, serving: Pair, client_ca: Path, port: int) -> Path:
+    """The file that both servers read."""
+    files = {
+        "tls_cert_file": str(serving.cert),
+        "tls_key_file": str(serving.key),
+        "client_ca_file": str(client_ca),
+        "server_bind_port": str(port),
+    }
+    path.write_text(yaml.safe_dump(files))
+    return path
+
+
 @dataclass
 class GrpcHub:
-    """Upstream's `registration controller` and `server grpc`. `flags` are more of the controller's."""
+    """Upstream's `registration controller` and one of the gRPC servers. `flags` are more of the controller's."""
 
     cluster: Cluster
     directory: Path
+    program: ServerProgram = GO
     flags: Sequence[str] = ()
     servers: list[Server] = field(default_factory=list)
 
@@ -53,18 +111,23 @@ class GrpcHub:
         self.signer = Authority(self.directory, "signer")
         """Signs agents' certificates; the server's is from the same, as upstream's operator does it."""
         self.serving = self.signer.issue("grpc-server", hosts=("127.0.0.1", "localhost"))
-        (self.port,) = free_ports(1)
+        self.port, self._health = free_ports(2)
 
     def start(self) -> None:
         ocm.install(self.admin, "hub-grpc", ocm.HUB_NAMESPACE)
         ocm.install_bootstrap(self.admin)
+        install_our_account(self.admin)
         self.server = self._server()
         self.controller = self._controller()
         for one in (self.controller, self.server):
             one.start()
             self.servers.append(one)
             self.administrator.servers.append(one)
-        self.server.wait_until(lambda: listens(self.port))
+        self.server.wait_until(self._serves)
+
+    def _serves(self) -> bool:
+        """Ours also says when it knows everything; upstream's does not know."""
+        return listens(self.port) and (self.program is GO or http_status(self._health, "/readyz") == 200)
 
     def stop(self) -> None:
         for one in reversed(self.servers):
@@ -73,7 +136,7 @@ class GrpcHub:
     def restart_server(self, *, kill: bool) -> None:
         self.server.stop(kill=kill, timeout=5)
         self.server.start()
-        self.server.wait_until(lambda: listens(self.port))
+        self.server.wait_until(self._serves)
 
     def bootstrap_config(self, address: str) -> Document:
         """What a newcomer is given: where the server is, whom to trust, and a token."""
@@ -85,28 +148,14 @@ class GrpcHub:
         return ocm.service_account_kubeconfig(self.cluster, self.admin, ocm.HUB_NAMESPACE, account, path)
 
     def _server(self) -> Server:
-        config = self.directory / "server-config.yaml"
-        files = {
-            "tls_cert_file": str(self.serving.cert),
-            "tls_key_file": str(self.serving.key),
-            "client_ca_file": str(self.signer.pair.cert),
-            "server_bind_port": str(self.port),
-        }
-        config.write_text(yaml.safe_dump(files))
-        (health,) = free_ports(1)
-        command = [
-            peers.need("server"),
-            "grpc",
-            f"--kubeconfig={self._kubeconfig(SERVER_ACCOUNT)}",
-            f"--namespace={ocm.HUB_NAMESPACE}",
-            f"--listen=127.0.0.1:{health}",
-            f"--server-config={config}",
-        ]
-        return Server("go grpc-server", command, self.directory / "grpc-server.log", {"POD_NAME": "grpc-server", "KUBECONFIG": ""})
+        config = write_server_config(self.directory / "server-config.yaml", self.serving, self.signer.pair.cert, self.port)
+        command = self.program.command(self._kubeconfig(self.program.account), config, self._health)
+        environment = {"POD_NAME": "grpc-server", "KUBECONFIG": ""}
+        return Server(f"{self.program.name} grpc-server", command, self.directory / "grpc-server.log", environment)
 
     def _controller(self) -> Server:
         (health,) = free_ports(1)
-        command = [
+        command: list[str | Path] = [
             peers.need("registration"),
             "controller",
             f"--kubeconfig={self._kubeconfig('registration-controller-sa')}",
@@ -183,7 +232,7 @@ class GrpcAgents:
             self.spoke, self.admin, ocm.AGENT_NAMESPACE, account, self.directory / f"{program}.kubeconfig"
         )
         (health,) = free_ports(1)
-        command = [
+        command: list[str | Path] = [
             peers.need(program),
             "agent",
             f"--kubeconfig={own}",

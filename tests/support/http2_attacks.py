@@ -21,11 +21,11 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum, IntFlag
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from hpack import Decoder, Encoder
 
@@ -269,9 +269,9 @@ class Connection:
             self.resets += 1
             self._end(stream)
         elif kind == Frame.HEADERS:
-            fields = dict(self._decoder.decode(payload))
-            if "grpc-status" in fields:
-                self.statuses[stream] = str(fields["grpc-status"])
+            for name, value in self._decoder.decode(payload, raw=True):
+                if name == b"grpc-status":
+                    self.statuses[stream] = value.decode()
         elif self._polite and not flags & Flag.ACK and kind in (Frame.SETTINGS, Frame.PING):
             self.write(frame(kind, Flag.ACK, 0, payload if kind == Frame.PING else b""))
         elif self._polite and kind == Frame.DATA and payload:
@@ -536,7 +536,7 @@ def _varint(value: int) -> bytes:
     return bytes(made)
 
 
-ATTACKS: Final[Mapping[str, Callable[[Target, float], Awaitable[Observation]]]] = {
+ATTACKS: Final[Mapping[str, Callable[[Target, float], Coroutine[Any, Any, Observation]]]] = {
     attack.__name__: attack
     for attack in (
         rapid_reset,

@@ -71,7 +71,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     shutil.copy(serving.cert, directory / "tls.crt")
     shutil.copy(serving.key, directory / "tls.key")
     known = clients.issue("known")
-    command = [sys.executable, "-m", "tests.support.rpc_server", directory]
+    command: list[str | Path] = [sys.executable, "-m", "tests.support.rpc_server", directory]
     server = Server("rpc server", command, directory / "log", {"PYTHONPATH": str(peers.ROOT)})
     server.start()
     server.wait_until((directory / "port").exists)
