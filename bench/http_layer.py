@@ -34,7 +34,7 @@ def run(short: bool) -> list[Row]:
     rounds, seconds = (1, 0.5) if short else (5, 4.0)
     with tempfile.TemporaryDirectory(prefix="muster-http-") as name:
         directory = Path(name)
-        _write_certificates(directory)
+        write_certificates(directory)
         servers = {name: _started(name, directory) for name in NAMES}
         try:
             spent: dict[str, list[float]] = {name: [] for name in NAMES}
@@ -51,9 +51,9 @@ def run(short: bool) -> list[Row]:
     ]
 
 
-def _write_certificates(directory: Path) -> None:
+def write_certificates(directory: Path) -> None:
     now = datetime.now(UTC)
-    authority = CertificateAuthority.create("bench", now)
+    authority = CertificateAuthority.create("bench-ca", now)
     pair = authority.issue("bench", now, timedelta(hours=1), usages=(SERVER_AUTH,), hosts=("127.0.0.1",))
     (directory / "ca.crt").write_bytes(authority.pem)
     (directory / "tls.crt").write_bytes(pair.certificate)

@@ -22,7 +22,7 @@ GRPC_SIGNER: Final = "open-cluster-management.io/grpc"
 GRPC_DRIVER: Final = "grpc"
 """The registration driver of those agents."""
 CSR_USER: Final = "open-cluster-management.io/csr-user"
-"""Annotation of signing requests that a gRPC server has made: who asked for it, as the credential proved. It counts on those alone."""
+"""Annotation of signing requests that a gRPC server has made, and counts on those alone: who asked, as the credential proves."""
 
 CLUSTER_SET_LABEL: Final = "cluster.open-cluster-management.io/clusterset"
 AGENT_ANNOTATIONS: Final = "agent.open-cluster-management.io"

@@ -43,15 +43,22 @@ class DirectClient:
         return other
 
     async def send(
-        self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None, media: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        media: str = "application/json",
+        creating: str = "",
     ) -> Response | StreamResponse:
+        """`creating` names what the body creates, so that whoever may create that name only is let through."""
         target = path + ("?" + urlencode(query) if query else "")
         headers = list(self._headers)
         if body is not None:
             headers.append((b"content-type", media.encode()))
         payload = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
         request = Request(method, target, Headers(headers), self._connection, received=time.monotonic(), body=payload)
-        answer = await self._pipeline.serve(self._cluster, request, request.raw_path, self._user)
+        answer = await self._pipeline.serve(self._cluster, request, request.raw_path, self._user, creating)
         if not isinstance(answer, Response | StreamResponse):
             raise TypeError("an in-process client cannot take a connection over")
         return answer

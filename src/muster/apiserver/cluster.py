@@ -73,6 +73,13 @@ class Cluster:
         self.node: Node | None = None
         """Who runs this cluster's pods, if anybody does."""
 
+    async def caught_up(self) -> bool:
+        """Whether this server had not seen yet what others on the same database did; if so, it has when this returns, and what was
+        refused for it is worth asking again. Raises Unavailable if nobody can tell."""
+        before = self.store.revision
+        await self.store.synced()
+        return self.store.revision > before
+
     @property
     def webhook_route(self) -> WebhookRoute:
         return WebhookRoute(self.services.resolve, self.access.webhook_identity.pair)

@@ -14,7 +14,7 @@ import msgspec
 import orjson
 
 from muster.machinery.golang import json as gojson
-from muster.machinery.objects import Object
+from muster.machinery.objects import GVR, Object
 from muster.store.api import Entry
 
 _NO_LABELS: Mapping[str, str] = {}
@@ -104,6 +104,11 @@ def shared(entry: Entry) -> Object:
     if seen.object is None:
         seen.object = orjson.loads(entry.value)
     return seen.object
+
+
+def stored(resource: GVR) -> str:
+    """What the store calls a resource."""
+    return f"{resource.group}/{resource.plural}"
 
 
 def object_key(namespace: str, name: str) -> str:

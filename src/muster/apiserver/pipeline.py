@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import orjson
+from msgspec.structs import replace
 
 from muster.apiserver import errors
 from muster.apiserver.audit import FAILED, HUNG_UP, Audit
@@ -35,6 +36,7 @@ from muster.kube.yaml import dump
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.logs import get_logger
+from muster.store.api import Unavailable
 
 log = get_logger(__name__)
 
@@ -71,8 +73,11 @@ class Pipeline:
         self._fairness = fairness
         self._metrics = metrics
 
-    async def serve(self, cluster: Cluster, request: Request, path: str, user: UserInfo | None = None) -> Answer:
-        """Answer one request. `path` is within the cluster; `user` is set by the in-process client, which is its own proof."""
+    async def serve(
+        self, cluster: Cluster, request: Request, path: str, user: UserInfo | None = None, creating: str = ""
+    ) -> Answer:
+        """Answer one request. `path` is within the cluster; `user` is set by the in-process client, which is its own proof, and so
+        is `creating`: the name of what is to be created, for rules that are bound to names. Paths of creations do not tell it."""
         query = parse_query(request.query)
         asked, tail = parse_target(request.method, path, query)
         caller: UserInfo | None = user
@@ -92,11 +97,14 @@ class Pipeline:
             ctx = Context(cluster, request, acting, asked, query, tail)
             ctx.warnings += warnings
             warnings = ctx.warnings
-            answer = await self._authorized(ctx)
+            answer = await self._authorized(ctx, creating)
             if isinstance(answer, Later):
                 answer = await ctx.aside(answer.make)
         except errors.ApiError as error:
             answer = status_response(error, warnings, error_media(request.headers.get("accept") or ""))
+        except Unavailable as problem:
+            unknown = errors.internal(f"the newest state could not be read: {problem.problem}")
+            answer = status_response(unknown, warnings, error_media(request.headers.get("accept") or ""))
         except BaseException as problem:
             # Hanging up or breaking the server must not keep a request out of the log: what it asked for may have been done.
             if self._audit is not None:
@@ -116,11 +124,16 @@ class Pipeline:
             self._audit.record(cluster, request, asked, acting, caller, answer)
         return answer
 
-    async def _authorized(self, ctx: Context) -> Answer:
+    async def _authorized(self, ctx: Context, creating: str) -> Answer:
         attributes = ctx.attributes
+        wanted = (
+            replace(attributes, name=creating) if creating and attributes.verb == "create" and not attributes.name else attributes
+        )
         if ctx.cluster.removed:  # while the request waited, or for an in-process client that outlived its cluster
             raise errors.no_such_cluster(ctx.cluster.name)
-        decision = ctx.cluster.access.authorize(ctx.user, attributes)
+        decision = ctx.cluster.access.authorize(ctx.user, wanted)
+        if not decision.allowed and ctx.user is not ANONYMOUS and await ctx.cluster.caught_up():
+            decision = ctx.cluster.access.authorize(ctx.user, wanted)
         if not decision.allowed:
             raise refusal(ctx.user, attributes, decision.reason)
         if ctx.cluster.aggregator.remotes:
@@ -130,6 +143,8 @@ class Pipeline:
         if not attributes.is_resource:
             return _uncached(await self._non_resource(ctx) or _unrouted(ctx))
         resource = ctx.cluster.resources.get(attributes.group, attributes.version, attributes.resource)
+        if resource is None and await ctx.cluster.caught_up():
+            resource = ctx.cluster.resources.get(attributes.group, attributes.version, attributes.resource)
         if resource is None or ctx.tail:  # nothing served here takes a path below a subresource
             return _unrouted(ctx)
         if resource.deprecation:

@@ -36,7 +36,7 @@ from muster.http import HttpServer, Request, Response, server_context
 from muster.kube.certificates import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
 from muster.machinery.authentication import MASTERS, UserInfo
 from muster.machinery.logs import get_logger
-from muster.store import Store, open_store
+from muster.store import Store, StoreError, Unavailable, open_store
 
 log = get_logger(__name__)
 DEFAULT_CLUSTER = "default"
@@ -80,8 +80,9 @@ class ApiServer:
         self.metrics = ServerMetrics(self)
         self._pipeline: Pipeline = build_pipeline(self)
         self._http: HttpServer
-        self.controllers = builtin_controllers(self)
+        self.controllers = builtin_controllers(self, _SYSTEM)
         self._revocations = Revocations(self)
+        self._probe: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
@@ -128,6 +129,9 @@ class ApiServer:
 
     async def stop(self, grace: float = 5.0) -> None:
         await self._http.stop(grace)
+        if self._probe is not None:
+            self._probe.cancel()
+            await asyncio.gather(self._probe, return_exceptions=True)
         self._revocations.stop()
         self.worker.close()
         await self.controllers.stop()
@@ -216,8 +220,22 @@ class ApiServer:
         return next(iter(self.clusters)) if len(self.clusters) == 1 else DEFAULT_CLUSTER
 
     def store_problem(self) -> str | None:
-        """What keeps the store from taking writes, for readiness; None if nothing does."""
+        """What keeps the store from taking writes, for readiness; None if nothing does. A shared database is asked anew with each
+        call, and the answer counts for the next: a server that nobody sends writes to, because it is not ready, must find out
+        that it is."""
+        if self.store.shared and (self._probe is None or self._probe.done()):
+            self._probe = asyncio.create_task(self._ask_store(), name="probe of the store")
         return self.health.problem
+
+    async def _ask_store(self) -> None:
+        try:
+            await self.store.synced()
+        except Unavailable as error:
+            self.health.problem = error.problem
+        except StoreError as error:
+            self.health.problem = str(error)
+        else:
+            self.health.problem = None
 
     def client(self, cluster: Cluster, user: UserInfo = LOOPBACK, agent: str = CONTROLLERS) -> DirectClient:
         """An in-process client: the same pipeline without a socket. `agent` is who owns the fields it writes."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from muster.cli.grpc_persistence import open_persistence, persistence, persistence_options
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -21,7 +22,6 @@ from muster.cli.process import (
     ProcessEnv,
     cluster_problem,
     explained,
-    find_cluster,
     in_pod,
     run_until_stopped,
 )
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from muster.transport.server.config import GrpcServerConfig
     from muster.transport.server.server import GrpcServerOptions
+    from muster.transport.services.store.hub import SqlHubOptions
 
-KUBE: Final = "kube"
 TLS_VERSIONS: Final = ("VersionTLS12", "VersionTLS13")
 MINIMUM_HEARTBEAT: Final = 10.0
 FILE_CHECK_INTERVAL: Final = 1.0
@@ -50,9 +50,7 @@ FILE_CHECK_INTERVAL: Final = 1.0
 @click.option("--kubeconfig", type=FilePath(dir_okay=False), help="Of the hub cluster.  [default: in-cluster, or kubectl's]")
 @click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
 @click.option("--namespace", default="open-cluster-management-hub", show_default=True, help="Where the hub keeps its own things.")
-@click.option(
-    "--persistence", type=click.Choice([KUBE]), default=KUBE, show_default=True, help="Where objects are kept: in the hub cluster."
-)
+@persistence_options
 @click.option("--bind-host", help="Address to serve agents on.  [default: every one]")
 @click.option(
     "--bind-port",
@@ -93,7 +91,8 @@ def command(**options: Any) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    cluster: FoundCluster
+    objects: FoundCluster | SqlHubOptions
+    """Where they are kept."""
     namespace: str
     options: GrpcServerOptions
     health: tuple[str, int]
@@ -119,7 +118,7 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     )
     host, port = host_port(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"])
     return Settings(
-        find_cluster(given["kubeconfig"], given["context"], here),
+        persistence(given, here),
         given["namespace"],
         options,
         (here.bind(host), port),
@@ -155,9 +154,11 @@ def _config(given: dict[str, Any], here: ProcessEnv) -> GrpcServerConfig:
 
 def _explain(error: Exception) -> click.ClickException | None:
     from muster.machinery.tasks import RunnableEnded
+    from muster.runtime.install import InstallError
+    from muster.store.api import StoreError
     from muster.transport.server.config import ConfigError
 
-    if isinstance(error, ConfigError | RunnableEnded):
+    if isinstance(error, ConfigError | RunnableEnded | StoreError | InstallError):
         return click.ClickException(str(error))
     return cluster_problem(error, "the hub cluster", "--bind-port or --health-port")
 
@@ -177,8 +178,9 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        client = settings.cluster.connect_in(stack, "muster-grpc-server", metrics)
-        server = GrpcServer(client, settings.options, path=here.path, metrics=metrics)
+        client, services, problem = await open_persistence(settings.objects, settings.options.rules, stack, metrics)
+        server = GrpcServer(client, settings.options, services=services, path=here.path, metrics=metrics)
+        server.add_ready_check("store", problem)
         stack.push_async_callback(server.stop)
         await server.start()
         await serve(

@@ -9,15 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.objects import shared
+from muster.apiserver.objects import shared, stored
 from muster.fleet.attached import Attached, Change, Controller
 from muster.machinery.objects import GVR, Object
 from muster.store.api import Event
-
-
-def stored(resource: GVR) -> str:
-    """What the store calls it."""
-    return f"{resource.group}/{resource.plural}"
 
 
 class StoreView:

@@ -15,8 +15,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.embedded.in_process import InProcessClient
 from muster.fleet.bootstrap import BOOTSTRAP_USER, bootstrap_identity, write_kubeconfig
-from muster.fleet.in_process import InProcessClient
 from muster.http.filelimit import raise_file_limit
 from muster.machinery import logs
 from muster.registration.drivers.csr.options import APPROVED_USERS, NAME

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.fleet.in_process import InProcessClient
+from muster.embedded.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock, Timer, sleep
 from muster.machinery.logs import get_logger

@@ -1,7 +1,8 @@
 """Ordered, revisioned storage of keyed bytes for many logical clusters; `api.Store` says what it promises.
 
-`open_store("memory")`, `open_store("sqlite", data_dir)` and `open_store("postgresql://…")` give the three backends; `start()`
-the result before use. They share their reads, history and watches (`resident`, `buckets`) and differ in the medium only.
+`open_store("memory")`, `open_store("sqlite", data_dir)` or `open_store("sqlite:///file")`, and `open_store("postgresql://…")` give
+the three backends; `start()` the result before use. They share their reads, history and watches (`resident`, `buckets`) and differ
+in the medium only.
 """
 
 from __future__ import annotations
@@ -48,8 +49,12 @@ __all__ = [
 ]
 
 
+_SQLITE_FILE = "sqlite:///"
+
+
 def open_store(spec: str, data_dir: Path | None = None) -> Store:
-    """A store, not yet started, for `memory`, `sqlite` (kept in data_dir) or a `postgresql://` address."""
+    """A store, not yet started, for `memory`, `sqlite` (kept in data_dir), a `sqlite:///` path (after the three slashes, so an
+    absolute one has four) or a `postgresql://` address."""
     if spec == "memory":
         return MemoryStore()
     if spec == "sqlite":
@@ -58,8 +63,14 @@ def open_store(spec: str, data_dir: Path | None = None) -> Store:
         from muster.store.sqlite import SQLiteStore
 
         return SQLiteStore(data_dir / "muster.db")
+    if spec.startswith(_SQLITE_FILE) and spec != _SQLITE_FILE:
+        from muster.store.sqlite import SQLiteStore
+
+        return SQLiteStore(Path(spec.removeprefix(_SQLITE_FILE)))
     if spec.startswith(("postgresql://", "postgres://")):
         from muster.store.postgres import PostgresStore
 
         return PostgresStore(spec)
-    raise StoreError(f"unknown store {spec.split('://')[0]!r}: expected memory, sqlite or postgresql://host/database")
+    raise StoreError(
+        f"unknown store {spec.split('://')[0]!r}: expected memory, sqlite, sqlite:///file or postgresql://host/database"
+    )

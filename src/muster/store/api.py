@@ -112,6 +112,10 @@ class Store(Protocol):
     def revision(self) -> int:
         """The newest visible revision."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may use the medium at the same time."""
+
     async def start(self) -> None:
         """Open the medium and load the state; idempotent resumption after a crash."""
 

@@ -45,6 +45,8 @@ _MARKS_PER_AGE: Final = 20
 
 
 class PostgresStore(ResidentStore):
+    shared = True
+
     def __init__(
         self,
         dsn: str,

@@ -54,6 +54,8 @@ class Change:
 class ResidentStore:
     """Reads, history and subscriptions of the `Store` interface."""
 
+    shared = False
+
     def __init__(self, retention: Retention | None = None) -> None:
         self.retention = retention or Retention()
         self._revision = BASE_REVISION

@@ -22,7 +22,7 @@ DELETED = "2026-01-02T03:04:06Z"
 
 _CLUSTER = {"metadata": {"name": "cluster1"}, "spec": {"hubAcceptsClient": False}}
 _STORED = {"name": "cluster1", "uid": UID, "resourceVersion": "1234", "generation": 1}
-_LEASE = {
+_LEASE: dict[str, Any] = {
     "metadata": {
         "name": "managed-cluster-lease",
         "namespace": "cluster1",

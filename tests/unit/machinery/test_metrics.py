@@ -69,3 +69,11 @@ def test_families_have_one_type_and_a_text_only_where_there_is_one() -> None:
     ]
     with pytest.raises(ValueError, match="a_total is a counter"):
         metrics.gauge("a_total", "", lambda: 1)
+
+
+def test_gauges_that_come_and_go_are_read_with_their_labels() -> None:
+    metrics, found = Metrics(), {"b": 2.0, "a": 1.0}
+    metrics.gauges("streams", "Open.", lambda: [((("who", name),), value) for name, value in found.items()])
+    assert metrics.render().decode().splitlines()[2:] == ['streams{who="a"} 1', 'streams{who="b"} 2']
+    found.clear()
+    assert metrics.render().decode().splitlines() == ["# HELP streams Open.", "# TYPE streams gauge"]

@@ -21,7 +21,7 @@ from muster.apiserver.auth.identity import ANONYMOUS, authenticated, from_header
 from muster.apiserver.auth.impersonation import impersonated
 from muster.apiserver.auth.outgoing import WebhookIdentity
 from muster.apiserver.auth.rbac import Rbac
-from muster.apiserver.auth.serviceaccounts import API_AUDIENCES, InvalidToken, TokenIssuer
+from muster.apiserver.auth.serviceaccounts import API_AUDIENCES, BoundObjectGone, InvalidToken, TokenIssuer
 from muster.apiserver.auth.vault import ClusterKeys, Vault
 from muster.apiserver.cluster import Cluster
 from muster.http import Request
@@ -87,8 +87,14 @@ class Access:
     async def _service_account(self, token: str, audiences: Sequence[str]) -> tuple[UserInfo, list[str]] | None:
         if token.count(".") != 2:
             return None
+        issuer = await self.token_issuer()
         try:
-            return (await self.token_issuer()).verify(token, audiences)
+            try:
+                return issuer.verify(token, audiences)
+            except BoundObjectGone:  # another server on the same database may have made it a moment ago
+                if not await self._cluster.caught_up():
+                    raise
+                return issuer.verify(token, audiences)
         except InvalidToken as problem:
             log.debug("token refused", cluster=self._cluster.name, reason=str(problem))
             raise TokenRefused(str(problem)) from None

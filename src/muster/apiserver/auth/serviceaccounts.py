@@ -45,6 +45,10 @@ class InvalidToken(Exception):
     """The token is one of ours but must not be accepted; the text says why."""
 
 
+class BoundObjectGone(InvalidToken):
+    """What the token is bound to is not there, as far as this server has seen."""
+
+
 @dataclass(frozen=True, slots=True)
 class BoundObject:
     kind: str
@@ -177,7 +181,7 @@ class TokenIssuer:
     def _check_alive(self, storage: str, key: str, uid: str, shown: str) -> None:
         found = self._cluster.read(storage, key)
         if found is None or found["metadata"]["uid"] != uid:
-            raise InvalidToken(f"the {shown} this token is bound to no longer exists")
+            raise BoundObjectGone(f"the {shown} this token is bound to no longer exists")
 
 
 def is_alive(cluster: Cluster, user: UserInfo) -> bool:

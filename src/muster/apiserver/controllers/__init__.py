@@ -1,4 +1,5 @@
-"""Controllers that live in the server: functions of the store's event stream, run by one manager for all clusters."""
+"""Controllers that live in the server: functions of the store's event stream, run by one manager for all clusters, and where
+several servers share a database by one of them."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from muster.apiserver.controllers.aggregation import RoleAggregation
 from muster.apiserver.controllers.apiservices import ApiServices
 from muster.apiserver.controllers.certificates import CertificateController
 from muster.apiserver.controllers.definitions import DefinitionController
+from muster.apiserver.controllers.election import Election
 from muster.apiserver.controllers.expiry import BootstrapTokenExpiry, EventExpiry
 from muster.apiserver.controllers.garbage import GarbageCollector
 from muster.apiserver.controllers.manager import Controller, ControllerManager
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
     from muster.apiserver.server import ApiServer
 
 
-def builtin_controllers(server: ApiServer) -> ControllerManager:
+LEASE = "builtin-controllers"
+
+
+def builtin_controllers(server: ApiServer, cluster: str) -> ControllerManager:
+    """`cluster` is where servers that share a store keep what they agree upon."""
     controllers: list[Controller] = [
         DefinitionController(server),
         NamespaceController(server),
@@ -27,9 +33,9 @@ def builtin_controllers(server: ApiServer) -> ControllerManager:
         RoleAggregation(server),
         CertificateController(server),
         PolicyStatus(server),
-        ApiServices(server),
         TokenSecrets(server),
         EventExpiry(server),
         BootstrapTokenExpiry(server),
     ]
-    return ControllerManager(server, controllers)
+    election = Election(server.store, cluster, LEASE) if server.store.shared else None
+    return ControllerManager(server, controllers, in_every_server=[ApiServices(server)], election=election)

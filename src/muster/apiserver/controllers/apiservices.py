@@ -1,7 +1,8 @@
 """APIServices: those of custom resources exist as long as a definition serves their version, local ones are always available,
 remote ones as long as their service exists and answers discovery.
 
-The routing table (`cluster.aggregator`) follows every write at once; availability follows by asking, again and again.
+The routing table (`cluster.aggregator`) follows every write at once; availability follows by asking, again and again. Of several
+servers on one database each asks, since each has to know what the others serve; what is written about it is the leader's word.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class ApiServices:
             if entry.revision > 1:
                 api_service = shared(entry)
                 if api_service["spec"].get("service") is not None:
-                    cluster.aggregator.put(Remote(cluster, api_service))
+                    remote = Remote(cluster, api_service)
+                    remote.available = _is_available(api_service)
+                    cluster.aggregator.put(remote)
                 keys.add(entry.key)
         return keys
 
@@ -76,12 +79,15 @@ class ApiServices:
         if known is None or known.spec != api_service["spec"]:
             known = Remote(cluster, api_service)
             cluster.aggregator.put(known)
-        available = (_condition(api_service) or {}).get("status") == "True"
+        available = _is_available(api_service)
         if known.available != available:
             known.available = available
             cluster.aggregator.generation += 1
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
+        if not self._server.controllers.leading:
+            remote = cluster.aggregator.named(key)
+            return None if remote is None else _again((await self._look(cluster, remote))[0])
         api_service = cluster.read(API_SERVICES, key)
         wanted = any(key in _served(definition) for definition in cluster.scan(_DEFINITIONS))
         if api_service is None:
@@ -102,7 +108,7 @@ class ApiServices:
         status = "True" if reason == "Passed" else "False"
         condition = {"type": "Available", "status": status, "lastTransitionTime": cluster.now()}
         await self._report(cluster, api_service, {**condition, "reason": reason, "message": message})
-        return _AGAIN_WHEN_WELL if reason == "Passed" else _AGAIN_WHEN_ILL
+        return _again(reason)
 
     async def _look(self, cluster: Cluster, remote: Remote) -> tuple[str, str]:
         """Reason and message of the Available condition."""
@@ -149,6 +155,10 @@ class ApiServices:
                 raise
 
 
+def _again(reason: str) -> float:
+    return _AGAIN_WHEN_WELL if reason == "Passed" else _AGAIN_WHEN_ILL
+
+
 def _spec_changed(event: Event) -> bool:
     """A change of status alone is our own, and no reason to look again."""
     return event.previous is None or shared(event.previous)["spec"] != shared(event.entry)["spec"]
@@ -165,6 +175,10 @@ def _served(definition: Object) -> set[str]:
 def _condition(api_service: Object) -> Object | None:
     conditions = (api_service.get("status") or {}).get("conditions") or ()
     return next((condition for condition in conditions if condition.get("type") == "Available"), None)
+
+
+def _is_available(api_service: Object) -> bool:
+    return (_condition(api_service) or {}).get("status") == "True"
 
 
 def _service_problem(cluster: Cluster, remote: Remote) -> tuple[str, str] | None:

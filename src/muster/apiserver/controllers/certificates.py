@@ -59,7 +59,7 @@ class CertificateController:
         now = cluster.clock()
         until = _expires(csr, now)
         if until <= now:
-            await self._server.client(cluster).delete(_path(key))
+            await self._remove(cluster, csr)
             return None
         conditions = _condition_types(csr)
         if not conditions & {"Approved", "Denied"}:
@@ -67,6 +67,15 @@ class CertificateController:
         elif "Approved" in conditions and "Failed" not in conditions and not (csr.get("status") or {}).get("certificate"):
             await self._sign(cluster, csr, now)
         return (until - now).total_seconds()
+
+    async def _remove(self, cluster: Cluster, csr: Object) -> None:
+        meta = csr["metadata"]
+        options = {"preconditions": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}}
+        try:
+            await self._server.client(cluster).delete(_path(meta["name"]), options)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
 
     async def _approve(self, cluster: Cluster, csr: Object) -> None:
         """Nodes may get their client certificate without a person, if RBAC says so."""

@@ -35,6 +35,7 @@ class EventExpiry:
         return () if event.deleted or cluster in self._sweeping else ("sweep",)
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
+        self._sweeping.discard(cluster)
         return ("sweep",) if cluster.store.count(cluster.name, "/events") else ()
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
@@ -44,10 +45,11 @@ class EventExpiry:
         for event in list(cluster.scan("/events")):
             if _last_written(event) < limit:
                 meta = event["metadata"]
+                options = {"preconditions": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}}
                 try:
-                    await client.delete(object_path("v1", "events", meta["namespace"], meta["name"]))
-                except ApiError as error:
-                    if error.code != 404:
+                    await client.delete(object_path("v1", "events", meta["namespace"], meta["name"]), options)
+                except ApiError as error:  # gone, or written again meanwhile
+                    if error.code not in (404, 409):
                         raise
         if cluster.store.count(cluster.name, "/events"):
             return _SWEEP_SECONDS

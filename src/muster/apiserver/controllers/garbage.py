@@ -170,7 +170,9 @@ class GarbageCollector:
         if current is None:
             return
         kept = [r for r in current["metadata"].get("ownerReferences", ()) if r["uid"] not in uids]
-        patch = {"metadata": {"uid": meta.uid, "ownerReferences": kept or None}}
+        # For the version that was read: a reference that another server has just stored must not be written away.
+        version = {"uid": meta.uid, "resourceVersion": current["metadata"]["resourceVersion"]}
+        patch = {"metadata": {**version, "ownerReferences": kept or None}}
         await self._attempt(self._server.client(cluster).merge(_path(row, meta), patch))
 
     async def _orphan_dependents(self, cluster: Cluster, row: ServedResource, meta: Metadata) -> None:

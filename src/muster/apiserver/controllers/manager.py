@@ -5,6 +5,11 @@ queue sees to it that a burst of events is one reconcile, that the same key neve
 tried again with growing delay and holds up nobody else. Its groups are the clusters, each with a share of its own and all of them
 without a common limit, and a worker is started when a key comes that can be begun: a cluster whose webhooks hang waits alone, and
 idle clusters cost nothing here.
+
+Where several servers share one database, every server hears every event, because `keys` also keeps what a server knows (which
+resources it serves, what belongs to whom), but only the one that is elected reconciles. One that becomes leader looks at
+everything once; one that is none any more begins nothing, and what it had begun is compared by the store like every write.
+Controllers that keep a server's own view of the world in `reconcile` run `in_every_server`, and write only where they lead.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.controllers.election import Election
 from muster.machinery.logs import get_logger
 from muster.machinery.workqueue import WorkQueue
 from muster.store.api import Event
@@ -52,9 +58,19 @@ Item = tuple[int, str, str]
 
 
 class ControllerManager:
-    def __init__(self, server: ApiServer, controllers: Sequence[Controller]) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        controllers: Sequence[Controller],
+        in_every_server: Sequence[Controller] = (),
+        election: Election | None = None,
+    ) -> None:
+        """Without an `election` this server is the only one of its store, and leads."""
         self._server = server
-        self._controllers = list(controllers)
+        self._controllers = [*in_every_server, *controllers]
+        self._unelected = len(in_every_server)
+        self._election = election
+        self._electing: asyncio.Task[None] | None = None
         self._everywhere = [i for i, c in enumerate(self._controllers) if c.resources is None]
         self._by_resource: dict[str, list[int]] = {}
         for index, controller in enumerate(self._controllers):
@@ -70,8 +86,17 @@ class ControllerManager:
         )
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def leading(self) -> bool:
+        return self._election is None or self._election.leading
+
+    def _runs(self, index: int) -> bool:
+        return index < self._unelected or self.leading
+
     def start(self) -> None:
         self._subscribe()
+        if self._election is not None:
+            self._electing = asyncio.create_task(self._election.run(self._look_at_all, self._resign), name="election")
 
     def _subscribe(self) -> None:
         self._subscription = self._server.store.subscribe(None, None, None, self._on_events, self._on_lost)
@@ -79,8 +104,17 @@ class ControllerManager:
     def _on_lost(self) -> None:
         """Events were missed (a database server fell behind): look at everything again."""
         self._subscribe()
+        self._look_at_all()
+
+    def _look_at_all(self) -> None:
         for cluster in self._server.clusters.values():
             self.adopt(cluster)
+
+    def _resign(self) -> None:
+        """Another server reconciles from now on: nothing that waits here is to be begun, but what every server does for itself."""
+        for cluster in self._server.clusters.values():
+            self._queue.drop(cluster.name)
+        self._look_at_all()
 
     async def stop(self) -> None:
         self._subscription.close()
@@ -88,11 +122,15 @@ class ControllerManager:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._electing is not None:
+            self._electing.cancel()
+            await asyncio.gather(self._electing, return_exceptions=True)
 
     def adopt(self, cluster: Cluster) -> None:
         """Look once at everything a cluster has."""
         for index, controller in enumerate(self._controllers):
-            for key in controller.initial_keys(cluster):
+            found = [*controller.initial_keys(cluster)]
+            for key in found if self._runs(index) else ():
                 self._queue.add((index, cluster.name, key))
 
     def forget(self, cluster: str) -> None:
@@ -109,7 +147,8 @@ class ControllerManager:
                 continue
             for index in (*self._by_resource.get(event.resource, ()), *self._everywhere):
                 try:
-                    for key in self._controllers[index].keys(cluster, event):
+                    found = [*self._controllers[index].keys(cluster, event)]
+                    for key in found if self._runs(index) else ():
                         self._queue.add((index, cluster.name, key))
                 except Exception as problem:  # one controller's fault must not hide this and all later events from the others
                     name = self._controllers[index].name
@@ -133,7 +172,7 @@ class ControllerManager:
     async def _reconcile(self, item: Item) -> None:
         index, name, key = item
         cluster = self._server.clusters.get(name)
-        if cluster is None:
+        if cluster is None or not self._runs(index):
             self._queue.forget(item)
             return
         controller = self._controllers[index]

@@ -107,7 +107,7 @@ class NamespaceController:
                 continue
             for entry in list(cluster.store.list(cluster.name, storage, name + "/")):
                 meta = metadata(entry)
-                if meta.deletionTimestamp is None:
+                if meta.deletionTimestamp is None and _is_going(cluster, name):
                     path = object_path(row.api_version, row.plural, name, meta.name)
                     await _attempt(client.delete(path, {**_AT_ONCE, "preconditions": {"uid": meta.uid}}))
             left = cluster.store.list(cluster.name, storage, name + "/")
@@ -125,6 +125,12 @@ class NamespaceController:
             return
         path = object_path("v1", "namespaces", "", namespace["metadata"]["name"], "status")
         await _attempt(self._server.client(cluster).merge(path, {"status": status}))
+
+
+def _is_going(cluster: Cluster, name: str) -> bool:
+    """Asked before each deletion: a namespace may have been made anew under its name while the old one's content went."""
+    namespace = cluster.read(_NAMESPACES, name)
+    return namespace is None or bool(namespace["metadata"].get("deletionTimestamp"))
 
 
 def deletion_conditions(namespace: Object, remaining: dict[str, int], finalizers: dict[str, int], now: str) -> list[Object]:

@@ -9,6 +9,7 @@ last step.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import orjson
 from msgspec.structs import replace
@@ -228,7 +229,20 @@ async def _store(ctx: Context, resource: ServedResource, stored: Object, expect:
         cluster.health.problem = error.problem
         raise errors.internal(f"the change could not be stored: {error.problem}") from error
     cluster.health.problem = None
+    if expect == ABSENT and cluster.store.shared:
+        await _check_place_still(ctx, resource, stored, entry)
     return entry
+
+
+async def _check_place_still(ctx: Context, resource: ServedResource, stored: Object, entry: Entry) -> None:
+    """Another server on the same database may have ended the place of a new object before that was stored; whatever came before
+    it is visible now. What must not be there goes again: whoever emptied the place has looked already."""
+    try:
+        check_place(ctx, resource, stored["metadata"]["name"])
+    except errors.ApiError:
+        with suppress(Conflict):
+            await _store(ctx, resource, stored, entry.revision, delete=True)
+        raise
 
 
 async def update(ctx: Context, resource: ServedResource, name: str) -> Response:
@@ -269,14 +283,8 @@ def _head(ctx: Context, resource: ServedResource, name: str) -> Entry | None:
 
 
 async def may_be_behind(ctx: Context, problem: errors.ApiError) -> bool:
-    """Whether a refusal may come from not having seen yet what another server on the same database did; if so, it has been seen
-    when this returns, and the question is worth asking again."""
-    store = ctx.cluster.store
-    if problem.code not in (404, 409):
-        return False
-    before = store.revision
-    await store.synced()
-    return store.revision > before
+    """Whether a refusal may come from not having seen yet what another server on the same database did (`Cluster.caught_up`)."""
+    return problem.code in (404, 409) and await ctx.cluster.caught_up()
 
 
 async def update_object(

@@ -24,7 +24,7 @@ import msgspec
 from muster.administration.errors import AdministrationError
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.fleet.in_process import InProcessClient
+from muster.embedded.in_process import InProcessClient
 from muster.fleet.local import membership
 from muster.fleet.local.directory import HUB, FleetDirectory, FleetError
 from muster.fleet.local.membership import Membership, Site

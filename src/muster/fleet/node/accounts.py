@@ -12,7 +12,7 @@ from muster.apiserver.auth.identity import authenticated
 from muster.apiserver.auth.serviceaccounts import USER_PREFIX
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.server import ApiServer
-from muster.fleet.in_process import InProcessClient
+from muster.embedded.in_process import InProcessClient
 from muster.fleet.node.podspec import Pod
 from muster.machinery.authentication import UserInfo
 from muster.machinery.confinement import unconfined

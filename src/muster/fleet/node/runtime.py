@@ -16,9 +16,9 @@ from pathlib import Path
 
 from muster.apiserver.controllers.manager import ControllerManager
 from muster.apiserver.server import ApiServer
+from muster.embedded.in_process import InProcessClient
 from muster.fleet.attached import Attached, Controller
 from muster.fleet.embedded import StoreDriven, StoreView
-from muster.fleet.in_process import InProcessClient
 from muster.fleet.node.accounts import AccountClient
 from muster.fleet.node.addresses import LoopbackAddresses
 from muster.fleet.node.boundary import Places

@@ -367,10 +367,9 @@ class Http2Connection(asyncio.BufferedProtocol):
             self.abandon_lost(stream, failure.code)
 
     def abandon_lost(self, stream: Stream, code: int) -> None:
-        handler, was_open = stream.handler, not stream.closed
+        handler = stream.handler
         self.abandon(stream)
-        if was_open:
-            handler.lost(code)
+        handler.lost(code)
 
     def _is_idle(self, number: int) -> bool:
         """Whether nobody has opened a stream of this number."""
@@ -425,9 +424,10 @@ class Http2Connection(asyncio.BufferedProtocol):
         if stream.expected:
             raise StreamFailure(stream.id, ErrorCode.PROTOCOL_ERROR)
         stream.remote_ended = True
+        handler = stream.handler
         if stream.local_ended:
             self._remove(stream)
-        stream.handler.ended(trailers)
+        handler.ended(trailers)
 
     def _headers(self, flags: int, number: int, payload: bytes) -> None:
         if not number:

@@ -84,22 +84,52 @@ def _integer(number: int, bits: int) -> bytes:
 
 
 class FieldDecoder:
-    """One for each connection: every block changes how the next is read."""
+    """One for each connection: every block changes how the next is read.
 
-    __slots__ = ("_decoder",)
+    But for those that only name what the table has already, as the heads of a client that asks for the same again and again do:
+    such a block means the same as long as the table is the same, and is decoded once.
+    """
+
+    __slots__ = ("_block", "_decoder", "_entries", "_fields", "_state")
 
     def __init__(self, limit: int) -> None:
         """`limit` is of all fields of one block, each with the 32 bytes that RFC 7541 adds."""
         self._decoder = Decoder(max_header_list_size=limit)
         self._decoder.max_allowed_table_size = TABLE_SIZE
+        self._entries = self._decoder.header_table.dynamic_entries
+        self._block: bytes | None = None
+        self._fields: Fields = []
+        self._state = self._table_state()
 
     def decode(self, block: bytes) -> Fields:
+        """The same list for the same block: it is not to be changed."""
+        before = self._table_state()
+        if block == self._block and _same(before, self._state):
+            return self._fields
         try:
-            return list(self._decoder.decode(block, raw=True))
+            fields: Fields = list(self._decoder.decode(block, raw=True))
         except OversizedHeaderListError as error:
             raise FieldsTooLarge(str(error)) from None
         except (HPACKError, IndexError, ValueError) as error:
             raise UndecodableFields(str(error)) from None
+        if _same(self._table_state(), before):
+            self._block, self._fields, self._state = block, fields, before
+        else:
+            self._block = None
+        return fields
+
+    def _table_state(self) -> _TableState:
+        entries = self._entries
+        return entries[0] if entries else None, len(entries), self._decoder.header_table_size
+
+
+_TableState = tuple[tuple[bytes, bytes] | None, int, int]
+"""The first entry, the number of entries and the table's size. Entries are put in front, so the first tells whether any was."""
+
+
+def _same(one: _TableState, other: _TableState) -> bool:
+    """The very same entry, not an equal one: what stands behind an equal one may differ."""
+    return one[0] is other[0] and one[1:] == other[1:]
 
 
 def check_request(fields: Fields) -> None:

@@ -73,6 +73,8 @@ class ServerConnection(Http2Connection):
         self._made = self.last_read
         self._preface = frames.PREFACE
         self._heads: list[Request] = []
+        self._checked: Fields | None = None
+        self._length: int | None = None
         self._idle_since: float | None = self.last_read
         self._last_ping: float | None = None
         self._ping_strikes = 0
@@ -150,8 +152,7 @@ class ServerConnection(Http2Connection):
         ):
             raise self._given_up(number, ErrorCode.REFUSED_STREAM, ended)
         try:
-            check_request(fields)
-            expected = content_length(fields)
+            expected = self._checked_length(fields)
         except MalformedFields:
             raise self._given_up(number, ErrorCode.PROTOCOL_ERROR, ended) from None
         if ended and expected:
@@ -165,6 +166,14 @@ class ServerConnection(Http2Connection):
         self._heads.append(request)
         if ended:
             self._end(stream, [])
+
+    def _checked_length(self, fields: Fields) -> int | None:
+        """Raises MalformedFields. Clients ask for the same again and again, and the same fields are checked once."""
+        if fields is not self._checked:
+            check_request(fields)
+            self._length = content_length(fields)
+            self._checked = fields
+        return self._length
 
     def _given_up(self, number: int, code: ErrorCode, ended: bool) -> StreamFailure:
         if not ended:

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from muster.http.http2.fields import Fields
-from muster.http.http2.frames import DATA, END_STREAM, ErrorCode, frame_header, headers, reset, window_update
+from muster.http.http2.frames import DATA, END_STREAM, frame_header, headers, reset, window_update
 
 if TYPE_CHECKING:
     from muster.http.http2.connection import Http2Connection
@@ -32,6 +32,21 @@ class StreamHandler(Protocol):
 
     def lost(self, code: int | None) -> None:
         """The other side has reset the stream, by an error of this code, or the connection is gone (None). Never after `close`."""
+
+
+class _Nobody:
+    """Stands where a handler was once a stream is closed: the two would hold each other until a garbage collection."""
+
+    def head_received(self, fields: Fields) -> None: ...
+
+    def data_received(self, data: bytes) -> None: ...
+
+    def ended(self, trailers: Fields) -> None: ...
+
+    def lost(self, code: int | None) -> None: ...
+
+
+_NOBODY = _Nobody()
 
 
 class Stream:
@@ -61,7 +76,7 @@ class Stream:
         """Bytes that we may send."""
         self.allowance = allowance
         """Bytes that the other side may send."""
-        self.handler: StreamHandler
+        self.handler: StreamHandler = _NOBODY
         self.expected: int | None = None
         """What is left of the announced length of the other side's data."""
         self.unsent = 0
@@ -194,6 +209,7 @@ class Stream:
     def close(self) -> None:
         """For the connection: nothing more will come or go."""
         self.closed = True
+        self.handler = _NOBODY
         self.connection.unsent -= self.unsent
         self.unsent = 0
         self._queue.clear()
@@ -205,9 +221,6 @@ class Stream:
     def lost(self, code: int | None) -> None:
         """For the connection."""
         if not self.closed:
+            handler = self.handler
             self.close()
-            self.handler.lost(code)
-
-
-REFUSED = ErrorCode.REFUSED_STREAM
-"""The other side has not begun with the request: it may be sent again."""
+            handler.lost(code)

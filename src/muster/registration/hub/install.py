@@ -64,6 +64,7 @@ from muster.runtime.install import (
 from muster.runtime.webhook import CONFIG_MAP, Endpoint, Hook, configure, trust_webhooks
 
 MANAGER: Final = "muster-hub-install"
+BASE_MANAGER: Final = "muster-hub-base"
 ACCOUNT: Final = "registration-controller-sa"
 ROLE: Final = "open-cluster-management:cluster-manager-registration:controller"
 SERVICE: Final = "cluster-manager-registration-webhook"
@@ -196,6 +197,19 @@ async def install(
     await apply_all(client, permissions(namespace), MANAGER)
     await await_definitions(client, [kind.name for kind in HUB], clock)
     await configure(client, HOOKS, webhooks, MANAGER)
+
+
+async def install_base(client: KubeClient, *, namespace: str = HUB_NAMESPACE, clock: Clock = SYSTEM) -> None:
+    """Everything but webhooks, and wait until the definitions are served: what a hub has to have before anybody joins, made by
+    servers that know nothing of webhooks. Whoever configures those (`install`) applies as another manager, so nothing of theirs is
+    taken away, in whatever order and however often both are done.
+
+    Raises InstallError and what the client raises.
+    """
+    await install_namespaces(client, namespace)
+    await apply_all(client, [(CRDS, document) for document in definitions(HUB)], BASE_MANAGER)
+    await apply_all(client, permissions(namespace), BASE_MANAGER)
+    await await_definitions(client, [kind.name for kind in HUB], clock)
 
 
 async def trust(client: KubeClient, ca: bytes, *, clock: Clock = SYSTEM) -> None:

@@ -1,8 +1,8 @@
 """What a controller may do to a cluster: the verbs of Kubernetes as a Protocol, in terms of kinds, names and objects.
 
 `KubeClient` is what everything above asks for. Nothing in it says how requests travel: `rest.py` speaks the verbs as HTTP paths and
-bodies (over the network in `http.py`, into an embedded server in `fleet/in_process.py`), a wrapper such as a dry run passes them on
-(`delegating.py`), and a client that carries only a few kinds answers them from whatever it has. Failures are `errors.KubeError`.
+bodies (over the network in `http.py`, into an embedded server in `embedded/in_process.py`), a wrapper such as a dry run passes them
+on (`delegating.py`), and a client that carries only a few kinds answers them from whatever it has. Failures are `errors.KubeError`.
 
 A kind is a `GVR`, and then objects are JSON documents, or a typed kind of `muster.api`, and then they are of that type:
 `await client.get(ManagedCluster, "c1")` is a ManagedCluster. An answer that a type cannot hold raises `MalformedObject`. Typed

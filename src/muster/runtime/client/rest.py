@@ -1,7 +1,7 @@
 """The verbs as HTTP requests: paths, queries, media types and bodies, over whatever carries these.
 
 `RestClient` stands on two primitives: `exchange` (one request, the whole answer) and `lines` (a stream, line by line). `http.py`
-carries them over the network, `fleet/in_process.py` into an embedded server in this process, and a test that wants a server to
+carries them over the network, `embedded/in_process.py` into an embedded server in this process, and a test that wants a server to
 misbehave overrides them.
 """
 

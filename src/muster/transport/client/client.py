@@ -256,7 +256,7 @@ class TransportClient(KubeClient):
             known = entry.document["metadata"]
             document["metadata"] = {
                 **metadata,
-                "resourceVersion": known["resourceVersion"],
+                "resourceVersion": known.get("resourceVersion"),
                 "uid": metadata.get("uid") or entry.uid,
             }
         return resource.decode(await self._write(row, part, entry, document))

@@ -230,7 +230,7 @@ class Mirror:
 
     def _entry(self, uid: str, arrival: Arrival, document: Object, known: Entry | None) -> Entry:
         metadata = document["metadata"]
-        key = ObjectKey(metadata.get("namespace") or "", metadata["name"])
+        key = ObjectKey(metadata.get("namespace") or "", metadata["name"]) if arrival.key is None else arrival.key
         version = arrival.version if arrival.version is not None or known is None else known.version
         entry = Entry(key, uid, version, bool(metadata.get("deletionTimestamp")), b"")
         if self.row.versioned is not Versioned.GENERATION:

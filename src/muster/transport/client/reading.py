@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from muster.machinery.clock import Clock
 from muster.machinery.golang.timestamps import format_time
-from muster.machinery.objects import ObjectKey
+from muster.machinery.objects import Object, ObjectKey
 from muster.transport.client.mirror import Arrival, Known
 from muster.transport.codecs.objects import decode_object
-from muster.transport.codecs.reading import Received
+from muster.transport.codecs.reading import Received, part
 from muster.transport.codecs.resync import KnownObject, encode_resync_request
 from muster.transport.codecs.works import decode_spec
 from muster.transport.contract.event import CloudEvent, InvalidEvent
@@ -31,18 +31,24 @@ def arrival_of(row: Row, event: CloudEvent) -> Arrival:
         raise InvalidEvent(f"an event of type {event.type} is none of this stream")
     gone = _is_gone(received, works)
     document = None if gone and not works else received.obj
-    metadata = (document or {}).get("metadata") or {}
-    if document is not None and not metadata.get("name"):
-        raise InvalidEvent("the object has no metadata.name")
     return Arrival(
         uid=received.resource_id,
-        key=ObjectKey(metadata.get("namespace") or "", metadata["name"]) if document is not None else None,
+        key=None if document is None else _key(document),
         version=received.version,
         document=document,
         deleted=format_time(received.deleted) if received.deleted is not None else "",
         gone=gone,
         answer=event_type.action is Action.RESYNC_RESPONSE,
     )
+
+
+def _key(document: Object) -> ObjectKey:
+    metadata = document["metadata"]
+    namespace: str = part(metadata, "namespace", str, "metadata")
+    name: str = part(metadata, "name", str, "metadata")
+    if not name or not part(metadata, "uid", str, "metadata"):
+        raise InvalidEvent("metadata: the object has no name or no uid")
+    return ObjectKey(namespace, name)
 
 
 def _is_gone(received: Received, works: bool) -> bool:

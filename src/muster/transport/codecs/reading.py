@@ -19,9 +19,9 @@ from muster.transport.contract.event import DELETED, RESOURCE_VERSION, CloudEven
 from muster.transport.contract.rows import Row, Versioned
 from muster.transport.contract.types import Action, EventType
 
-_DEEPEST: Final = 200
-"""Nesting of data. What is deeper cannot be written again."""
-_LARGEST_GENERATION: Final = (1 << 31) - 1
+_CERTAINLY_WRITABLE: Final = 250
+"""Brackets: what has no more than these is not nested more deeply than JSON can be written."""
+LARGEST_GENERATION: Final = (1 << 31) - 1
 _LARGEST_VERSION: Final = (1 << 63) - 1
 
 
@@ -50,7 +50,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
 def read_version(row: Row, event: CloudEvent) -> int | None:
     """The version that an event says; None when it says none. Raises InvalidEvent."""
     value = event.attributes.get(RESOURCE_VERSION)
-    largest = _LARGEST_GENERATION if row.versioned is Versioned.GENERATION else _LARGEST_VERSION
+    largest = LARGEST_GENERATION if row.versioned is Versioned.GENERATION else _LARGEST_VERSION
     if value is None or value == "":
         return None
     number = -1
@@ -95,20 +95,12 @@ def parse_document(where: str, data: bytes | str) -> Object:
     if not isinstance(document, dict):
         raise InvalidEvent(f"{where} is a JSON {type(document).__name__}; an object is expected")
     raw = data if isinstance(data, bytes) else data.encode()
-    if raw.count(b"{") + raw.count(b"[") > _DEEPEST and _depth(document) > _DEEPEST:
-        raise InvalidEvent(f"{where} is nested more than {_DEEPEST} deep")
+    if raw.count(b"{") + raw.count(b"[") > _CERTAINLY_WRITABLE:
+        try:
+            orjson.dumps(document)
+        except orjson.JSONEncodeError:
+            raise InvalidEvent(f"{where} is nested too deeply to be written again") from None
     return document
-
-
-def _depth(value: Any) -> int:
-    depth, level = 0, [value]
-    while level:
-        depth += 1
-        inner: list[Any] = []
-        for item in level:
-            inner.extend(item.values() if isinstance(item, dict) else item)
-        level = [item for item in inner if isinstance(item, dict | list)]
-    return depth
 
 
 def part(document: Object, name: str, kind: type[Any], where: str) -> Any:

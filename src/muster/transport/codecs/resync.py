@@ -19,6 +19,7 @@ import orjson
 
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
+from muster.transport.codecs.reading import LARGEST_GENERATION
 from muster.transport.contract.event import (
     CLUSTER,
     DELETED,
@@ -39,6 +40,8 @@ from muster.transport.contract.rows import Row, Versioned
 from muster.transport.contract.types import Action, DataType, EventType, Subresource
 
 _INT64: Final = 1 << 63
+_MOST_OBJECTS: Final = 100_000
+"""Twice as many as there is room for in a message, if each has an id."""
 
 
 class KnownObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -53,7 +56,9 @@ class KnownObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class _Body(msgspec.Struct, kw_only=True):
-    known: list[KnownObject] | None = msgspec.field(name="resourceVersions", default=None)
+    known: Annotated[list[KnownObject], msgspec.Meta(max_length=_MOST_OBJECTS)] | None = msgspec.field(
+        name="resourceVersions", default=None
+    )
 
 
 class ResyncRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +123,7 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_tombstone(row: Row, gone: Tombstone, action: Action, *, now: datetime, source: str = HUB_SOURCE) -> CloudEvent:
-    """The deletion of an object of which no more is known than this. Raises InvalidEvent for a version that does not fit."""
+    """The deletion of an object of which no more is known than this."""
     metadata: Object = {"name": gone.name, "uid": gone.resource_id, "deletionTimestamp": format_time(now)}
     if gone.namespace:
         metadata["namespace"] = gone.namespace
@@ -131,8 +136,10 @@ def encode_tombstone(row: Row, gone: Tombstone, action: Action, *, now: datetime
     }
     data: bytes | None = None
     if row.versioned is Versioned.GENERATION:
-        metadata["generation"] = gone.version
-        attributes |= {RESOURCE_VERSION: gone.version, METADATA: orjson.dumps(metadata).decode(), LOG_TRACING: "{}"}
+        # The version may be what an agent has said. Any is good enough for a deletion.
+        generation = min(max(gone.version, 0), LARGEST_GENERATION)
+        metadata["generation"] = generation
+        attributes |= {RESOURCE_VERSION: generation, METADATA: orjson.dumps(metadata).decode(), LOG_TRACING: "{}"}
     else:
         attributes[RESOURCE_VERSION] = str(gone.version)
         data = orjson.dumps({"kind": row.resource.kind, "apiVersion": row.resource.api_version, "metadata": metadata})

@@ -1,6 +1,6 @@
 """The hash of a work's status, as Go's agents compute it: sha256 of the status as Go writes it, with sorted keys.
 
-Go writes what its types say: structs always, also empty ones, empty lists where the type wants them as null or not at all, and a
+Go writes what its types say: structs always, also empty ones, texts that tell what a manifest became also if they are empty, and a
 time that is not set as null.
 """
 
@@ -40,5 +40,5 @@ def _manifest(manifest: ManifestCondition) -> Object:
     return {
         "resourceMeta": msgspec.to_builtins(manifest.resource_meta),
         "statusFeedback": known_fields(manifest.status_feedback),
-        "conditions": [_condition(item) for item in manifest.conditions] or None,
+        "conditions": [_condition(item) for item in manifest.conditions],
     }

@@ -23,6 +23,7 @@ from muster.machinery.golang.json import encode_json
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
 from muster.transport.codecs.reading import (
+    LARGEST_GENERATION,
     Received,
     parse_document,
     parse_moment,
@@ -73,7 +74,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
     generation: int = 0
     deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
-    managed_fields: msgspec.Raw | None = None
+    managed_fields: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _Workload(msgspec.Struct):
@@ -107,6 +108,8 @@ def encode_spec(work: bytes | Object, action: Action, *, now: datetime, source: 
         metadata = _read_metadata(read.metadata)
     except msgspec.DecodeError as error:
         raise InvalidEvent(f"the ManifestWork cannot be read: {error}") from None
+    if metadata.generation > LARGEST_GENERATION:
+        raise InvalidEvent(f"ManifestWork {metadata.name!r}: generation {metadata.generation} has more than 31 bits")
     deleted: datetime | None = now if gone else None
     if metadata.deletion_timestamp:
         deleted = parse_moment("metadata.deletionTimestamp", metadata.deletion_timestamp)
@@ -135,7 +138,7 @@ _TYPES: Final = {action: str(EventType(WORKS.data_type, Subresource.SPEC, action
 
 def _sent_metadata(raw: bytes, metadata: _Metadata, deleted: datetime | None) -> bytes:
     """Without managed fields, which are often larger than all else and of no use to agents."""
-    if metadata.managed_fields is None and (deleted is None or metadata.deletion_timestamp):
+    if not bytes(metadata.managed_fields) and (deleted is None or metadata.deletion_timestamp):
         return raw
     members = _read_members(raw)
     members.pop("managedFields", None)

@@ -6,6 +6,7 @@ The message's own fields say nothing then: `binary_data` has everything, in Clou
 from __future__ import annotations
 
 import binascii
+import re
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from muster.transport.contract.event import SPEC_VERSION, TIME, Attribute, Cloud
 
 _STRUCTURED: Final = "application/cloudevents"
 _STRUCTURED_JSON: Final = "application/cloudevents+json"
-_JSON: Final = frozenset(("application/json", "text/json"))
+_is_json: Final = re.compile(r"(application|text)/json([ \t]*;[ \t]*charset=[a-z0-9-]+)?", re.IGNORECASE).fullmatch
 _INT32: Final = range(-(1 << 31), 1 << 31)
 _DATA: Final = ("data", "data_base64")
 
@@ -27,7 +28,7 @@ def _media_type(content_type: str) -> str:
 
 
 def is_json(content_type: str) -> bool:
-    return content_type == "application/json" or _media_type(content_type) in _JSON
+    return content_type == "application/json" or _is_json(content_type) is not None
 
 
 def is_structured(content_type: str) -> bool:

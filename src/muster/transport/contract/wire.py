@@ -9,12 +9,14 @@ Attributes travel with `ce-` before their names, but for `contenttype`; an attri
 unknown fields are passed over, attributes' names are of letters and digits and read in lower case, an attribute must have a value,
 an event without any attribute is none (but a heartbeat), and an event may be JSON as a whole (`structured`). Stricter than Go's: a
 field that comes twice, or a field of the event that comes once more as an attribute, is refused, since no writer does that and two
-readers may understand it in two ways. Whatever is wrong is an InvalidEvent, and nothing else is ever raised.
+readers may understand it in two ways; and a message of very many fields is refused for what it costs. Whatever is wrong is an
+InvalidEvent, and nothing else is ever raised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -58,6 +60,8 @@ _PREFIX: Final = "ce-"
 _CONTENT_TYPE: Final = "contenttype"
 _FIELDS: Final = frozenset(("id", "source", "specversion", "type"))
 """What the message has fields for."""
+_MOST_FIELDS: Final = 256
+"""Of a message. Events have less than twenty; each of very many would be read one by one, with nothing else done meanwhile."""
 _INT32: Final = range(-(1 << 31), 1 << 31)
 
 T = TypeVar("T")
@@ -221,7 +225,9 @@ def _guarded(read: Callable[[bytes, int, int], T], message: bytes, start: int, e
 def _read_publish_request(message: bytes, start: int, end: int) -> CloudEvent:
     where: tuple[int, int] | None = None
     at = start
-    while at < end:
+    for _ in range(_MOST_FIELDS):
+        if at >= end:
+            break
         if message[at] == 0x0A:
             if where is not None:
                 raise InvalidEvent("field event comes twice")
@@ -229,6 +235,7 @@ def _read_publish_request(message: bytes, start: int, end: int) -> CloudEvent:
             where, at = (at, stop), stop
         else:
             at = _skip(message, at, end)
+    _check_end(at, end)
     if where is None:
         raise InvalidEvent("field event is missing: the request has no event")
     return _read_event(message, *where)
@@ -237,7 +244,9 @@ def _read_publish_request(message: bytes, start: int, end: int) -> CloudEvent:
 def _read_subscription_request(message: bytes, start: int, end: int) -> SubscriptionRequest:
     found: dict[int, str] = {}
     at = start
-    while at < end:
+    for _ in range(_MOST_FIELDS):
+        if at >= end:
+            break
         tag = message[at]
         if tag in _REQUEST_TAGS:
             at, stop = _bounds(message, at, end)
@@ -247,6 +256,7 @@ def _read_subscription_request(message: bytes, start: int, end: int) -> Subscrip
             at = stop
         else:
             at = _skip(message, at, end)
+    _check_end(at, end)
     return SubscriptionRequest(source=found.get(0x0A, ""), cluster_name=found.get(0x12, ""), data_type=found.get(0x1A, ""))
 
 
@@ -274,6 +284,19 @@ def _bounds(message: bytes, at: int, end: int) -> tuple[int, int]:
     if stop > end:
         raise MalformedMessage("unexpected EOF")
     return at, stop
+
+
+def _check_end(at: int, end: int) -> None:
+    """Where reading has come to, by its last field."""
+    if at < end:
+        raise InvalidEvent(f"the message has more than {_MOST_FIELDS} fields")
+
+
+def _few_fields(message: bytes) -> Iterator[tuple[int, int, Any]]:
+    for count, field in enumerate(read_fields(message)):
+        if count >= _MOST_FIELDS:
+            raise InvalidEvent(f"an attribute has more than {_MOST_FIELDS} fields")
+        yield field
 
 
 def _skip(message: bytes, at: int, end: int) -> int:
@@ -305,7 +328,9 @@ def _read_event(message: bytes, start: int, end: int) -> CloudEvent:
     attributes: dict[str, Attribute] = {}
     bare = True
     at = start
-    while at < end:
+    for _ in range(_MOST_FIELDS):
+        if at >= end:
+            break
         tag = message[at]
         if tag not in _EVENT_TAGS:
             at = _skip(message, at, end)
@@ -335,6 +360,8 @@ def _read_event(message: bytes, start: int, end: int) -> CloudEvent:
                 name, value = _read_entry(message, at, stop)
             if name in attributes:
                 raise InvalidEvent(f"attribute {name!r} comes twice")
+            if name in _CHECKED:
+                _check_known(name, value)
             if name:
                 attributes[name] = value
         elif tag in found:
@@ -342,6 +369,7 @@ def _read_event(message: bytes, start: int, end: int) -> CloudEvent:
         else:
             found[tag] = message[at:stop]
         at = stop
+    _check_end(at, end)
     return _event(found, attributes, bare)
 
 
@@ -349,9 +377,10 @@ def _event(found: dict[int, bytes], attributes: dict[str, Attribute], bare: bool
     if (0x32 in found) + (0x3A in found) + (0x42 in found) > 1:
         raise InvalidEvent("the event has data in more than one field; binary_data alone is expected")
     kind = found.get(0x22, b"").decode()
+    found.get(0x3A, b"").decode()
     data = found.get(0x32)
     content_type = attributes.pop(_CONTENT_TYPE, "")
-    if not isinstance(content_type, str):
+    if content_type.__class__ is not str:
         raise InvalidEvent("attribute 'contenttype' is no string")
     if is_structured(content_type):
         return read_structured(content_type, data)
@@ -359,11 +388,27 @@ def _event(found: dict[int, bytes], attributes: dict[str, Attribute], bare: bool
         raise InvalidEvent("the event has no attributes; at least clustername is expected")
     if found.get(0x1A) != b"1.0":
         raise InvalidEvent(f"field spec_version: {SPEC_VERSION!r} is expected")
-    if data is not None and content_type and not is_json(content_type):
+    if content_type and not is_json(content_type):
         raise InvalidEvent(f"attribute 'contenttype': {content_type!r}; application/json is expected")
-    return CloudEvent(
-        id=found.get(0x0A, b"").decode(), source=found.get(0x12, b"").decode(), type=kind, attributes=attributes, data=data
-    )
+    identifier, source = found.get(0x0A, b"").decode(), found.get(0x12, b"").decode()
+    if identifier.isspace() or kind.isspace():
+        raise InvalidEvent("field id or field type has nothing but blanks")
+    if not _is_plain(source):
+        _check_uri("field source", source)
+    return CloudEvent(id=identifier, source=source, type=kind, attributes=attributes, data=data)
+
+
+_is_plain: Final = re.compile(r"[A-Za-z0-9._-]*").fullmatch
+"""What needs no further look to be a reference to something."""
+_CHECKED: Final[dict[str, tuple[type[Any], ...]]] = {TIME: (datetime,), "subject": (str,), "dataschema": (str, Uri, UriRef)}
+"""Attributes of CloudEvents' own, of which not all values are good."""
+
+
+def _check_known(name: str, value: Attribute) -> None:
+    if value.__class__ not in _CHECKED[name]:
+        raise InvalidEvent(f"attribute {name!r} is a {type(value).__name__}; a {_CHECKED[name][0].__name__} is expected")
+    if name == "dataschema":
+        _check_uri(f"attribute {name!r}", str(value))
 
 
 def _read_entry(message: bytes, at: int, stop: int) -> tuple[str, Attribute]:
@@ -386,9 +431,8 @@ def _read_entry_by_fields(entry: bytes) -> tuple[str, Attribute]:
     key = b""
     value: bytes | None = None
     seen = 0
-    for number, wire, payload in read_fields(entry):
+    for number, wire, payload in _few_fields(entry):
         if number in (1, 2) and wire == BYTES:
-            assert isinstance(payload, bytes)
             if seen & number:
                 raise InvalidEvent("an attribute has two names or two values")
             seen |= number
@@ -458,7 +502,7 @@ def _moment(name: str, text: str) -> datetime:
 
 def _read_value_by_fields(name: str, message: bytes) -> Attribute:
     value: Attribute | None = None
-    for number, wire, payload in read_fields(message):
+    for number, wire, payload in _few_fields(message):
         read = _KINDS.get((number, wire))
         if read is None:
             continue
@@ -472,20 +516,23 @@ def _read_value_by_fields(name: str, message: bytes) -> Attribute:
     return value
 
 
-def _read_uri(name: str, payload: bytes) -> str:
-    text = payload.decode()
+def _check_uri(where: str, text: str) -> None:
     try:
         parse_url(text)
     except GoError as error:
-        raise InvalidEvent(f"attribute {name!r}: {error}") from None
+        raise InvalidEvent(f"{where}: {error}") from None
+
+
+def _read_uri(name: str, payload: bytes) -> str:
+    text = payload.decode()
+    _check_uri(f"attribute {name!r}", text)
     return text
 
 
 def _read_timestamp(name: str, payload: bytes) -> datetime:
     parts = {1: 0, 2: 0}
-    for number, wire, part in read_fields(payload):
+    for number, wire, part in _few_fields(payload):
         if number in parts and wire == VARINT:
-            assert isinstance(part, int)
             parts[number] = signed(part) if number == 1 else signed32(part)
     return _instant(name, *parts.values())
 

@@ -3,16 +3,19 @@
 Only whoever asked is answered. Versions are compared by look-ups, so a request costs what it names plus what the cluster has,
 however they are mixed; ids that come twice or that nobody knows do no harm. Any other version than the hub's is answered with the
 hub's: a hub that was restored from a backup has lower ones, and is right all the same. The answers themselves are made when the
-reader has room (`subscriber.py`), so the call that asks returns at once.
+reader has room (`subscriber.py`), so the call that asks returns soon.
 
 That an object is gone is told only where it is known: it was seen to go here (the service's tombstone), or the agent itself says
 the object's name, as ours do. An id without a name that nobody has seen is left alone, counted and logged: a deletion without a
-name is taken by OCM's agents for another object, and this server may just have missed what happened while none was running. For
-the same reason nothing is answered before the service knows everything.
+name is taken by OCM's agents for another object. For the same reason nothing is answered before the service knows everything.
+
+What is known here may be a moment older than what another server has told the agent already. So before an agent hears that what it
+has is gone or was never so new, whoever keeps the objects is asked; what is there as the agent says is no news, or comes by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from muster.machinery.clock import SYSTEM, Clock
@@ -30,7 +33,7 @@ from muster.transport.contract.types import Action, DataType
 from muster.transport.rpc.status import Code, RpcError
 from muster.transport.server.broker import Broker
 from muster.transport.server.subscriber import Make, Subscriber
-from muster.transport.services.interfaces import Service
+from muster.transport.services.interfaces import Caller, Service
 
 log = get_logger("muster.transport.server")
 
@@ -45,22 +48,37 @@ class Resync:
         self._broker = broker
         self._clock = clock
 
-    def answer(self, service: Service, event: CloudEvent, subscribers: list[Subscriber]) -> None:
-        """Queue the answers to a request of the cluster that the subscribers are of. Raises RpcError and InvalidEvent."""
+    async def answer(self, service: Service, event: CloudEvent, caller: Caller, subscribers: list[Subscriber]) -> None:
+        """Queue the answers to a request of the caller's cluster, which the subscribers are of. Raises RpcError, InvalidEvent and
+        KubeError."""
         request = decode_resync_request(event)
         if not service.synced:
             raise RpcError(Code.UNAVAILABLE, "the server does not know all objects yet; try again")
         known = {one.resource_id: one for one in request.known}
-        for current in service.versions(request.cluster):
+        live = await self._ask_keeper(service, known, caller)
+        for current in service.versions(caller.cluster):
             has = known.pop(current.resource_id, None)
+            if has is not None and has.version > current.version and live.get(has.resource_id) == has.version:
+                continue
             if has is None or current.deleting or not current.version or has.version != current.version:
                 for subscriber in subscribers:
                     subscriber.ask(current.resource_id)
-        self._answer_gone(service, request.cluster, known, subscribers)
+        gone = {resource_id: has for resource_id, has in known.items() if resource_id not in live}
+        self._answer_gone(service, caller.cluster, gone, subscribers)
         if request.resync_id:
-            self._mark_end(service, request.cluster, request.resync_id, subscribers)
+            self._mark_end(service, caller.cluster, request.resync_id, subscribers)
 
-    def _answer_gone(self, service: Service, cluster: str, known: dict[str, KnownObject], subscribers: list[Subscriber]) -> None:
+    async def _ask_keeper(self, service: Service, known: Mapping[str, KnownObject], caller: Caller) -> dict[str, int]:
+        """The versions there really are, if what is known here is older than what the agent says; nothing otherwise."""
+        current = {one.resource_id: one.version for one in service.versions(caller.cluster)}
+        for resource_id, has in known.items():
+            version = current.get(resource_id)
+            gone = version is None and has.name and service.tombstone(caller.cluster, resource_id) is None
+            if gone or (version is not None and has.version > version):
+                return {one.resource_id: one.version for one in await service.live_versions(caller.cluster, caller)}
+        return {}
+
+    def _answer_gone(self, service: Service, cluster: str, known: Mapping[str, KnownObject], subscribers: list[Subscriber]) -> None:
         unknown = 0
         for resource_id, has in known.items():
             make = self._gone(service, cluster, has)

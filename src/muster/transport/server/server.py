@@ -1,11 +1,12 @@
 """The gRPC server as a whole: services, broker, who calls and what they may, and the port, put together.
 
 `GrpcServer` takes a client of the hub's API (with the server's own account) and options, so that a test, a fleet and `muster
-grpc-server` run the very same thing. Where objects are kept elsewhere, `services` gives others. Every replica serves: there is no
-leader.
+grpc-server` run the very same thing. Where objects are kept elsewhere, `services` gives others. Every replica serves: there is
+no leader.
 
-Ready means that every service knows everything and RBAC is being followed. Stopping is announced: clients are told to go elsewhere,
-then streams are ended with a code upon which agents connect again, and calls may end within `DRAIN_GRACE`.
+Ready means that every service knows everything and RBAC was taken in, or may not be read. Stopping is announced: clients are
+told to go elsewhere, then streams are ended with a code upon which agents connect again, and calls may end within
+`DRAIN_GRACE`.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class GrpcServer(Manager):
         self.add("the guard of streams", self._guard, needs_leader_election=False)
         self.add("TLS files", RunnableFunc(lambda: self._tls.run(self._replace_tls)), needs_leader_election=False)
         self.add_ready_check("objects", self._unsynced)
-        self.add_ready_check("rbac", lambda: None if self._rbac.followed else f"RBAC is not followed: {self._rbac.outage}")
+        self.add_ready_check("rbac", lambda: None if self._knows_rbac else "RBAC is not taken in yet")
 
     async def start(self) -> None:
         """Listen. Raises OSError, and ConfigError for what is in the files."""
@@ -130,7 +131,12 @@ class GrpcServer(Manager):
 
     @property
     def ready(self) -> bool:
-        return self.broker.synced and self._rbac.followed
+        return self.broker.synced and self._knows_rbac
+
+    @property
+    def _knows_rbac(self) -> bool:
+        """Whether RBAC was taken in, or cannot be: then every question is reviewed by the hub, which is slower and no less safe."""
+        return self._rbac.followed or bool(self._rbac.outage)
 
     def _unsynced(self) -> str | None:
         missing = [str(data_type) for data_type, service in self.broker.services.items() if not service.synced]

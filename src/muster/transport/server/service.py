@@ -92,12 +92,13 @@ class CloudEventService:
                 cluster, payload = event.cluster, _read_payload(event, service.row, event_type)
                 await self._authorization.publication(who, service.row, event_type, cluster, (payload and payload.name) or "")
                 self._metrics.authorized(measured, PUBLISH, cluster, service.row.data_type)
+                caller = PublishingCaller(who.user, cluster, who.is_agent)
                 if event_type.action is Action.RESYNC:
-                    self._answer_resync(call, service, event, cluster)
+                    await self._answer_resync(call, service, event, caller)
                 else:
                     if payload is not None:
                         _check_payload(service.row, cluster, payload)
-                    answer = await service.handle_status_update(event, PublishingCaller(who.user, cluster, who.is_agent))
+                    answer = await service.handle_status_update(event, caller)
                     if answer is not None:
                         self._answer(call, service.row, cluster, answer)
                 measured.sent = 1
@@ -146,13 +147,13 @@ class CloudEventService:
             raise InvalidType(f"{str(data_type)[:200]!r} is not spoken; there are {', '.join(map(str, self.broker.services))}")
         return service
 
-    def _answer_resync(self, call: Call, service: Service, event: CloudEvent, cluster: str) -> None:
+    async def _answer_resync(self, call: Call, service: Service, event: CloudEvent, caller: PublishingCaller) -> None:
         if not service.row.sends:
             return
-        subscribers = self.broker.of_asker(call.connection, call.caller.user, cluster, service.row.data_type)
+        subscribers = self.broker.of_asker(call.connection, caller.user, caller.cluster, service.row.data_type)
         if not subscribers:
             raise RpcError(Code.UNAVAILABLE, "nobody listens to the answers; subscribe first, on the same connection")
-        self._resync.answer(service, event, subscribers)
+        await self._resync.answer(service, event, caller, subscribers)
 
     def _answer(self, call: Call, row: Row, cluster: str, answer: CloudEvent) -> None:
         message = self.broker.encoded(answer, row.data_type)

@@ -80,6 +80,10 @@ class Service(Protocol):
     def versions(self, cluster: str) -> Iterable[ObjectVersion]:
         """Of what `list` gives, without making events of it."""
 
+    async def live_versions(self, cluster: str, caller: Caller) -> Iterable[ObjectVersion]:
+        """As `versions`, but asked of whoever keeps the objects: what is known here may be older than what another server has told
+        already. Raises KubeError."""
+
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
         """The deletion, as an answer to a resync, of an object of the cluster that was seen to go, with its name and version; None
         where nobody knows."""

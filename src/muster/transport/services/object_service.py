@@ -7,26 +7,32 @@ told to wait (`synced`).
 
 from __future__ import annotations
 
+import builtins
 import random as chance
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from muster.api.cluster.write_rules import ClusterWriteRules
 from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.logs import get_logger
 from muster.runtime.auth import Authorizer
 from muster.runtime.cache import Snapshot
+from muster.runtime.cache.store import Cache
 from muster.runtime.client import KubeClient, NotFound, StatusError
 from muster.transport.codecs.resync import encode_tombstone
-from muster.transport.contract.event import CloudEvent
+from muster.transport.contract.event import CloudEvent, InvalidEvent
 from muster.transport.contract.rows import Row
 from muster.transport.contract.types import Action
 from muster.transport.services.answers import Answers
 from muster.transport.services.changes import ObjectChange, encode
 from muster.transport.services.interfaces import Caller, EventHandler, ObjectVersion
-from muster.transport.services.objects import KeptObject, KeptObjects, ObjectSource
+from muster.transport.services.objects import KeptObject, KeptObjects, ObjectSource, selection_of
 from muster.transport.services.tombstones import Tombstones
+from muster.transport.services.writes.payload import forbidden
 from muster.transport.services.writes.request import WriteRequest
 from muster.transport.services.writes.table import VERBS
+
+log = get_logger("muster.transport.services")
 
 ClientOf = Callable[[Caller], KubeClient]
 """With what is written for a caller."""
@@ -75,11 +81,29 @@ class ObjectService:
         return self._event(kept)
 
     def list(self, cluster: str) -> list[CloudEvent]:
-        return [self._event(kept) for kept in self._objects.of_cluster(cluster)]
+        events = []
+        for kept in self._objects.of_cluster(cluster):
+            try:
+                events.append(self._event(kept))
+            except InvalidEvent as error:
+                # It is nobody else's problem.
+                log.error("cannot send object", resource=str(self._row.resource), key=str(kept.snapshot.key), error=str(error))
+        return events
 
     def versions(self, cluster: str) -> Iterable[ObjectVersion]:
         row = self._row
         return [ObjectVersion(kept.uid, kept.version(row), kept.deleting) for kept in self._objects.of_cluster(cluster)]
+
+    async def live_versions(self, cluster: str, caller: Caller) -> builtins.list[ObjectVersion]:
+        row = self._row
+        versions: builtins.list[ObjectVersion] = []
+        if row.sends:
+            reader: Cache[Snapshot] = Cache(row.resource)
+            async for page in self._client_of(caller).pages(row.resource, **selection_of(row, cluster)):
+                for raw in page.items:
+                    kept = KeptObject(row, reader.read(raw))
+                    versions.append(ObjectVersion(kept.uid, kept.version(row), kept.deleting))
+        return versions
 
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
         gone = self._tombstones.get(cluster, resource_id)
@@ -94,6 +118,9 @@ class ObjectService:
                 sorted(f"{subresource}.{action}" for subresource, action in self._row.accepts)
             )
             raise StatusError(405, "MethodNotAllowed", message)
+        if not caller.cluster or event.cluster != caller.cluster:
+            why = f"the event is for cluster {event.cluster!r}, and the caller speaks for {caller.cluster!r}"
+            raise forbidden(self._row, event.cluster, why)
         return await verb(
             WriteRequest(
                 self._row,

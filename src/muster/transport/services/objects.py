@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, TypedDict
 
 import msgspec
 
@@ -68,6 +68,23 @@ _CLUSTER: Final[Mapping[Belongs, Callable[[Snapshot], str]]] = {
     Belongs.NAME: lambda snapshot: snapshot.name,
     Belongs.LABEL: lambda snapshot: snapshot.labels.get(CLUSTER_LABEL, ""),
 }
+
+
+class Selection(TypedDict, total=False):
+    """Of which objects of a resource a list is to be."""
+
+    namespace: str
+    label_selector: str
+    field_selector: str
+
+
+def selection_of(row: Row, cluster: str) -> Selection:
+    """Of the objects of one cluster."""
+    if row.belongs is Belongs.NAMESPACE:
+        return {"namespace": cluster, "label_selector": row.selector}
+    if row.belongs is Belongs.NAME:
+        return {"field_selector": f"metadata.name={cluster}"}
+    return {"label_selector": f"{CLUSTER_LABEL}={cluster}"}
 
 
 class KeptObject:

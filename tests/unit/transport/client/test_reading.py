@@ -207,3 +207,48 @@ async def test_an_informer_hears_at_once_that_it_is_shut_out(hub: FakeHub, clock
             await passing(clock, asyncio.ensure_future(client.get(MANAGED_CLUSTERS, "c1")))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_hub_that_cannot_say_what_it_has_is_not_waited_for_for_ever(hub: FakeHub, clock: FakeClock) -> None:
+    hub.servers["hub.example:8090"].cold = True
+    async with connected(hub) as client:
+        began = clock.monotonic()
+        with pytest.raises(Unreachable, match="leases were not to be had within 10 s"):
+            await passing(clock, asyncio.ensure_future(client.get(LEASES, "managed-cluster-lease", "c1")))
+        assert clock.monotonic() - began < 11
+
+
+async def test_a_closed_client_reaches_nothing(hub: FakeHub) -> None:
+    async with connected(hub) as client:
+        await client.list(LEASES)
+    with pytest.raises(Unreachable, match="closed"):
+        await client.list(MANAGED_CLUSTERS)
+
+
+async def test_discovery_tells_what_travels(client: TransportClient) -> None:
+    assert await client.api_versions("addon.open-cluster-management.io") == [
+        "addon.open-cluster-management.io/v1beta1",
+        "addon.open-cluster-management.io/v1alpha1",
+    ]
+    assert await client.api_resources("coordination.k8s.io/v1") == [LEASES]
+    with pytest.raises(NotFound):
+        await client.api_resources("apps/v1")
+    with pytest.raises(NotFound):
+        await client.api_versions("apps")
+
+
+async def test_a_watch_is_told_of_what_leaves_and_enters_its_selection(hub: FakeHub, client: TransportClient) -> None:
+    labels = {"open-cluster-management.io/cluster-name": "c1"}
+    hub.put(LEASE_ROW, lease())
+    events: list[WatchEvent[dict[str, object]]] = []
+    task = asyncio.create_task(collect(client, events, label_selector="x=1"))
+    await until(lambda: len(events) == 1, "the initial state")
+    for more in ({"x": "1"}, {}):
+        stored = lease()
+        stored["metadata"]["labels"] = {**labels, **more}
+        hub.put(LEASE_ROW, stored)
+        await until(lambda: not hub.streams(LEASE_ROW)[0].messages.qsize(), "the change being read")
+        await asyncio.sleep(0)
+    await until(lambda: len(events) == 3, "both changes")
+    assert [event.type for event in events] == ["BOOKMARK", "ADDED", "DELETED"]
+    task.cancel()

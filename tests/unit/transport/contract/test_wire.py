@@ -59,13 +59,16 @@ values = st.one_of(
     st.sampled_from([Uri("https://a.example/x?y=z"), UriRef("a/b"), UriRef("")]),
 )
 names = st.from_regex("[a-z0-9]{1,20}", fullmatch=True).filter(
-    lambda name: name not in ("id", "source", "specversion", "type", "time", "datacontenttype", "contenttype")
+    lambda name: (
+        name not in ("id", "source", "specversion", "type", "time", "subject", "dataschema", "datacontenttype", "contenttype")
+    )
 )
+visible = st.text().filter(lambda text: not text.isspace())
 events = st.builds(
     CloudEvent,
-    id=st.text(),
-    source=st.text(),
-    type=st.text(),
+    id=visible,
+    source=st.from_regex("[A-Za-z0-9./_-]*", fullmatch=True),
+    type=visible,
     attributes=st.dictionaries(st.one_of(names, st.sampled_from(["clustername", "metadata"])), values, min_size=1),
     data=st.none() | st.binary(),
 )
@@ -132,6 +135,7 @@ def test_an_attribute_is_written_with_its_prefix_and_the_content_type_without() 
         ([field(5, integer(9, 9) + field(1, "ce-x") + field(2, field(3, "c1")))], {"x": "c1"}),
         ([attribute("ce-x", field(9, "later") + field(3, "c1"))], {"x": "c1"}),
         ([attribute("ce-x", field(3, ""))], {"x": ""}),
+        ([text("ce-subject", "s"), text("ce-dataschema", "/a")], {"subject": "s", "dataschema": "/a"}),
     ],
 )  # fmt: skip
 def test_values_of_all_kinds_and_shapes_are_read(parts: list[bytes], expected: dict[str, Any]) -> None:
@@ -189,11 +193,21 @@ def test_data_may_be_called_json_in_several_ways(content_type: str) -> None:
         (event(text("ce-ä", "c1")), "names are of letters"),
         (event(text("ce-type", "c1")), "field type says this"),
         (event(text("ce-time", "yesterday")), "'time'"),
+        (event(text("ce-dataschema", "http://[::1")), "'dataschema'"),
+        (event(attribute("ce-subject", integer(1, 1))), "'subject'"),
+        (event(attribute("ce-subject", field(5, "a"))), "'subject'"),
+        (field(1, " ") + field(3, "1.0") + field(4, "t") + CLUSTER, "blanks"),
+        (field(1, "i") + field(3, "1.0") + field(4, "\t") + CLUSTER, "blanks"),
+        (field(1, "i") + field(2, "\0") + field(3, "1.0") + field(4, "t") + CLUSTER, "source"),
         (event(attribute("ce-time", field(7, integer(2, 1_000_000_000)))), "nanoseconds"),
         (event(attribute("ce-time", field(7, integer(1, 1 << 62)))), "out of range"),
         (event(attribute("ce-x", field(5, "http://[::1"))), "'x'"),
         (event(attribute("contenttype", integer(1, 1))), "'contenttype' is no string"),
+        (event(attribute("contenttype", field(6, "application/json"))), "'contenttype' is no string"),
+        (event(attribute("ce-time", field(4, b"2026"))), "'time' is a bytes"),
+        (event(CLUSTER, field(7, b"\xff")), "UTF-8"),
         (event(CLUSTER, text("contenttype", "text/plain"), field(6, b"1")), "'text/plain'"),
+        (event(CLUSTER, text("contenttype", "application/json;;"), field(6, b"1")), "'application/json;;'"),
         (event(text("ce-x", "c1").replace(b"c1", b"\xff\xfe")), "UTF-8"),
         (event(text("ce-x", "c1").replace(b"ce-x", b"ce-\xff")), "UTF-8"),
         (event(CLUSTER)[:-1], "unexpected EOF"),
@@ -203,6 +217,11 @@ def test_data_may_be_called_json_in_several_ways(content_type: str) -> None:
         (event(CLUSTER) + b"\x8a\x00\x01x", "illegal tag"),
         (event(CLUSTER) + b"\x02\x00", "illegal tag"),
         (event(CLUSTER) + b"\x7b" * 100_000, "illegal wireType 3"),
+        (event(CLUSTER) + integer(9, 1) * 1_000_000, "more than 256 fields"),
+        (event(*(text(f"ce-a{number}", "") for number in range(1_000))), "more than 256 fields"),
+        (event(field(5, integer(9, 1) * 1_000_000 + field(1, "ce-x"))), "more than 256 fields"),
+        (event(attribute("ce-x", integer(9, 1) * 1_000_000)), "more than 256 fields"),
+        (event(attribute("ce-x", field(7, integer(9, 1) * 1_000_000))), "more than 256 fields"),
     ],
 )  # fmt: skip
 def test_what_is_malformed_is_refused_by_name(message: bytes, expected: str) -> None:
@@ -212,7 +231,9 @@ def test_what_is_malformed_is_refused_by_name(message: bytes, expected: str) -> 
         decode_publish_request(field(1, message))
 
 
-@pytest.mark.parametrize("message", [b"", field(2, b"x"), field(1, event(CLUSTER)) * 2, b"\x0a", b"\x0a\x05abc"])
+@pytest.mark.parametrize(
+    "message", [b"", field(2, b"x"), field(1, event(CLUSTER)) * 2, b"\x0a", b"\x0a\x05abc", b"\x48\x01" * 1_000_000]
+)
 def test_a_request_has_one_event(message: bytes) -> None:
     with pytest.raises(InvalidEvent):
         decode_publish_request(message)

@@ -14,6 +14,7 @@ from muster.http.http2.client import KeepAlive
 from muster.http.tls import client_context, load_chain
 from muster.transport.rpc.channel import RpcChannel
 from muster.transport.rpc.status import Code, RpcError
+from tests.support.proxy import Proxy
 from tests.unit.http.pki import Authority
 
 from .conftest import COUNT, ECHO, HANG, TOKEN, WAIT, Serve, Site, until
@@ -229,7 +230,8 @@ async def test_a_certificate_replaced_while_dialing_counts(serve: Serve, open_ch
     site = await serve()
     channel = open_channel(site, certificate=False)
     call = asyncio.create_task(channel.unary(ECHO, b"x", timeout=WAIT))
-    await until(lambda: channel._dialing is not None)
+    while channel._dialing is None:  # noqa: ASYNC110  # it is to be caught in the act
+        await asyncio.sleep(0)
     channel.replace_tls(context(site))
     assert await call == b"x"
     await until(lambda: channel.connections == 1)
@@ -302,6 +304,29 @@ async def test_a_closed_channel_takes_no_calls(serve: Serve, open_channel: Open)
     await channel.close()
     assert (await ended(waiting)).code is Code.UNAVAILABLE
     assert (await ended(channel.unary(ECHO, b"", timeout=WAIT))).code is Code.CANCELLED
+
+
+async def test_a_proxy_leads_to_the_server(serve: Serve, open_channel: Open) -> None:
+    site = await serve()
+    with Proxy({"hub.example:8090": f"127.0.0.1:{site.server.port}"}) as proxy:
+        channel = open_channel(site, host="hub.example", port=8090, server_name="localhost", proxy=proxy.url)
+        assert await channel.unary(ECHO, b"hello", timeout=WAIT) == b"hello"
+        assert site.calls[0][0].caller == "certificate"
+        assert proxy.asked == ["hub.example:8090"]
+
+
+async def test_a_proxy_that_refuses_is_unavailable_and_named(serve: Serve, open_channel: Open) -> None:
+    site = await serve()
+    with Proxy() as proxy:
+        channel = open_channel(site, host="127.0.0.1", port=1, proxy=proxy.url)
+        error = await ended(channel.unary(ECHO, b"", timeout=WAIT))
+        assert error.code is Code.UNAVAILABLE
+        assert str(proxy.port) in error.message
+
+
+def test_a_proxy_without_tls_is_refused() -> None:
+    with pytest.raises(ValueError, match="TLS only"):
+        RpcChannel("localhost", 1, tls=None, proxy="http://proxy.example")
 
 
 # grpcio's server

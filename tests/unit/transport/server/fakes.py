@@ -104,6 +104,9 @@ class FakeService:
         self.tombstones: dict[str, CloudEvent] = {}
         self.handled: list[tuple[CloudEvent, Caller]] = []
         self.encoded = 0
+        self.asked = 0
+        self.unheard: list[ObjectVersion] = []
+        """What there is, and has not come to be known yet."""
         self.answer: CloudEvent | None = None
         self.failure: Exception | None = None
         self.gate: asyncio.Event | None = None
@@ -150,6 +153,10 @@ class FakeService:
                 metadata = obj["metadata"]
                 version = metadata["generation" if self.row.versioned is Versioned.GENERATION else "resourceVersion"]
                 yield ObjectVersion(uid, int(version), "deletionTimestamp" in metadata)
+
+    async def live_versions(self, cluster: str, caller: Caller) -> Iterable[ObjectVersion]:
+        self.asked += 1
+        return [*self.versions(cluster), *self.unheard]
 
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
         found = self.tombstones.get(resource_id)

@@ -9,6 +9,7 @@ from muster.transport.codecs.resync import resync_end
 from muster.transport.contract.event import DELETED, METADATA, RESOURCE_ID, RESOURCE_VERSION, RESYNC
 from muster.transport.contract.rows import EVENT_ROW, LEASE_ROW, ROWS, TOKENS, WORKS, Row
 from muster.transport.contract.types import Action
+from muster.transport.services.interfaces import ObjectVersion
 from tests.support.fake_clock import settle
 from tests.unit.transport.server.fakes import FakeCall, agent, code_of, object_of
 from tests.unit.transport.server.hub import Listener, TestHub
@@ -111,6 +112,28 @@ async def test_what_the_agent_names_and_nobody_has_is_answered_as_deleted_by_tha
     assert (event.text(RESOURCE_ID), event.attributes[RESOURCE_VERSION]) == ("u1", 3)
     assert '"name":"web"' in event.text(METADATA)
     assert '"namespace":"cluster1"' in event.text(METADATA)
+
+
+async def test_what_another_server_has_told_already_is_neither_gone_nor_older(hub: TestHub) -> None:
+    """This server hears of changes a moment later than the one the agent was connected to before."""
+    await hub.accept("cluster1")
+    service = hub.services[WORKS.data_type]
+    service.put(object_of(WORKS, "cluster1", "changed", version=1))
+    service.unheard = [ObjectVersion("new", 1), ObjectVersion("changed", 2)]
+    asker = await Agent(hub, WORKS).listen()
+    await asker.resync(("new", 1, "new"), ("changed", 2, "changed"))
+    assert await asker.heard() == []
+
+
+async def test_whoever_keeps_the_objects_is_asked_only_where_the_agent_knows_more(hub: TestHub) -> None:
+    await hub.accept("cluster1")
+    service = hub.services[WORKS.data_type]
+    for uid, version in (("same", 2), ("newer", 3), ("gone", 1)):
+        service.put(object_of(WORKS, "cluster1", uid, version=version))
+    service.remove("gone")
+    asker = await Agent(hub, WORKS).listen()
+    await asker.resync(("same", 2, "same"), ("newer", 2, "newer"), ("gone", 1, "gone"), ("nameless", 1))
+    assert (sorted(await asker.heard()), service.asked) == (["gone", "newer"], 0)
 
 
 async def test_an_id_that_nobody_knows_is_left_alone_and_counted(hub: TestHub) -> None:

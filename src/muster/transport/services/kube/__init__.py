@@ -1,4 +1,4 @@
-"""Services over a Kubernetes API: what is there comes by informers, what agents ask for is written by the server's own account."""
+"""Services over a Kubernetes API: informers tell what is there, and the server's own account writes what agents ask for."""
 
 from muster.transport.services.kube.services import kube_services
 

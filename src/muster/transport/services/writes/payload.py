@@ -32,10 +32,8 @@ def own_object(request: WriteRequest) -> Object:
     row, event = request.row, request.event
     obj = read_object(row, event)
     owner = row.belongs.cluster_of(obj)
-    if not request.cluster or owner != request.cluster:
+    if owner != request.cluster:
         raise forbidden(row, name_of(obj), f"its {_FIELD[row.belongs]} is {owner!r}, and the caller speaks for {request.cluster!r}")
-    if event.cluster != request.cluster:
-        raise forbidden(row, name_of(obj), f"the event is for cluster {event.cluster!r}, not for {request.cluster!r}")
     _check_id(event, obj)
     return obj
 

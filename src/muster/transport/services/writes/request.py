@@ -1,7 +1,7 @@
 """What a verb is given: the event, who sent it, what is known of the row's objects, and with what to write.
 
 `client` writes in whoever's name the hub is to be written to: our own account's, which the API server then judges, or the caller's.
-A verb never looks at `clustername`: the caller's cluster is what the credential proves.
+The caller's cluster is what the credential proves; that the event names no other is checked before a verb is called.
 """
 
 from __future__ import annotations

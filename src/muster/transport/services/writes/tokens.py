@@ -27,6 +27,6 @@ async def create(request: WriteRequest) -> CloudEvent:
     }
     answer = await request.client.create(SERVICE_ACCOUNTS, body, request.cluster, name=name, subresource="token")
     uid = asked["metadata"].get("uid") or request.event.text(RESOURCE_ID)
-    told = {**answer, "metadata": {**answer["metadata"], "name": name, "namespace": request.cluster, "uid": uid}}
+    told = {**answer, "metadata": {**body["metadata"], "uid": uid}}
     event_type = EventType(request.row.data_type, Subresource.SPEC, Action.CREATE)
     return encode_object(request.row, told, event_type, source=HUB_SOURCE, now=request.clock.now())

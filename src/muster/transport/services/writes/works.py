@@ -26,7 +26,6 @@ from muster.transport.codecs.reading import parse_document, part
 from muster.transport.codecs.works import WorkStatus, decode_status
 from muster.transport.contract.event import METADATA
 from muster.transport.services.reduction import REPORTED
-from muster.transport.services.writes.payload import forbidden
 from muster.transport.services.writes.request import WriteRequest
 
 _SEQUENCE: Final = "Sequence:"
@@ -40,9 +39,6 @@ _LATE: Final = LATE_SECONDS * 1000 << _MILLISECOND_BITS
 
 async def report_status(request: WriteRequest) -> None:
     report = decode_status(request.event)
-    if report.cluster != request.cluster:
-        why = f"the event is for cluster {report.cluster!r}, and the caller speaks for {request.cluster!r}"
-        raise forbidden(request.row, report.resource_id, why)
     work = _known(request, report) or await _asked_by_name(request, report)
     for attempts_left in reversed(range(ATTEMPTS)):
         if work is None:

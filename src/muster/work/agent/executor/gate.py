@@ -1,7 +1,7 @@
 """The gate before every write of a work with an executor: which of its manifests may be applied in the executor's name.
 
 Strictly (the enhancement's rule) one refusal withholds the whole work, and so does a manifest that cannot be applied whatever is
-permitted; per manifest (upstream's rule) each is judged alone. What the executor may is its `ExecutorStanding`; when a role or binding
+permitted; per manifest (upstream's rule) each is judged alone. What the executor may is its standing; when a role or binding
 changes that touches it, by its own name or by one of its groups, the standing goes at once, and whoever listens is told a moment
 later. Nothing is followed before the first work with an executor comes.
 

@@ -1,0 +1,133 @@
+"""Where `muster grpc-server` keeps a hub's objects: in the hub cluster, or in a database of its own.
+
+With a database there is no Kubernetes beside it: the process serves the hub's Kubernetes-style API itself and writes the
+kubeconfig by which `muster hub`, `muster work-hub` and kubectl reach it. Flags of one kind are refused where the other is chosen,
+since whoever gives them believes something that is not so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from muster.cli.process import LOOPBACK, FoundCluster, ProcessEnv, find_cluster
+from muster.cli.values import FilePath
+
+if TYPE_CHECKING:
+    from muster.api.cluster.write_rules import ClusterWriteRules
+    from muster.machinery.metrics import Metrics
+    from muster.runtime.client import KubeClient
+    from muster.transport.server.server import Services
+    from muster.transport.services.store.hub import SqlHubOptions
+
+KUBE: Final = "kube"
+SQL: Final = "sql"
+REQUESTS_AT_ONCE: Final = 100
+"""To the hub's API server: agents that come back all at once must not take its every place."""
+_SQLITE: Final = "sqlite:///"
+_SCHEMES: Final = (_SQLITE, "postgresql://", "postgres://")
+_EXAMPLES: Final = "sqlite:///hub.db (four slashes before an absolute path) or postgresql://user@host/database"
+_OF_SQL: Final = {
+    "database": "--database",
+    "write_kubeconfig": "--write-kubeconfig",
+    "api_host": "--api-host",
+    "api_port": "--api-port",
+    "api_host_names": "--api-host-name",
+}
+_OF_KUBE: Final = {"kubeconfig": "--kubeconfig", "context": "--context"}
+
+
+def persistence_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    options = (
+        click.option(
+            "--persistence",
+            type=click.Choice([KUBE, SQL]),
+            default=KUBE,
+            show_default=True,
+            help="Where objects are kept: in the hub cluster, or in a database, and then this process is the hub's API server.",
+        ),
+        click.option("--database", envvar="MUSTER_DATABASE", help=f"Of --persistence {SQL}: {_EXAMPLES}."),
+        click.option(
+            "--write-kubeconfig",
+            type=FilePath(dir_okay=False),
+            help=f"Of --persistence {SQL}: where the kubeconfig of the hub's administrator is written, readable by its owner only.",
+        ),
+        click.option("--api-host", help=f"Of --persistence {SQL}: address to serve the hub's API on.  [default: {LOOPBACK}]"),
+        click.option(
+            "--api-port",
+            type=click.IntRange(0, 65535),
+            help=f"Of --persistence {SQL}: port to serve the hub's API on; 0 picks a free one.  [default: 6443]",
+        ),
+        click.option(
+            "--api-host-name",
+            "api_host_names",
+            multiple=True,
+            help=f"Of --persistence {SQL}: a further name in the certificate of the hub's API.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def persistence(given: dict[str, Any], here: ProcessEnv) -> FoundCluster | SqlHubOptions:
+    """Raises what click raises for flags that are wrong."""
+    is_sql = given["persistence"] == SQL
+    for name, flag in (_OF_KUBE if is_sql else _OF_SQL).items():
+        if given[name] not in (None, "", ()) and not (name == "database" and not is_sql and _is_from_environment(name)):
+            other = KUBE if is_sql else SQL
+            raise click.UsageError(f"{flag} is for --persistence {other}, and --persistence is {given['persistence']}")
+    if not is_sql:
+        return find_cluster(given["kubeconfig"], given["context"], here)
+    from muster.transport.services.store.hub import SqlHubOptions
+
+    if not given["write_kubeconfig"]:
+        raise click.UsageError(f"--persistence {SQL} needs --write-kubeconfig: by it the hub's controllers reach this process")
+    return SqlHubOptions(
+        _database(given["database"] or "", here),
+        here.path(given["write_kubeconfig"]),
+        host=here.bind(given["api_host"] or LOOPBACK),
+        port=6443 if given["api_port"] is None else given["api_port"],
+        host_names=given["api_host_names"],
+        namespace=given["namespace"],
+    )
+
+
+def _is_from_environment(name: str) -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source(name) is click.core.ParameterSource.ENVIRONMENT
+
+
+def _database(address: str, here: ProcessEnv) -> str:
+    if not address:
+        raise click.UsageError(f"--persistence {SQL} needs --database: {_EXAMPLES}")
+    if not address.startswith(_SCHEMES) or address == _SQLITE:
+        # A password may be in it.
+        scheme = address.partition("://")[0] if "://" in address else "no scheme"
+        raise click.BadParameter(f"{scheme!r} is no database that is known; expected {_EXAMPLES}", param_hint="--database")
+    return f"{_SQLITE}{here.path(address.removeprefix(_SQLITE))}" if address.startswith(_SQLITE) else address
+
+
+class Opened(NamedTuple):
+    client: KubeClient
+    services: Services | None
+    """None: those over the client."""
+    problem: Callable[[], str | None]
+    """What keeps objects from being written, for readiness."""
+
+
+async def open_persistence(
+    chosen: FoundCluster | SqlHubOptions, rules: ClusterWriteRules, stack: AsyncExitStack, metrics: Metrics
+) -> Opened:
+    """Open until the stack ends."""
+    if isinstance(chosen, FoundCluster):
+        return Opened(chosen.connect_in(stack, "muster-grpc-server", metrics, REQUESTS_AT_ONCE), None, lambda: None)
+    from muster.registration.hub.install import install_base
+    from muster.transport.services.store.hub import sql_hub
+
+    hub = await stack.enter_async_context(sql_hub(chosen, partial(install_base, namespace=chosen.namespace)))
+    return Opened(hub.client, partial(hub.services, rules=rules), hub.problem)
