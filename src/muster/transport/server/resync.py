@@ -31,7 +31,6 @@ from muster.transport.codecs.resync import (
 from muster.transport.contract.event import CloudEvent
 from muster.transport.contract.rows import Belongs
 from muster.transport.contract.types import Action, DataType
-from muster.transport.rpc.status import Code, RpcError
 from muster.transport.server.broker import Broker
 from muster.transport.server.subscriber import Make, Subscriber
 from muster.transport.services.interfaces import Caller, Service
@@ -50,11 +49,9 @@ class Resync:
         self._clock = clock
 
     async def answer(self, service: Service, event: CloudEvent, caller: Caller, subscribers: list[Subscriber]) -> None:
-        """Queue the answers to a request of the caller's cluster, which the subscribers are of. Raises RpcError, InvalidEvent and
-        KubeError."""
+        """Queue the answers to a request of the caller's cluster, whose streams are given; the service knows everything. Raises
+        InvalidEvent and KubeError."""
         request = decode_resync_request(event)
-        if not service.synced:
-            raise RpcError(Code.UNAVAILABLE, "the server does not know all objects yet; try again")
         known = {one.resource_id: one for one in request.known}
         live = await self._live(service, caller, known)
         for current in service.versions(caller.cluster):

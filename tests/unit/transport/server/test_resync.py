@@ -1,5 +1,6 @@
 """An agent says what it has, and hears what it has not."""
 
+import asyncio
 import time
 from typing import Any
 
@@ -11,7 +12,7 @@ from muster.transport.contract.event import DELETED, METADATA, RESOURCE_ID, RESO
 from muster.transport.contract.rows import EVENT_ROW, LEASE_ROW, ROWS, TOKENS, WORKS, Row
 from muster.transport.contract.types import Action
 from muster.transport.services.interfaces import ObjectVersion
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import FakeClock, settle
 from tests.unit.transport.server.fakes import FakeCall, agent, code_of, object_of
 from tests.unit.transport.server.hub import Listener, TestHub
 
@@ -70,15 +71,38 @@ async def test_only_the_asker_is_answered(hub: TestHub) -> None:
     assert (await asker.heard(), await other.heard()) == (["w1"], [])
 
 
-async def test_nobody_is_answered_before_everything_is_known(hub: TestHub) -> None:
+async def test_nobody_is_answered_before_everything_is_known(hub: TestHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.transport.server.service.SYNC_CHECKS", 0)
     await hub.accept("cluster1")
     service = hub.services[WORKS.data_type]
-    service.synced = False
     asker = await Agent(hub, WORKS).listen()
+    service.synced = False
     assert await code_of(asker.resync(("w1", 1, "w1"))) == "UNAVAILABLE"
+    assert await hub.subscribe(asker.who, WORKS.data_type, "cluster1").code() == "UNAVAILABLE"
     assert await asker.heard() == []
     service.synced = True
     await asker.resync(("w1", 1, "w1"))
+    assert await asker.heard() == ["w1"]
+
+
+async def test_a_server_that_has_just_begun_is_waited_for(hub: TestHub, clock: FakeClock) -> None:
+    await hub.accept("cluster1")
+    service = hub.services[WORKS.data_type]
+    service.synced = False
+    asker = Agent(hub, WORKS)
+    listening = asyncio.create_task(asker.listen())
+    await clock.advance(1.0)
+    assert not listening.done()
+    service.synced = True
+    await clock.advance(0.05)
+    await listening
+    service.synced = False
+    resyncing = asyncio.create_task(asker.resync(("w1", 1, "w1")))
+    await clock.advance(1.0)
+    assert not resyncing.done()
+    service.synced = True
+    await clock.advance(0.05)
+    await resyncing
     assert await asker.heard() == ["w1"]
 
 
