@@ -102,8 +102,8 @@ class _Call:
 
     def _read_head(self, fields: Fields) -> None:
         found = dict(fields)
-        self.method = found[b":path"].decode("latin-1")
-        if found[b":method"] != b"POST":
+        self.method = found.get(b":path", b"").decode("latin-1")
+        if found.get(b":method") != b"POST":
             raise _Refusal(b"405", Code.INTERNAL, "gRPC's calls are POST requests")
         if not headers.is_grpc(found.get(b"content-type", b"")):
             raise _Refusal(b"415", Code.INVALID_ARGUMENT, "the content-type must be application/grpc")
@@ -341,11 +341,9 @@ class _Call:
         self._server.observe(self, code)
 
     def _fail(self, error: Exception) -> None:
+        connection = self._stream.connection
         if isinstance(error, RpcError):
-            connection = self._stream.connection
             self.end(error.code, error.message)
-            if self.connection.owner is None:
-                connection.nuisance()  # a stranger is not to ask again and again
         elif isinstance(error, _Refusal):
             self._ended = True
             self._stream.send_head(headers.trailers_only(error.code, error.message, error.status, error.extra), end=True)
@@ -354,6 +352,8 @@ class _Call:
         else:
             logger.error("method %s failed", self.method, exc_info=error)
             self.end(Code.INTERNAL, "internal error")
+        if self.connection.owner is None:
+            connection.nuisance()  # a stranger is not to ask again and again
 
 
 class RpcServer:
