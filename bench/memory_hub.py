@@ -104,6 +104,9 @@ class MemoryService:
     def versions(self, cluster: str) -> Iterable[ObjectVersion]:
         return [ObjectVersion(uid, 1) for uid in self.works.get(cluster, {})]
 
+    async def live_versions(self, cluster: str, caller: Caller) -> Iterable[ObjectVersion]:
+        return self.versions(cluster)
+
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
         return None
 

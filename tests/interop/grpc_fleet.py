@@ -33,7 +33,7 @@ BOOTSTRAP_USER: Final = f"system:serviceaccount:{ocm.BOOTSTRAP_NAMESPACE}:{BOOTS
 GRPC_SIGNER: Final = "open-cluster-management.io/grpc"
 WORK_API: Final = "/apis/work.open-cluster-management.io/v1"
 OUR_ACCOUNT: Final = "muster-grpc-server"
-CERTIFICATE_POLL: Final = "5s"
+CERTIFICATE_POLL: Final = "30s"
 """How often upstream's agents look whether their certificate has changed; five minutes unless told."""
 Document = dict[str, Any]
 

@@ -13,17 +13,14 @@ import yaml
 from cryptography import x509
 
 from tests.interop.grpc_fleet import BOOTSTRAP_USER, GO, GRPC_SIGNER, MUSTER, WORK_API, GrpcAgents, GrpcHub, ServerProgram
-from tests.interop.ocm import AGENT_NAMESPACE, work
+from tests.interop.ocm import AGENT_NAMESPACE, aged, work
 from tests.support.administrator import read_secret
 from tests.support.planes import ControlPlane, chosen
 
 SERVERS = (GO, MUSTER)
-ROLES = ("hub", "spoke", "short", "short-spoke")
+ROLES = ("hub", "spoke")
 CLUSTER = "cluster1"
 WORKS = f"{WORK_API}/namespaces/{CLUSTER}/manifestworks"
-RENEWING = "renewing"
-SHORT = 60
-"""Seconds that certificates live on the hub that renews: upstream's agents ask anew when a fourth of that is left."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +59,7 @@ def agents(ground: ControlPlane, hub: GrpcHub) -> Iterator[GrpcAgents]:
         agents.stop()
 
 
-def join(hub: GrpcHub, agents: GrpcAgents, lease: int = 60) -> None:
+def join(hub: GrpcHub, agents: GrpcAgents, lease: int = 5) -> None:
     administrator = hub.administrator
     agents.start_registration()
     administrator.wait(lambda: administrator.requests(agents.name), "the agent's certificate request", 60)
@@ -113,6 +110,34 @@ def test_a_work_is_applied_changed_and_removed(hub: GrpcHub, agents: GrpcAgents)
     assert agents.delivered("hello") is None
 
 
+@pytest.mark.timeout(420)
+def test_a_certificate_is_renewed_over_the_connection_that_it_opened(hub: GrpcHub, agents: GrpcAgents) -> None:
+    """The agent is made to believe that its certificate ages by a copy with other dates; the server is only ever shown real ones.
+
+    Upstream's hub of 1.2 asks for the rights of the server's account before it approves a renewal, and so approves none.
+    """
+    administrator = hub.administrator
+    stored = read_secret(agents.admin, AGENT_NAMESPACE, agents.secret)
+    connections = agents.link.connections
+    old = base64.b64encode(aged(stored["tls.crt"], stored["tls.key"])).decode()
+    agents.admin.patch(f"/api/v1/namespaces/{AGENT_NAMESPACE}/secrets/{agents.secret}", {"data": {"tls.crt": old}}).expect(200)
+
+    administrator.wait(lambda: len(administrator.requests(CLUSTER)) == 2, "a request for the next certificate", 60)
+    request = administrator.requests(CLUSTER)[-1]
+    user = request["metadata"]["annotations"]["open-cluster-management.io/csr-user"]
+    assert user == f"system:open-cluster-management:{CLUSTER}:agent1"
+    administrator.decide(request)
+
+    def renewed() -> bool:
+        found = x509.load_pem_x509_certificate(read_secret(agents.admin, AGENT_NAMESPACE, agents.secret)["tls.crt"])
+        first = x509.load_pem_x509_certificate(stored["tls.crt"])
+        return found.issuer == first.issuer and found.serial_number != first.serial_number
+
+    administrator.wait(renewed, "the next certificate", 60)
+    administrator.wait(lambda: agents.link.connections > connections, "a connection with the next certificate", 90)
+    administrator.wait_renewed(CLUSTER, times=2, timeout=200)
+
+
 @pytest.mark.timeout(300)
 def test_what_changed_while_the_server_was_away_reaches_the_agent_later(hub: GrpcHub, agents: GrpcAgents) -> None:
     """The server was killed, and its successor finds everything anew. One outage only: upstream's agents wait longer for each."""
@@ -138,27 +163,3 @@ def test_what_changed_while_the_server_was_away_reaches_the_agent_later(hub: Grp
     if hub.program is MUSTER:
         # Upstream's server has no name for it, and what the work had delivered stays.
         hub.administrator.wait(lambda: agents.delivered("forced") is None, "what a removed work had delivered to be gone", 60)
-
-
-@pytest.mark.timeout(420)
-def test_a_certificate_is_renewed_before_it_ends(ground: ControlPlane, program: ServerProgram) -> None:
-    flags = [f"--grpc-signing-duration={SHORT}s"]
-    short, spoke = f"short-{program.name}", f"short-spoke-{program.name}"
-    hub = GrpcHub(ground.extra(short), ground.directory / short, program, flags)
-    agents = GrpcAgents(hub, ground.extra(spoke), ground.directory / spoke, RENEWING)
-    try:
-        hub.start()
-        join(hub, agents, lease=5)
-        before = read_secret(agents.admin, AGENT_NAMESPACE, agents.secret)["tls.crt"]
-
-        def renewed() -> bool:
-            return read_secret(agents.admin, AGENT_NAMESPACE, agents.secret)["tls.crt"] != before
-
-        hub.administrator.wait(renewed, "the next certificate", 2 * SHORT)
-        second = hub.administrator.requests(RENEWING)[-1]
-        user = second["metadata"]["annotations"]["open-cluster-management.io/csr-user"]
-        assert user == f"system:open-cluster-management:{RENEWING}:agent1"
-        hub.administrator.wait_renewed(RENEWING, times=2, timeout=120)
-    finally:
-        agents.stop()
-        hub.stop()

@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import http2_attacks, peers
-from tests.support.http2_attacks import ATTACKS, Bystander, Credentials, Observation, Target
+from tests.support.http2_attacks import ATTACKS, Observation
+from tests.support.http2_client import Bystander, Credentials, Target
 from tests.support.pki import Authority
 from tests.support.processes import Server
 
