@@ -74,6 +74,7 @@ class GrpcEndpoint:
             cluster,
             source=settings.source,
             agent=settings.agent,
+            metrics=settings.metrics,
             clock=settings.clock,
             random=settings.random,
         )
