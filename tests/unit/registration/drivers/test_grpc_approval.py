@@ -35,8 +35,8 @@ async def approved(client: InProcessClient, name: str) -> bool:
 
 async def judged_otherwise(admin: InProcessClient, behalf: InProcessClient, *names: str) -> None:
     """A good request made after them is approved; those have been looked at by then, and are still pending."""
-    await ask(behalf, "marker-00000", AgentIdentity("marker", "abcde"))
-    await until(lambda: approved(admin, "marker-00000"))
+    await ask(behalf, "grpc-marker-00000", AgentIdentity("grpc-marker", "abcde"))
+    await until(lambda: approved(admin, "grpc-marker-00000"))
     for name in names:
         assert await verdict(admin, name) == "", name
 
@@ -237,6 +237,33 @@ class TestWhoseClusters:
             )
             assert hub.driver.agents(later) == frozenset()
 
+    async def test_one_that_was_there_before_is_marked_once_its_agent_is_approved(
+        self, admin: InProcessClient, behalf: InProcessClient, authority: AuthorityFiles
+    ) -> None:
+        """As an administrator prepares clusters, or as they change their driver."""
+        await csr.managed_cluster(admin)
+        await csr.managed_cluster(admin, name="cluster2")
+        await admin.patch(MANAGED_CLUSTERS, "cluster2", {"metadata": {"annotations": {DRIVER_ANNOTATION: "other"}}})
+        async with hub_driver(admin, authority.options(), driver="grpc") as hub:
+            await ask(behalf, "cluster1-aaaaa")
+            await ask(behalf, "cluster2-aaaaa", AgentIdentity("cluster2", "abcde"))
+            assert not hub.driver.owns(await known(admin))
+            for name in ("cluster1-aaaaa", "cluster2-aaaaa"):
+                await approve(admin, name)
+                await until(lambda name=name: issued(admin, name))  # type: ignore[misc]
+            await until(lambda: owned(admin, hub))
+            other = await known(admin, "cluster2")
+            assert other.metadata.annotations[DRIVER_ANNOTATION] == "other", "another's mark stays"
+
+    async def test_one_whose_agent_nobody_approved_is_left_as_it_is(
+        self, admin: InProcessClient, behalf: InProcessClient, authority: AuthorityFiles
+    ) -> None:
+        await csr.managed_cluster(admin)
+        async with hub_driver(admin, authority.options(BOOTSTRAP), driver="grpc") as hub:
+            await ask(behalf, "cluster1-aaaaa", user="stranger")
+            await judged_otherwise(admin, behalf, "cluster1-aaaaa")
+            assert not hub.driver.owns(await known(admin))
+
 
 async def voted(admin: InProcessClient, hub: RunningHub, wanted: Vote) -> bool:
     return hub.driver.vote(await known(admin)) is wanted
@@ -246,7 +273,31 @@ async def named(admin: InProcessClient, hub: RunningHub, *users: str) -> bool:
     return hub.driver.agents(await known(admin)) == frozenset(users)
 
 
+async def owned(admin: InProcessClient, hub: RunningHub) -> bool:
+    return hub.driver.owns(await known(admin))
+
+
 class TestBesideCsr:
+    async def test_keys_compete_for_a_name_whatever_they_come_by(
+        self, admin: InProcessClient, server: ApiServer, behalf: InProcessClient, authority: AuthorityFiles
+    ) -> None:
+        bootstrap = client_of(server, BOOTSTRAP)
+        # Approved by csr and not joined: over gRPC another key has to wait.
+        await csr.ask(bootstrap, "cluster1-plain")
+        await csr.ask(bootstrap, "cluster2-plain", AgentIdentity("cluster2", "abcde"))
+        async with hub_driver(admin, csr.TRUSTED):
+            await until(lambda: approved(admin, "cluster1-plain"))
+        async with hub_driver(admin, authority.options(BOOTSTRAP), driver="grpc") as hub:
+            await ask(behalf, "cluster1-other")
+            await judged_otherwise(admin, behalf, "cluster1-other")
+            assert hub.driver.vote(await known(admin)) is Vote.ABSTAIN
+            # And the other way round.
+            await ask(behalf, "cluster3-grpc", AgentIdentity("cluster3", "abcde"))
+            await until(lambda: approved(admin, "cluster3-grpc"))
+        await csr.ask(bootstrap, "cluster3-plain", AgentIdentity("cluster3", "abcde"))
+        async with hub_driver(admin, csr.TRUSTED):
+            await csr.judged_otherwise(admin, bootstrap, "cluster3-plain")
+
     async def test_each_driver_answers_requests_of_its_own_signer_alone(
         self, admin: InProcessClient, server: ApiServer, behalf: InProcessClient, authority: AuthorityFiles
     ) -> None:

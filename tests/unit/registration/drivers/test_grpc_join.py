@@ -14,12 +14,10 @@ from cryptography import x509
 from muster.registration.agent.failover import objection
 from muster.registration.drivers import find
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.registration.names import (
-    DRIVER_ANNOTATION,
-    cluster_role,
-)
-from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, SIGNING_REQUESTS
+from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE, BOOTSTRAP_ROLE, DRIVER_ANNOTATION, cluster_role
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SIGNING_REQUESTS
 from muster.runtime.client.errors import Forbidden, KubeError, NotFound
+from muster.runtime.install import binding, rule
 from tests.unit.registration.drivers.conftest import until
 from tests.unit.registration.drivers.grpc_hub import approve
 from tests.unit.registration.drivers.grpc_site import Site, grpc_site
@@ -44,10 +42,10 @@ async def test_a_cluster_joins_by_list_and_its_agent_alone_gets_rights(site: Sit
         assert agent.state.phase == "serving"
         found = await site.admin.get(MANAGED_CLUSTERS, "c1")
         assert found["metadata"]["annotations"][DRIVER_ANNOTATION] == "grpc"
-        binding = await site.admin.get(CLUSTER_ROLE_BINDINGS, cluster_role("c1"))
+        bound = await site.admin.get(CLUSTER_ROLE_BINDINGS, cluster_role("c1"))
         certificate = x509.load_pem_x509_certificate((site.directory / "hub" / "tls.crt").read_bytes())
         assert site.signer.authority.signed(certificate)
-        [user] = [one["name"] for one in binding["subjects"] if one["kind"] == "User"]
+        [user] = [one["name"] for one in bound["subjects"] if one["kind"] == "User"]
         assert user in certificate.subject.rfc4514_string()
     held = {path.name: path.read_bytes() for path in (site.directory / "hub").iterdir()}
     assert set(held) == {"cluster-name", "agent-name", "config.yaml", "tls.crt", "tls.key"}
@@ -142,3 +140,31 @@ async def test_a_cluster_with_the_longest_name_joins_too(site: Site) -> None:
     name = "c" * 63
     async with site.running(), site.agent(name):
         await until(lambda: site.available(name))
+
+
+async def test_a_cluster_that_an_administrator_prepared_is_joined(site: Site) -> None:
+    kind = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind}
+    await site.admin.create(MANAGED_CLUSTERS, {**kind, "metadata": {"name": "c1"}, "spec": {"hubAcceptsClient": True}})
+    async with site.running(), site.agent():
+        await until(site.available)
+        found = await site.admin.get(MANAGED_CLUSTERS, "c1")
+        assert found["metadata"]["annotations"][DRIVER_ANNOTATION] == "grpc"
+
+
+async def test_a_token_for_one_name_introduces_no_other_cluster(site: Site) -> None:
+    """Decision 0018: that is asked by the gRPC server, so a request that went past it proves nothing."""
+    await site.admin.delete(CLUSTER_ROLE_BINDINGS, f"{BOOTSTRAP_ROLE}:agent-registration")
+    rules = [
+        rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", "list", "watch"]),
+        rule(MANAGED_CLUSTERS.group, ["managedclusters"], ["create", "list", "watch", "get"], ["c1"]),
+    ]
+    await site.admin.create(CLUSTER_ROLES, {"metadata": {"name": "one-name"}, "rules": rules})
+    agent = {"kind": "ServiceAccount", "name": BOOTSTRAP_ACCOUNT, "namespace": BOOTSTRAP_NAMESPACE}
+    await site.admin.create(CLUSTER_ROLE_BINDINGS, binding("one-name", "ClusterRole", "one-name", agent))
+    async with site.running():
+        async with site.connected(site.bootstrap, "c2") as hub:
+            assert len(await find("grpc").missing_to_register(hub, "c2")) == 2
+        async with site.agent("c1"):
+            await until(site.available)
+        with pytest.raises(NotFound):
+            await site.admin.get(MANAGED_CLUSTERS, "c2")

@@ -15,6 +15,7 @@ from typing import Any, Final
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from muster.api.agents import GRPC_SIGNER
 from muster.kube import certificates
 from muster.kube.names import GENERATED_SUFFIX_LENGTH
 from muster.machinery.authentication import UserInfo
@@ -30,6 +31,8 @@ from muster.registration.names import (
     parse_common_name,
 )
 
+AGENT_SIGNERS: Final = (CLIENT_SIGNER, GRPC_SIGNER)
+"""Of whom agents ask for certificates."""
 SHORTEST_EXPIRATION: Final = 3600
 """Certificates that live shorter than this are renewed faster than people can follow."""
 _BASE: Final = 63 - GENERATED_SUFFIX_LENGTH
@@ -97,6 +100,14 @@ def read_request(csr: Mapping[str, Any], signer: str = CLIENT_SIGNER, requester:
         raise NotAnAgentsRequest("spec.request", f"its subject is of cluster {identity.cluster!r}, its label says {cluster!r}")
     who = UserInfo.decode(spec) if requester is None else requester
     return AgentRequest(identity, who, certificates.fingerprint(request.public_key()))
+
+
+def read_any_request(csr: Mapping[str, Any]) -> AgentRequest:
+    """Of an agent of whichever driver, as the API server recorded it. Raises NotAnAgentsRequest."""
+    signer = (csr.get("spec") or {}).get("signerName")
+    if signer not in AGENT_SIGNERS:
+        raise NotAnAgentsRequest("spec.signerName", f"expected one of {', '.join(AGENT_SIGNERS)}")
+    return read_request(csr, signer)
 
 
 def _subject_of(request: x509.CertificateSigningRequest) -> AgentIdentity:

@@ -10,12 +10,13 @@ changes, the request is looked at again. A request that comes before its cluster
 approved here, nothing is denied, nothing deleted.
 
 Each driver whose agents prove themselves by certificates has an approver of its own. `read` makes of a signing request what an
-agent of that driver asks for, and knows by whom: by which signer they ask, and whose word counts for who asks.
+agent of that driver asks for, and knows by whom: by which signer they ask, and whose word counts for who asks. Names are the same
+for all drivers, so requests of agents of others compete too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from muster.api import condition_of, is_true
@@ -23,7 +24,7 @@ from muster.api.cluster.v1 import AVAILABLE, JOINED, ManagedCluster
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
-from muster.registration.drivers.certificates.agents import AgentRequest, NotAnAgentsRequest, read_request
+from muster.registration.drivers.certificates.agents import AgentRequest, NotAnAgentsRequest, read_any_request, read_request
 from muster.registration.drivers.certificates.first_requests import approval, has_rival, is_approved_for, is_contender, is_settled
 from muster.registration.drivers.certificates.requests import verdict_of
 from muster.registration.drivers.seam import HubContext
@@ -50,17 +51,25 @@ _Basis = tuple[str, str, Mapping[str, str] | None]
 
 ReadRequest = Callable[[Mapping[str, Any]], AgentRequest]
 """What an agent asks for by a signing request. Raises NotAnAgentsRequest."""
+OnApproved = Callable[[ManagedCluster], Awaitable[None]]
+"""Hears, again and again, of a ManagedCluster for which a first request is approved. Raises KubeError."""
 
 
 class Approver:
     """One controller; its keys are names of signing requests."""
 
     def __init__(
-        self, context: HubContext, trusted: frozenset[str], name: str = "csr-approving", read: ReadRequest = read_request
+        self,
+        context: HubContext,
+        trusted: frozenset[str],
+        name: str = "csr-approving",
+        read: ReadRequest = read_request,
+        on_approved: OnApproved | None = None,
     ) -> None:
         self._context = context
         self._trusted = trusted if context.auto_approval else frozenset()
         self._read = read
+        self._on_approved = on_approved
         self._requests = context.informers.of(SIGNING_REQUESTS, label_selector=OURS)
         self._by_cluster = f"{name}-by-cluster"
         self._requests.cache.add_index(self._by_cluster, label_index(CLUSTER_LABEL))
@@ -88,12 +97,18 @@ class Approver:
         if self._vouches(csr, request) or (not request.renewal and verdict_of(csr.data, "Approved") is not None):
             self._context.reconsider(request.identity.cluster)
         if is_settled(csr.data):
+            await self._tell_approved(csr, request)
             return None
         if request.renewal:
             return await self._renew(csr, request)
         if request.requester.name in self._trusted:
             await self._admit(csr, request)
         return None
+
+    async def _tell_approved(self, csr: Snapshot, request: AgentRequest) -> None:
+        cluster = self._clusters.cache.named(request.identity.cluster)
+        if self._on_approved is not None and cluster is not None and not request.renewal and is_approved_for(csr.data, cluster):
+            await self._on_approved(cluster)
 
     def vouched_for(self, cluster: ManagedCluster) -> bool:
         """Whether a trusted identity has asked for a certificate of this cluster, nobody has refused, and no other key competes."""
@@ -115,9 +130,15 @@ class Approver:
             if csr is not None and (request := self._understand(csr)) is not None:
                 yield csr, request
 
+    def _asked_elsewhere(self, cluster: str) -> Iterator[tuple[Snapshot, AgentRequest]]:
+        """Requests of agents that are another driver's."""
+        for csr in self._requests.cache.by_index(self._by_cluster, cluster):
+            if self._understand(csr) is None and (request := _read_any(csr)) is not None:
+                yield csr, request
+
     def _contenders(self, cluster: ManagedCluster) -> Iterator[AgentRequest]:
-        """Requests that were approved, by whomever, and those that could be approved here."""
-        for csr, request in self._asked(cluster.metadata.name):
+        """Requests that were approved, by whomever, and those that could be approved here, of whichever driver's agents."""
+        for csr, request in (*self._asked(cluster.metadata.name), *self._asked_elsewhere(cluster.metadata.name)):
             eligible = is_settled(csr.data) or request.requester.name in self._trusted
             if eligible and is_contender(csr.data, request, cluster):
                 yield request
@@ -198,6 +219,13 @@ class Approver:
         self._context.reconsider(cluster)
         for name in self._waiting_for(cluster):
             self._controller.enqueue(name)
+
+
+def _read_any(csr: Snapshot) -> AgentRequest | None:
+    try:
+        return read_any_request(csr.data)
+    except NotAnAgentsRequest:
+        return None
 
 
 def is_in_use(cluster: ManagedCluster) -> bool:

@@ -7,6 +7,7 @@ rules before it does anything for one.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from muster.api.cluster.v1 import ManagedCluster
@@ -18,19 +19,35 @@ from muster.registration.drivers.grpc.options import hub_side
 from muster.registration.drivers.grpc.requests import read_grpc_request
 from muster.registration.drivers.grpc.signing import Signer
 from muster.registration.drivers.seam import NOTHING_TO_DO, HubContext, Outcome, Vote
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import DRIVER_ANNOTATION
+from muster.runtime.client import NotFound
 
 
 class GrpcHub:
     def __init__(self, context: HubContext) -> None:
         side = hub_side(context.options)
         read = partial(read_grpc_request, accounts=side.accounts)
-        self._approver = Approver(context, side.approved_users, "grpc-approving", read)
+        self._client = context.client
+        self._claimed = context.claimed
+        self._approver = Approver(context, side.approved_users, "grpc-approving", read, self._mark)
         self._signer = Signer(context, SigningAuthority(side.ca_file, side.key_file), side.duration)
 
     def owns(self, cluster: ManagedCluster) -> bool:
-        """Clusters that are marked so: the gRPC server marks every one that introduces itself there, upstream's agents' too."""
+        """Clusters that are marked so: the gRPC server marks every one that introduces itself there, upstream's agents' too, and
+        this driver one that was there before, once an agent of it was approved."""
         return cluster.metadata.annotations.get(DRIVER_ANNOTATION) == GRPC
+
+    async def _mark(self, cluster: ManagedCluster) -> None:
+        """A cluster that was there before its agent came over gRPC, and that nobody has marked, is this driver's from now on.
+
+        Without the mark it would be the default driver's, which knows nothing of the agent that was let in."""
+        metadata = cluster.metadata
+        if DRIVER_ANNOTATION in metadata.annotations or self._claimed(cluster) or metadata.deletion_timestamp:
+            return
+        change = {"resourceVersion": metadata.resource_version, "annotations": {DRIVER_ANNOTATION: GRPC}}
+        with suppress(NotFound):
+            await self._client.patch(MANAGED_CLUSTERS, metadata.name, {"metadata": change})
 
     def vote(self, cluster: ManagedCluster) -> Vote:
         """As for `csr`: a trusted identity's valid request is what speaks for a cluster; without one, nothing does."""
