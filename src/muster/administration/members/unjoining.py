@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Final
 
 from muster.administration.dryrun import JournalingClient, is_dry_run
@@ -38,7 +39,7 @@ from muster.registration.drivers.endpoints import EndpointError, EndpointFormat
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_SECRET
 from muster.runtime.auth import missing_rights, rights
-from muster.runtime.client import ClientConfig, Conflict, KubeClient, KubeconfigError, KubeError, NotFound
+from muster.runtime.client import ClientConfig, Conflict, KubeClient, KubeconfigError, KubeError, NotFound, StatusError
 from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS
 
 HUB_WITHIN: Final = 30.0
@@ -223,7 +224,7 @@ async def _leave_hub(run: _Leave, hub: KubeClient, by_hand: str) -> bool:
     name = run.cluster
     try:
         found = await hub.get(MANAGED_CLUSTERS, name)
-        if not await missing_rights(hub, rights(MANAGED_CLUSTERS.group, MANAGED_CLUSTERS.plural, "delete", name=name)):
+        if await _may_delete(hub, name):
             if not found["metadata"].get("deletionTimestamp"):
                 await hub.delete(MANAGED_CLUSTERS, name, uid=found["metadata"]["uid"])
             return True
@@ -234,6 +235,16 @@ async def _leave_hub(run: _Leave, hub: KubeClient, by_hand: str) -> bool:
     run.progress.say(f"The hub was told that {name} leaves: it is denied from now on")
     run.left.append(f"ManagedCluster {name} stays on the hub, denied; {by_hand}")
     return False
+
+
+async def _may_delete(hub: KubeClient, name: str) -> bool:
+    try:
+        return not await missing_rights(hub, rights(MANAGED_CLUSTERS.group, MANAGED_CLUSTERS.plural, "delete", name=name))
+    except StatusError as error:
+        if error.code != HTTPStatus.METHOD_NOT_ALLOWED:
+            raise
+        # Agents that reach their hub over gRPC cannot ask there, nor delete anything.
+        return False
 
 
 async def _deny(hub: KubeClient, found: Object) -> None:
