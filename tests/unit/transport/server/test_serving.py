@@ -12,9 +12,10 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.api.agents import CLUSTER_LABEL, CSR_USER, GRPC_SIGNER, LEASE, AgentIdentity
+from muster.api.agents import CLUSTER_LABEL, CSR_USER, GRPC_SERVER_ACCOUNT, GRPC_SIGNER, LEASE, AgentIdentity
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.work.v1 import ManifestWork
+from muster.fleet.in_process import InProcessClient
 from muster.http.tls import HTTP_2, client_context, load_chain
 from muster.kube.certificates import SERVER_AUTH, CertificateAuthority, KeyPair, generate_key, signing_request, subject
 from muster.machinery.authentication import UserInfo
@@ -22,6 +23,7 @@ from muster.machinery.metrics import Metrics
 from muster.machinery.objects import Object
 from muster.machinery.tasks import race
 from muster.registration.hub.install import install
+from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client import served
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, LEASES, NAMESPACES, SIGNING_REQUESTS
 from muster.transport.codecs.resync import KnownObject, encode_resync_request, resync_end
@@ -38,12 +40,17 @@ from muster.transport.contract.wire import (
 from muster.transport.rpc.channel import RpcChannel
 from muster.transport.rpc.status import RpcError
 from muster.transport.server.config import GrpcServerConfig
+from muster.transport.server.install import install as install_server
 from muster.transport.server.server import GrpcServer, GrpcServerOptions
 from tests.support.in_process import serving
 from tests.unit.transport.server.fakes import code_of
 from tests.unit.transport.server.hub import AGENT_RULES, GROUP, Recording, rule
 
 NEWCOMER = UserInfo("system:serviceaccount:hub:bootstrap", groups=("system:authenticated",))
+ACCOUNT = UserInfo(
+    f"system:serviceaccount:{HUB_NAMESPACE}:{GRPC_SERVER_ACCOUNT}",
+    groups=("system:serviceaccounts", f"system:serviceaccounts:{HUB_NAMESPACE}", "system:authenticated"),
+)
 MANIFEST_WORKS = served(ManifestWork)
 MANAGED_CLUSTERS = served(ManagedCluster)
 
@@ -51,9 +58,11 @@ MANAGED_CLUSTERS = served(ManagedCluster)
 class Served:
     """A gRPC server on an API server, with its authorities."""
 
-    def __init__(self, admin: Recording, directory: Path) -> None:
+    def __init__(self, admin: InProcessClient, account: Recording, directory: Path) -> None:
         now = datetime.now(UTC)
         self.admin = admin
+        self.account = account
+        """As whom the server asks the hub."""
         self.directory = directory
         self.clients = CertificateAuthority.create("clients", now, timedelta(days=1))
         self.serving = CertificateAuthority.create("serving", now, timedelta(days=1))
@@ -67,7 +76,7 @@ class Served:
             server_bind_port=0,
             cert_watch_interval=0.05,
         )
-        self.server = GrpcServer(admin, GrpcServerOptions(config, "127.0.0.1"), metrics=self.metrics)
+        self.server = GrpcServer(account, GrpcServerOptions(config, "127.0.0.1"), metrics=self.metrics)
         self.stack = AsyncExitStack()
 
     def write_serving_pair(self, pair: KeyPair) -> None:
@@ -193,9 +202,10 @@ async def resync(channel: RpcChannel, row: Row, *known: KnownObject, resync_id: 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[Served]:
     async with serving("default", static_tokens={"boottoken": NEWCOMER}) as api:
-        admin = Recording(api.client(api.clusters["default"]))
+        admin = InProcessClient(api.client(api.clusters["default"]))
         await install(admin)
-        made = Served(admin, tmp_path)
+        await install_server(admin, HUB_NAMESPACE)
+        made = Served(admin, Recording(api.client(api.clusters["default"], ACCOUNT)), tmp_path)
         await made.server.start()
         running = asyncio.create_task(made.server.run())
         await race(made.server.synced(), _fail(running))
@@ -306,12 +316,12 @@ async def test_a_lease_renewal_costs_one_request_and_comes_back(hub: Served) -> 
             lease = await hub.admin.get(LEASES, LEASE, "cluster1")
             lease["spec"]["renewTime"] = f"2026-01-01T00:00:0{second}.000000Z"
             version = int(lease["metadata"]["resourceVersion"])
-            hub.admin.reviews.clear()
+            hub.account.reviews.clear()
             await publish(channel, LEASE_ROW, Action.UPDATE, lease)
             await leases.until(lambda event, version=version: int(event.text(RESOURCE_VERSION) or 0) > version)
             leases.events.clear()
             if second:
-                assert hub.admin.reviews == []
+                assert hub.account.reviews == []
         stale = {**lease, "spec": {"renewTime": "2026-01-01T00:01:00.000000Z"}}
         assert await code_of(publish(channel, LEASE_ROW, Action.UPDATE, stale)) == "FAILED_PRECONDITION"
 
@@ -361,10 +371,10 @@ async def test_while_the_hubs_api_is_away_calls_are_to_be_tried_again_and_stream
     async with listening(channel, LEASE_ROW) as leases:
         await resync(channel, LEASE_ROW, resync_id="r1")
         await leases.until(lambda event: resync_end(event) == "r1")
-        hub.admin.away = True
+        hub.account.away = True
         lease["spec"]["renewTime"] = "2026-01-01T00:00:00.000000Z"
         assert await code_of(publish(channel, LEASE_ROW, Action.UPDATE, lease)) == "UNAVAILABLE"
-        hub.admin.away = False
+        hub.account.away = False
         await publish(channel, LEASE_ROW, Action.UPDATE, lease)
         await leases.until(lambda event: b"2026-01-01T00:00:00" in (event.data or b""))
 
