@@ -26,6 +26,7 @@ from muster.registration.hub.install import install
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client import served
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, LEASES, NAMESPACES, SIGNING_REQUESTS
+from muster.runtime.install import account_permissions, apply_all
 from muster.transport.codecs.resync import KnownObject, encode_resync_request, resync_end
 from muster.transport.contract.event import CLUSTER, RESOURCE_ID, RESOURCE_VERSION, CloudEvent, SubscriptionRequest
 from muster.transport.contract.rows import CLUSTERS, LEASE_ROW, SIGNING_REQUEST_ROW, WORKS, Row
@@ -40,7 +41,7 @@ from muster.transport.contract.wire import (
 from muster.transport.rpc.channel import RpcChannel
 from muster.transport.rpc.status import RpcError
 from muster.transport.server.config import GrpcServerConfig
-from muster.transport.server.install import install as install_server
+from muster.transport.server.install import ROLE, SERVER_RULES
 from muster.transport.server.server import GrpcServer, GrpcServerOptions
 from tests.support.in_process import serving
 from tests.unit.transport.server.fakes import code_of
@@ -199,13 +200,13 @@ async def resync(channel: RpcChannel, row: Row, *known: KnownObject, resync_id: 
     await channel.unary(PUBLISH, encode_publish_request(event), timeout=10)
 
 
-@pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[Served]:
+@asynccontextmanager
+async def served_hub(directory: Path, rules: tuple[Object, ...] = SERVER_RULES) -> AsyncIterator[Served]:
     async with serving("default", static_tokens={"boottoken": NEWCOMER}) as api:
         admin = InProcessClient(api.client(api.clusters["default"]))
         await install(admin)
-        await install_server(admin, HUB_NAMESPACE)
-        made = Served(admin, Recording(api.client(api.clusters["default"], ACCOUNT)), tmp_path)
+        await apply_all(admin, account_permissions(GRPC_SERVER_ACCOUNT, HUB_NAMESPACE, ROLE, rules), "test")
+        made = Served(admin, Recording(api.client(api.clusters["default"], ACCOUNT)), directory)
         await made.server.start()
         running = asyncio.create_task(made.server.run())
         await race(made.server.synced(), _fail(running))
@@ -214,6 +215,12 @@ async def hub(tmp_path: Path) -> AsyncIterator[Served]:
         await made.server.stop(1.0)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served_hub(tmp_path) as made:
+        yield made
 
 
 async def _fail(running: asyncio.Task[Any]) -> None:
@@ -387,6 +394,27 @@ async def test_a_cluster_that_is_no_longer_accepted_is_cut_off(hub: Served) -> N
         async with asyncio.timeout(5.0):
             assert await works.end() == "PERMISSION_DENIED"
         assert await code_of(resync(channel, WORKS)) == "PERMISSION_DENIED"
+
+
+async def test_where_rbac_may_not_be_read_every_question_is_reviewed_and_lost_rights_are_noticed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream's manifests do not let the server read roles and bindings."""
+    monkeypatch.setattr("muster.transport.server.guard.SWEEP_INTERVAL", 0.2)
+    monkeypatch.setattr("muster.runtime.auth.standing.Standing.UNFOLLOWED_FOR", 0.1)
+    rules = tuple(one for one in SERVER_RULES if one["apiGroups"] != [GROUP])
+    assert len(rules) < len(SERVER_RULES)
+    async with served_hub(tmp_path, rules) as hub:
+        await hub.accept("cluster1")
+        channel = hub.channel(AGENT)
+        async with listening(channel, WORKS) as works:
+            await resync(channel, WORKS, resync_id="r1")
+            await works.until(lambda event: resync_end(event) == "r1")
+            assert hub.account.reviews
+            async with listening(channel, WORKS, "cluster2") as others:
+                assert others.ended == "PERMISSION_DENIED"
+            await hub.admin.delete(CLUSTER_ROLE_BINDINGS, "agents-cluster1")
+            assert await works.end() == "PERMISSION_DENIED"
 
 
 async def test_a_certificate_that_ends_ends_its_streams(hub: Served) -> None:
