@@ -460,6 +460,9 @@ async def test_metrics_have_upstreams_names_and_no_stranger_makes_series(hub: Se
         await code_of(resync(stranger, WORKS))
         async with listening(channel, WORKS, "cluster-of-nobody"):
             pass
+        await invite(hub)
+        async with listening(hub.channel(token="boottoken"), CLUSTERS, "cluster-of-newcomer") as newcomer:
+            assert newcomer.ended == ""
         text = hub.metrics.render().decode()
     labels = 'grpc_method="Publish",grpc_service="io.cloudevents.v1.CloudEventService",grpc_type="unary"'
     assert f'grpc_server_handled_total{{{labels},grpc_code="OK"}} 1' in text
@@ -467,4 +470,5 @@ async def test_metrics_have_upstreams_names_and_no_stranger_makes_series(hub: Se
     assert 'grpc_server_ce_subscribers{consumer="cluster1",data_type="io.open-cluster-management.works' in text
     assert 'grpc_server_ce_processed_total{consumer="cluster1"' in text
     assert "grpc_server_ce_processing_duration_seconds_bucket" in text
-    assert "cluster-of-nobody" not in text
+    assert "cluster-of" not in text
+    assert 'consumer="other"' in text
