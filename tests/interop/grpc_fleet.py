@@ -28,7 +28,7 @@ from tests.support.link import Link
 from tests.support.pki import Authority, Pair
 from tests.support.planes import Cluster, write_kubeconfig
 from tests.support.processes import Server, free_ports
-from tests.support.registration import HUB_SECRET, Spoke, http_status
+from tests.support.registration import HUB_SECRET, Hub, Spoke, http_status
 
 BOOTSTRAP_ACCOUNT: Final = "agent-registration-bootstrap"
 BOOTSTRAP_USER: Final = f"system:serviceaccount:{ocm.BOOTSTRAP_NAMESPACE}:{BOOTSTRAP_ACCOUNT}"
@@ -99,12 +99,13 @@ def write_server_config(path: Path, serving: Pair, client_ca: Path, port: int) -
 
 @dataclass
 class GrpcHub:
-    """Upstream's `registration controller` and one of the gRPC servers. `flags` are more of the controller's."""
+    """One of the gRPC servers, and as controller upstream's `registration controller` or `muster hub`."""
 
     cluster: Cluster
     directory: Path
     program: ServerProgram = GO
-    flags: Sequence[str] = ()
+    ours: bool = False
+    """Whether the controller is ours."""
     servers: list[Server] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -117,12 +118,20 @@ class GrpcHub:
         self.port, self._health = free_ports(2)
 
     def start(self) -> None:
-        ocm.install(self.admin, "hub-grpc", ocm.HUB_NAMESPACE)
+        flags = ["--enabled-registration-drivers=csr,grpc"]
+        flags += [f"--grpc-ca-file={self.signer.pair.cert}", f"--grpc-key-file={self.signer.pair.key}"]
+        if self.ours:
+            account = f"--grpc-server-account=system:serviceaccount:{ocm.HUB_NAMESPACE}:{self.program.account}"
+            hub = Hub(self.cluster, self.directory / "controller", [*flags, account])
+            hub.install()
+            controller = hub.process
+        else:
+            ocm.install(self.admin, "hub-grpc", ocm.HUB_NAMESPACE)
+            controller = self._upstreams_controller(flags)
         ocm.install_bootstrap(self.admin)
         install_our_account(self.admin)
         self.server = self._server()
-        self.controller = self._controller()
-        for one in (self.controller, self.server):
+        for one in (controller, self.server):
             one.start()
             self.servers.append(one)
             self.administrator.servers.append(one)
@@ -156,7 +165,7 @@ class GrpcHub:
         environment = {"POD_NAME": "grpc-server", "KUBECONFIG": ""}
         return Server(f"{self.program.name} grpc-server", command, self.directory / "grpc-server.log", environment)
 
-    def _controller(self) -> Server:
+    def _upstreams_controller(self, flags: Sequence[str]) -> Server:
         (health,) = free_ports(1)
         command: list[str | Path] = [
             peers.need("registration"),
@@ -165,10 +174,7 @@ class GrpcHub:
             f"--namespace={ocm.HUB_NAMESPACE}",
             f"--listen=127.0.0.1:{health}",
             "--disable-leader-election",
-            "--enabled-registration-drivers=csr,grpc",
-            f"--grpc-ca-file={self.signer.pair.cert}",
-            f"--grpc-key-file={self.signer.pair.key}",
-            *self.flags,
+            *flags,
         ]
         return Server("go controller", command, self.directory / "controller.log", {"POD_NAME": "controller", "KUBECONFIG": ""})
 
@@ -301,7 +307,7 @@ class MusterAgents(GrpcAgents):
         self._run("muster agent", command, {"KUBECONFIG": ""})
 
     def start_work(self) -> None:
-        install = [OUR_PROGRAM, "work-agent", "--install-only", f"--kubeconfig={self.spoke.kubeconfig}"]
+        install: list[str | Path] = [OUR_PROGRAM, "work-agent", "--install-only", f"--kubeconfig={self.spoke.kubeconfig}"]
         subprocess.run(install, check=True, timeout=60, stdout=subprocess.DEVNULL)
         own = ocm.service_account_kubeconfig(
             self.spoke, self.admin, ocm.AGENT_NAMESPACE, "klusterlet-work-sa", self.directory / "work.kubeconfig"
