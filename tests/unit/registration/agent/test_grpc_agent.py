@@ -351,13 +351,13 @@ class TestChangingTheDriver:
         await wired.introduce()
         async with wired.hub_side(), wired.running() as agent:
             await until(lambda: _marked(wired.hub), "the mark")
-            assert agent.state.phase == "serving"
+            await until(lambda: agent.state.phase == "serving", "serving over gRPC")
         by_grpc = await wired.stored()
         assert "kubeconfig" not in by_grpc, "nothing leads to the API server any more"
         await plain.give(plain.hub.kubeconfig())
         async with plain.running() as agent:
             await until(lambda: _unmarked(wired.hub), "the mark being gone")
-            assert agent.state.phase == "serving"
+            await until(lambda: agent.state.phase == "serving", "serving by csr")
         after = await wired.stored()
         assert "config.yaml" not in after
         for names in (by_csr, by_grpc, after):
