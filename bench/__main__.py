@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from bench import apiserver, caches, gotemplate, http_layer, metrics, registration, report, simulation, wire, work
+from bench import apiserver, caches, gotemplate, http_layer, metrics, registration, report, simulation, transport, wire, work
 from bench.report import Row
 
 GOTEMPLATE_TEXT = """
@@ -25,6 +25,7 @@ AREAS: dict[str, tuple[str, str, Callable[[bool], list[Row]]]] = {
     "registration": (registration.TITLE, registration.TEXT, lambda short: registration.run(short)),
     "simulation": (simulation.TITLE, simulation.TEXT, lambda short: simulation.run(short)),
     "work": (work.TITLE, work.TEXT, lambda short: work.run(short)),
+    "transport": (transport.TITLE, transport.TEXT, lambda short: transport.run(short)),
     "wire": (wire.TITLE, wire.TEXT, lambda short: wire.run(short)),
     "http": (http_layer.TITLE, http_layer.TEXT, lambda short: http_layer.run(short)),
     "metrics": (metrics.TITLE, metrics.TEXT, lambda short: metrics.run(short)),

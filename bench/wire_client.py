@@ -77,6 +77,8 @@ class Counter(asyncio.Protocol):
                 self.heads += 1
                 if flags & frames.END_STREAM:
                     self._clients.on_end(self, stream)
+            elif kind == frames.PING and not flags & frames.ACK:
+                self.transport.write(frames.ping(data[position - 8 : position], ack=True))
         self._rest = data[position:]
 
     def connection_lost(self, error: Exception | None) -> None:

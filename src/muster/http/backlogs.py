@@ -50,7 +50,7 @@ class Backlogs:
         self.cut = 0
 
     def add(self, connection: Reader) -> None:
-        self._behind[connection] = _Mark()
+        self._behind.setdefault(connection, _Mark())
 
     def discard(self, connection: Reader) -> None:
         self._behind.pop(connection, None)

@@ -16,7 +16,7 @@ SURFACE = {
         AccessReviewer Authenticator Authorizer Memory RbacAuthorizer Standing TokenReviewer missing_rights rights
     """,
     "cache": """
-        DynamicCache DynamicRESTMapper Informer Informers Metadata MutationCache ObservedObject Presence
+        Cache DynamicCache DynamicRESTMapper Informer Informers Metadata MutationCache ObservedObject Presence
         Snapshot UNKNOWN label_index
     """,
     "client": """

@@ -21,11 +21,20 @@ def test_each_spec_opens_its_backend(tmp_path: Path) -> None:
 
 
 def test_a_wrong_spec_is_explained_without_its_secrets(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="expected memory, sqlite or postgresql") as error:
+    with pytest.raises(StoreError, match="expected memory, sqlite, sqlite:///file or postgresql") as error:
         open_store("mysql://user:hunter2@host/db")
     assert "hunter2" not in str(error.value)
     with pytest.raises(StoreError, match="data directory"):
         open_store("sqlite")
+    with pytest.raises(StoreError, match="sqlite:///file"):
+        open_store("sqlite:///")
+
+
+async def test_a_sqlite_file_is_named_after_three_slashes(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/named.db")
+    await store.start()
+    await store.close()
+    assert (tmp_path / "named.db").is_file()
 
 
 async def test_an_unreachable_database_is_named_without_its_password() -> None:

@@ -10,7 +10,6 @@ by their number, and the record of streams we have given up by `_ABANDONED`.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,7 +37,7 @@ TRANSPORT_BYTES: Final = 64 * 1024
 MOST_CONTINUATIONS: Final = 32
 SMALL_WINDOW_UPDATE: Final = 256
 """Whoever opens windows by less has us send data by the byte."""
-_ABANDONED: Final = 1024
+_ABANDONED: Final = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +97,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self.streams: dict[int, Stream] = {}
         self.unsent = 0
         self.has_sent = False
-        """Heads or data, since somebody set this to False."""
+        """Heads or data, since the last ping came."""
         self.lost = False
         self.closing = False
         """We have said that this is the end."""
@@ -121,7 +120,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._unacknowledged = 0
         self._last = 0
         """The highest stream that the other side has opened."""
-        self._abandoned: OrderedDict[int, None] = OrderedDict()
+        self._abandoned: dict[int, None] = {}
         self._settled = False
         self._settings_acknowledged = False
         self._guard = Guard(limits.nuisance_burst, limits.nuisance_rate, self.last_read)
@@ -249,10 +248,14 @@ class Http2Connection(asyncio.BufferedProtocol):
     def abandon(self, stream: Stream) -> None:
         """We want no more of it; what is on its way will be ignored."""
         if not stream.remote_ended:
-            self._abandoned[stream.id] = None
-            if len(self._abandoned) > _ABANDONED:
-                self._abandoned.popitem(last=False)
+            self.ignore(stream.id)
         self._remove(stream)
+
+    def ignore(self, number: int) -> None:
+        """Whatever is still on its way of this stream. What comes of one that was given up long ago is an error."""
+        self._abandoned[number] = None
+        if len(self._abandoned) > _ABANDONED:
+            del self._abandoned[next(iter(self._abandoned))]
 
     def _remove(self, stream: Stream) -> None:
         self.streams.pop(stream.id, None)
@@ -278,8 +281,9 @@ class Http2Connection(asyncio.BufferedProtocol):
         """Whether this is the last head before the data, on a known stream that has had none. Raises MalformedFields."""
         raise NotImplementedError
 
-    def pinged(self) -> None:
-        """Raises ConnectionFailure."""
+    def pinged(self, after_data: bool) -> None:
+        """`after_data` is whether we have sent anything since the ping before: clients measure by pings how much is on its way,
+        one for each round trip. Raises ConnectionFailure."""
 
     def told_to_go(self, last: int, code: int, reason: bytes) -> None:
         """By the other side."""
@@ -299,7 +303,14 @@ class Http2Connection(asyncio.BufferedProtocol):
     def charge(self, cost: float = 1.0) -> None:
         """For what costs us more than the other side. Raises ConnectionFailure."""
         if not self._guard.charge(self.last_read, stranger=self.is_stranger(), cost=cost):
-            raise ConnectionFailure(ErrorCode.ENHANCE_YOUR_CALM, "too many resets or control frames")
+            raise ConnectionFailure(ErrorCode.ENHANCE_YOUR_CALM, "too many resets, refusals or control frames")
+
+    def nuisance(self) -> None:
+        """As `charge`, from outside of reading."""
+        try:
+            self.charge()
+        except ConnectionFailure as failure:
+            self.fail(failure.code, failure.reason)
 
     # Keeping alive
 
@@ -581,9 +592,12 @@ class Http2Connection(asyncio.BufferedProtocol):
         if flags & frames.ACK:
             self.pong()
             return
-        self.charge()
+        asked_for = self.has_sent
+        self.has_sent = False
+        if not asked_for:
+            self.charge()
         self.put(frames.ping(payload, ack=True))
-        self.pinged()
+        self.pinged(asked_for)
 
     def _goaway(self, flags: int, number: int, payload: bytes) -> None:
         if number:

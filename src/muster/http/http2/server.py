@@ -21,7 +21,7 @@ from muster.http.acceptor import Acceptor, describe
 from muster.http.backlogs import Backlogs
 from muster.http.flushing import FlushQueue
 from muster.http.http2 import frames
-from muster.http.http2.connection import ConnectionFailure, Http2Connection, Http2Limits, StreamFailure
+from muster.http.http2.connection import TRANSPORT_BYTES, ConnectionFailure, Http2Connection, Http2Limits, StreamFailure
 from muster.http.http2.fields import TABLE_SIZE, Fields, MalformedFields, check_request, content_length
 from muster.http.http2.frames import ErrorCode
 from muster.http.http2.stream import Stream, StreamHandler
@@ -130,9 +130,10 @@ class ServerConnection(Http2Connection):
         super().pause_writing()
         self._server.backlogs.add(self)
 
-    def resume_writing(self) -> None:
-        self._server.backlogs.discard(self)
-        super().resume_writing()
+    def check_unsent(self) -> None:
+        if self.unsent > TRANSPORT_BYTES:
+            self._server.backlogs.add(self)
+        super().check_unsent()
 
     def gone(self, error: Exception | None) -> None:
         self._server.forget(self)
@@ -177,7 +178,7 @@ class ServerConnection(Http2Connection):
 
     def _given_up(self, number: int, code: ErrorCode, ended: bool) -> StreamFailure:
         if not ended:
-            self._abandoned[number] = None
+            self.ignore(number)
         return StreamFailure(number, code)
 
     def check_head(self, fields: Fields) -> bool:
@@ -201,11 +202,10 @@ class ServerConnection(Http2Connection):
 
     # Keepalive
 
-    def pinged(self) -> None:
+    def pinged(self, after_data: bool) -> None:
         now, last = self.last_read, self._last_ping
         self._last_ping = now
-        if self.has_sent:
-            self.has_sent = False
+        if after_data:
             self._ping_strikes = 0
             return
         limits = self._limits
@@ -227,6 +227,8 @@ class ServerConnection(Http2Connection):
             self.drain(limits.max_connection_age_grace)
         if self._draining:
             self._go_on_draining(now)
+        if not self.unsent and not self._write_paused:
+            self._server.backlogs.discard(self)
         self.keep_alive(now, limits.ping_interval, limits.ping_timeout)
 
     # The end

@@ -1,13 +1,13 @@
 """What somebody may, as of one state of RBAC: decided here where RBAC explains it, asked of the cluster where it does not.
 
-A "yes" of RBAC's rules is confirmed by one review per verb, resource, subresource and namespace, with the name of the first
-object; a "no" is always confirmed, with the object's own name. When the cluster disagrees, or allows for a reason that is not
-RBAC's, another authorizer has a say: from then on every object is reviewed (`doubted`). Just after a change either side may be a
-moment behind the other, so a disagreement then is asked about again before it counts. Failures to ask are raised, never
-remembered.
+A "yes" of RBAC's rules is confirmed by one review per verb (reading counts as one), resource, subresource and namespace, with
+the name of the first object; a "no" is always confirmed, with the object's own name. When the cluster disagrees, or allows for
+a reason that is not RBAC's, another authorizer has a say: from then on every object is reviewed (`doubted`). Just after a
+change either side may be a moment behind the other, so a disagreement then is asked about again before it counts. Failures to
+ask are raised, never remembered.
 
-When anything changes that touches the user, its standing is thrown away for a new one, and what is still being asked for the old
-one with it: an answer from before a change can never be taken for one from after it.
+When anything changes that touches the user, its standing is thrown away for a new one, and what is still being asked for the
+old one with it: an answer from before a change can never be taken for one from after it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ FRESH: Final = 5.0
 """Seconds after a change in which a disagreement may be a delay."""
 PAUSES: Final = (0.05, 0.15, 0.4, 1.0)
 """Between asking again then."""
+_READING: Final = frozenset(("get", "list", "watch"))
+"""No authorizer tells these apart that RBAC does not: one of them is reviewed for all."""
 SETTLED_FOR: Final = 1800.0
 """Seconds an answer is remembered that RBAC explains: its changes are told."""
 REFUSED_FOR: Final = 60.0
@@ -53,7 +55,9 @@ class Standing:
         followed: bool,
         review_all: bool,
         doubt: Callable[[], None],
+        limit: int = REMEMBERED,
     ) -> None:
+        """`limit`: answers that are remembered of each kind."""
         self.who = who
         self.followed = followed
         """Whether RBAC's changes are noticed: otherwise everything is asked."""
@@ -63,10 +67,8 @@ class Standing:
         self._review_all = review_all
         self._doubt = doubt
         allowed, refused = (self.ALLOWED_FOR, REFUSED_FOR) if followed else (self.UNFOLLOWED_FOR, self.UNFOLLOWED_FOR)
-        self._reviewer = AccessReviewer(client, allowed_for=allowed, refused_for=refused, clock=clock, limit=REMEMBERED)
-        self._settled: Memory[AccessDecision] = Memory(
-            lambda verdict: SETTLED_FOR if verdict.allowed else refused, clock, REMEMBERED
-        )
+        self._reviewer = AccessReviewer(client, allowed_for=allowed, refused_for=refused, clock=clock, limit=limit)
+        self._settled: Memory[AccessDecision] = Memory(lambda verdict: SETTLED_FOR if verdict.allowed else refused, clock, limit)
 
     def expects(self, action: AccessAttributes) -> bool | None:
         """What RBAC says, as far as is known here."""
@@ -78,7 +80,8 @@ class Standing:
             local = self._rbac.decide(self.who, action)
             question: Hashable = action
             if local.allowed:
-                question = (action.verb, action.group, action.resource, action.subresource, action.namespace)
+                verb = "read" if action.verb in _READING else action.verb
+                question = (verb, action.group, action.resource, action.subresource, action.namespace)
             verdict = await self._settled.ask(question, lambda: self._settle(action))
             if not self._asks_everything:
                 # They agree; what the cluster adds to RBAC's reason is worth telling.

@@ -5,10 +5,11 @@ from muster.runtime.cache.informer import Informer, Informers
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.cache.observed import UNKNOWN, Metadata, ObservedObject, Presence
 from muster.runtime.cache.restmapper import DynamicRESTMapper
-from muster.runtime.cache.store import Snapshot, label_index
+from muster.runtime.cache.store import Cache, Snapshot, label_index
 
 __all__ = [
     "UNKNOWN",
+    "Cache",
     "DynamicCache",
     "DynamicRESTMapper",
     "Informer",

@@ -64,6 +64,8 @@ class HubConnection:
         """Whether this hub's servers send heartbeats, as far as is known."""
         self.markers = False
         """Whether they say when a resync has ended."""
+        self.waiting: set[asyncio.Event] = set()
+        """To be set when somebody has reached the hub: of those who sit out a pause because they could not."""
         self.publish_problem: KubeError | None = None
         """Why the last Publish did not reach the hub; None when it did."""
 
@@ -90,6 +92,11 @@ class HubConnection:
             self._next = (self._next + 1) % len(self._addresses)
             log.info("trying the hub's next address", server=self.server, address=self.address)
             self._leave()
+
+    def reached(self) -> None:
+        """A server has answered: whoever waits for that need not any longer."""
+        for news in self.waiting:
+            news.set()
 
     def renew(self) -> None:
         """Another credential is there: new calls go with it, and streams are to move."""
@@ -178,6 +185,7 @@ class HubConnection:
             self.publish_problem = problem if isinstance(problem, Unreachable) else None
             raise problem from error
         self.publish_problem = None
+        self.reached()
         self.metrics.sent(str(event.event_type.data_type))
 
     async def close(self) -> None:

@@ -67,7 +67,7 @@ class Subscription:
         self._failures = 0
         self._outage = ""
         """What was logged of why there is no stream."""
-        self._backoff = Backoff(0.5, 30.0, random=random)
+        self._backoff = Backoff(0.5, 30.0, factor=1.5, random=random)
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
         self._stream: EventStream | None = None
@@ -136,8 +136,16 @@ class Subscription:
             if self.live and self._clock.monotonic() - began >= SETTLED_SECONDS:
                 self._backoff.reset()
             self._lost(problem)
-            self._hurry.clear()
+            await self._rest(problem)
+
+    async def _rest(self, problem: KubeError) -> None:
+        self._hurry.clear()
+        if not is_refusal(problem):
+            self._connection.waiting.add(self._hurry)
+        try:
             await pause(self._clock, self._hurry, self._pause(problem))
+        finally:
+            self._connection.waiting.discard(self._hurry)
 
     def _pause(self, problem: KubeError) -> float:
         """Who was refused is not let in a moment later."""
@@ -164,6 +172,7 @@ class Subscription:
             self._outage = ""
             log.info("stream resumed", **self._fields())
         self.live, self.problem, self.lost_at = True, None, None
+        self._connection.reached()
         self._tell()
 
     def _is_current(self) -> None:

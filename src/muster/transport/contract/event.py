@@ -5,9 +5,9 @@ Attributes are all but the four that the wire has fields for, by their CloudEven
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import datetime
+from random import getrandbits
 from typing import Final
 
 import msgspec
@@ -42,9 +42,9 @@ def is_attribute_name(name: str) -> bool:
 
 
 def new_event_id() -> str:
-    """A random UUID, made in a third of the time that `uuid.uuid4` takes."""
-    digits = os.urandom(16).hex()
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{'89ab'[int(digits[16], 16) & 3]}{digits[17:20]}-{digits[20:]}"
+    """A UUID of random digits, which need not be hard to guess; `uuid.uuid4` takes several times as long."""
+    digits = f"{getrandbits(128):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:]}"
 
 
 class InvalidEvent(ValueError):

@@ -6,7 +6,6 @@ The message's own fields say nothing then: `binary_data` has everything, in Clou
 from __future__ import annotations
 
 import binascii
-import re
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,20 +14,17 @@ import orjson
 from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.timestamps import parse_time
 from muster.transport.contract.event import SPEC_VERSION, TIME, Attribute, CloudEvent, InvalidEvent, is_attribute_name
+from muster.transport.contract.values import check_reference, is_json
 
 _STRUCTURED: Final = "application/cloudevents"
 _STRUCTURED_JSON: Final = "application/cloudevents+json"
-_is_json: Final = re.compile(r"(application|text)/json([ \t]*;[ \t]*charset=[a-z0-9-]+)?", re.IGNORECASE).fullmatch
 _INT32: Final = range(-(1 << 31), 1 << 31)
+_TEXTS: Final = frozenset(("subject", "dataschema"))
 _DATA: Final = ("data", "data_base64")
 
 
 def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
-
-
-def is_json(content_type: str) -> bool:
-    return content_type == "application/json" or _is_json(content_type) is not None
 
 
 def is_structured(content_type: str) -> bool:
@@ -48,6 +44,11 @@ def read_structured(content_type: str, data: bytes | None) -> CloudEvent:
         raise InvalidEvent("the event in binary_data is no JSON object")
     if document.pop("specversion", None) != SPEC_VERSION:
         raise InvalidEvent(f"specversion: {SPEC_VERSION!r} is expected")
+    for name in ("source", "dataschema"):
+        if (reference := document.get(name)) == "":
+            raise InvalidEvent(f"{name} is empty")
+        if isinstance(reference, str):
+            check_reference(name, reference)
     kind = _text(document, "datacontenttype")
     body = _read_data(kind, {name: document.pop(name) for name in _DATA if name in document})
     return CloudEvent(
@@ -85,9 +86,9 @@ def _attribute(name: str, value: Any) -> Attribute:
         raise InvalidEvent(f"attribute {name!r}: names are of lower-case letters and digits")
     if name == TIME:
         return _moment(value)
-    if isinstance(value, bool | str):
+    if isinstance(value, str) or (isinstance(value, bool) and name not in _TEXTS):
         return value
-    if isinstance(value, int) and value in _INT32:
+    if isinstance(value, int) and value in _INT32 and name not in _TEXTS:
         return value
     raise InvalidEvent(f"attribute {name!r}: a string, a boolean or an integer of 32 bits is expected")
 

@@ -15,14 +15,13 @@ InvalidEvent, and nothing else is ever raised.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.timestamps import EPOCH, parse_time
-from muster.machinery.golang.urls import parse_url
 from muster.machinery.protobuf import (
     BYTES,
     FIXED32,
@@ -47,8 +46,9 @@ from muster.transport.contract.event import (
     UriRef,
     is_attribute_name,
 )
-from muster.transport.contract.structured import is_json, is_structured, read_structured
+from muster.transport.contract.structured import is_structured, read_structured
 from muster.transport.contract.types import HEARTBEAT
+from muster.transport.contract.values import check_reference, is_json
 
 SERVICE: Final = "io.cloudevents.v1.CloudEventService"
 PUBLISH: Final = f"/{SERVICE}/Publish"
@@ -78,18 +78,18 @@ def _size(size: int) -> bytes:
 
 def encode_event(event: CloudEvent) -> bytes:
     """Raises InvalidEvent for attributes that cannot travel."""
-    pieces: list[bytes] = []
     try:
-        for tag, text in ((b"\x0a", event.id), (b"\x12", event.source)):
-            if text:
-                encoded = text.encode()
-                pieces += (tag, _size(len(encoded)), encoded)
-        encoded = event.type.encode()
-        pieces += (b"\x1a\x031.0\x22", _size(len(encoded)), encoded)
+        identifier, source = event.id.encode(), event.source.encode()
+        pieces = [b"\x0a", _size(len(identifier)), identifier] if identifier else []
+        if source:
+            pieces += (b"\x12", _size(len(source)), source)
+        pieces.append(_kind(event.type))
         for name, value in event.attributes.items():
             if value.__class__ is str:
                 encoded = value.encode()
-                pieces += (_text_head(name, len(encoded)), encoded)
+                size = len(encoded)
+                heads = _HEADS.get(name)
+                pieces += ((None if heads is None else heads.get(size)) or _text_head(name, size), encoded)
             else:
                 pieces.append(_entry(name, _value(name, value)))
     except UnicodeEncodeError as error:
@@ -97,6 +97,13 @@ def encode_event(event: CloudEvent) -> bytes:
     if event.data is not None:
         pieces += (_JSON, b"\x32", _size(len(event.data)), event.data)
     return b"".join(pieces)
+
+
+@lru_cache(maxsize=256)
+def _kind(kind: str) -> bytes:
+    """The fields that say version and type; there are few types."""
+    encoded = kind.encode()
+    return b"\x1a\x031.0\x22" + _size(len(encoded)) + encoded
 
 
 def encode_publish_request(event: CloudEvent) -> bytes:
@@ -114,65 +121,71 @@ def encode_subscription_request(request: SubscriptionRequest) -> bytes:
     return b"".join(pieces)
 
 
-_HEADS: dict[str, dict[int, bytes]] = {
-    name: {}
-    for name in (
-        names.CLUSTER,
-        names.ORIGINAL_SOURCE,
-        names.RESOURCE_ID,
-        names.RESOURCE_VERSION,
-        names.SEQUENCE,
-        names.STATUS_HASH,
-        names.METADATA,
-        names.LOG_TRACING,
-        names.RESYNC,
-    )
-}
+_KNOWN: Final = (
+    names.CLUSTER,
+    names.ORIGINAL_SOURCE,
+    names.RESOURCE_ID,
+    names.RESOURCE_VERSION,
+    names.SEQUENCE,
+    names.STATUS_HASH,
+    names.METADATA,
+    names.LOG_TRACING,
+    names.RESYNC,
+)
+"""Attributes that are to be expected with a text."""
+_HEADS: Final[dict[str, dict[int, bytes]]] = {name: {} for name in _KNOWN}
 """What comes before a text, by the name of its attribute and the text's length. Of other names none is kept."""
 _LONGEST_KEPT: Final = 512
 
 
 def _text_head(name: str, size: int) -> bytes:
-    heads = _HEADS.get(name)
-    if heads is not None and (head := heads.get(size)) is not None:
-        return head
-    value = b"\x1a" + _size(size)
-    head = _entry_head(name, len(value) + size) + value
-    if heads is not None and size < _LONGEST_KEPT:
-        heads[size] = head
+    written = _size(size)
+    head = _entry_head(name, 1 + len(written) + size) + b"\x1a" + written
+    if size < _LONGEST_KEPT and name in _HEADS:
+        _HEADS[name][size] = head
     return head
 
 
 def _entry_head(name: str, size: int) -> bytes:
     """An attribute up to its value's message, which is of this size."""
-    if not is_attribute_name(name) or name in _FIELDS:
-        raise InvalidEvent(f"attribute {name!r}: names are of lower-case letters and digits, and none is that of a field")
-    return _key_head((_PREFIX + name).encode(), size)
+    return _key_head(_KEYS.get(name) or _key(name), size)
 
 
 def _key_head(key: bytes, size: int) -> bytes:
-    entry = b"\x0a" + _size(len(key)) + key + b"\x12" + _size(size)
-    return b"\x2a" + _size(len(entry) + size) + entry
+    written = _size(size)
+    return b"\x2a" + _size(len(key) + len(written) + size) + key + written
+
+
+def _key(name: str) -> bytes:
+    """An attribute's name up to the size of its value."""
+    if not is_attribute_name(name) or name in _FIELDS:
+        raise InvalidEvent(f"attribute {name!r}: names are of lower-case letters and digits, and none is that of a field")
+    return _written_key((_PREFIX + name).encode())
+
+
+def _written_key(key: bytes) -> bytes:
+    return b"\x0a" + _size(len(key)) + key + b"\x12"
 
 
 def _entry(name: str, value: bytes) -> bytes:
     return _entry_head(name, len(value)) + value
 
 
-_JSON: Final = _key_head(_CONTENT_TYPE.encode(), 18) + b"\x1a\x10application/json"
+_KEYS: Final = {name: _key(name) for name in (*_KNOWN, TIME, names.DELETED)}
+_JSON: Final = _key_head(_written_key(_CONTENT_TYPE.encode()), 18) + b"\x1a\x10application/json"
 
 
 def _value(name: str, value: Attribute) -> bytes:
     """The message of a value that is not simply a text."""
+    if isinstance(value, datetime):
+        written = _timestamp(value)
+        return b"\x3a" + _size(len(written)) + written
     if isinstance(value, bool):
         return b"\x08\x01" if value else b"\x08\x00"
     if isinstance(value, int):
         if value not in _INT32:
             raise InvalidEvent(f"attribute {name!r}: {value} has more than 32 bits")
         return b"\x10" + write_varint(value & 0xFFFFFFFFFFFFFFFF)
-    if isinstance(value, datetime):
-        written = _timestamp(value)
-        return b"\x3a" + _size(len(written)) + written
     tag = b"\x2a" if isinstance(value, Uri) else b"\x32" if isinstance(value, UriRef) else b"\x1a"
     if isinstance(value, bytes):
         tag, encoded = b"\x22", value
@@ -183,9 +196,14 @@ def _value(name: str, value: Attribute) -> bytes:
 
 def _timestamp(moment: datetime) -> bytes:
     since = moment - EPOCH
-    seconds, nanos = since.days * 86_400 + since.seconds, since.microseconds * 1000
-    written = b"\x08" + write_varint(seconds & 0xFFFFFFFFFFFFFFFF) if seconds else b""
+    written, nanos = _seconds(since.days * 86_400 + since.seconds), since.microseconds * 1000
     return written + b"\x10" + write_varint(nanos) if nanos else written
+
+
+@lru_cache(maxsize=16)
+def _seconds(seconds: int) -> bytes:
+    """Most moments that are written are of the same second."""
+    return b"\x08" + write_varint(seconds & 0xFFFFFFFFFFFFFFFF) if seconds else b""
 
 
 # Reading
@@ -272,7 +290,7 @@ _EVENT_TAGS: Final = {
     0x42: "proto_data",
 }
 """Tags of fields that have a length, by their first and only byte."""
-_NAMES: Final = {(_PREFIX + name).encode(): name for name in _HEADS} | {_CONTENT_TYPE.encode(): _CONTENT_TYPE}
+_NAMES: Final = {(_PREFIX + name).encode(): name for name in _KNOWN} | {_CONTENT_TYPE.encode(): _CONTENT_TYPE}
 """Attributes that are to be expected with a text, by their keys."""
 _ALL_NAMES: Final = _NAMES | {(_PREFIX + name).encode(): name for name in (TIME, names.DELETED)}
 
@@ -374,10 +392,9 @@ def _read_event(message: bytes, start: int, end: int) -> CloudEvent:
 
 
 def _event(found: dict[int, bytes], attributes: dict[str, Attribute], bare: bool) -> CloudEvent:
-    if (0x32 in found) + (0x3A in found) + (0x42 in found) > 1:
-        raise InvalidEvent("the event has data in more than one field; binary_data alone is expected")
-    kind = found.get(0x22, b"").decode()
-    found.get(0x3A, b"").decode()
+    if 0x3A in found or 0x42 in found:
+        _check_unread(found)
+    identifier, source, kind = found.get(0x0A, b"").decode(), found.get(0x12, b"").decode(), found.get(0x22, b"").decode()
     data = found.get(0x32)
     content_type = attributes.pop(_CONTENT_TYPE, "")
     if content_type.__class__ is not str:
@@ -390,16 +407,22 @@ def _event(found: dict[int, bytes], attributes: dict[str, Attribute], bare: bool
         raise InvalidEvent(f"field spec_version: {SPEC_VERSION!r} is expected")
     if content_type and not is_json(content_type):
         raise InvalidEvent(f"attribute 'contenttype': {content_type!r}; application/json is expected")
-    identifier, source = found.get(0x0A, b"").decode(), found.get(0x12, b"").decode()
     if identifier.isspace() or kind.isspace():
         raise InvalidEvent("field id or field type has nothing but blanks")
-    if not _is_plain(source):
-        _check_uri("field source", source)
+    check_reference("field source", source)
     return CloudEvent(id=identifier, source=source, type=kind, attributes=attributes, data=data)
 
 
-_is_plain: Final = re.compile(r"[A-Za-z0-9._-]*").fullmatch
-"""What needs no further look to be a reference to something."""
+def _check_unread(found: dict[int, bytes]) -> None:
+    """Nobody looks at the other two fields for data, but a message with something else in them is malformed."""
+    if (0x32 in found) + (0x3A in found) + (0x42 in found) > 1:
+        raise InvalidEvent("the event has data in more than one field; binary_data alone is expected")
+    found.get(0x3A, b"").decode()
+    for number, wire, part in _few_fields(found.get(0x42, b"")):
+        if (number, wire) == (1, BYTES):
+            part.decode()
+
+
 _CHECKED: Final[dict[str, tuple[type[Any], ...]]] = {TIME: (datetime,), "subject": (str,), "dataschema": (str, Uri, UriRef)}
 """Attributes of CloudEvents' own, of which not all values are good."""
 
@@ -408,7 +431,7 @@ def _check_known(name: str, value: Attribute) -> None:
     if value.__class__ not in _CHECKED[name]:
         raise InvalidEvent(f"attribute {name!r} is a {type(value).__name__}; a {_CHECKED[name][0].__name__} is expected")
     if name == "dataschema":
-        _check_uri(f"attribute {name!r}", str(value))
+        check_reference(f"attribute {name!r}", str(value))
 
 
 def _read_entry(message: bytes, at: int, stop: int) -> tuple[str, Attribute]:
@@ -516,16 +539,9 @@ def _read_value_by_fields(name: str, message: bytes) -> Attribute:
     return value
 
 
-def _check_uri(where: str, text: str) -> None:
-    try:
-        parse_url(text)
-    except GoError as error:
-        raise InvalidEvent(f"{where}: {error}") from None
-
-
 def _read_uri(name: str, payload: bytes) -> str:
     text = payload.decode()
-    _check_uri(f"attribute {name!r}", text)
+    check_reference(f"attribute {name!r}", text)
     return text
 
 

@@ -332,7 +332,10 @@ class _Call:
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, RpcError):
+            connection = self._stream.connection
             self.end(error.code, error.message)
+            if self.connection.owner is None:
+                connection.nuisance()  # a stranger is not to ask again and again
         elif isinstance(error, _Refusal):
             self._ended = True
             self._stream.send_head(headers.trailers_only(error.code, error.message, error.status, error.extra), end=True)

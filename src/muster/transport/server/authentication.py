@@ -3,7 +3,8 @@
 A certificate's common name is the user, its organizations are the groups, as everywhere in Kubernetes; it is read once per
 connection. It counts only while it is valid, at each call anew, and a caller remembers its end, so that whoever keeps streams open
 can end them then. A token is reviewed by the cluster, and good or bad answers are remembered for seconds
-(`muster.runtime.auth.TokenReviewer`), so that a stranger who tries one token again and again costs next to nothing. Whoever proves
+(`muster.runtime.auth.TokenReviewer`), so that a stranger who tries one token again and again costs next to nothing; who tries many
+waits in a line of its address's own, and takes few of the requests that others need too. Whoever proves
 nothing is refused in the same words, whatever was wrong: what is wrong with a credential is told to the log only, and never the
 credential itself.
 """
@@ -26,6 +27,7 @@ from muster.runtime.auth import Authenticator
 from muster.runtime.client import KubeError
 from muster.transport.rpc.interfaces import CallHead
 from muster.transport.rpc.status import Code, RpcError
+from muster.transport.server.turns import FairTurns
 
 log = get_logger("muster.transport.server")
 
@@ -33,6 +35,10 @@ _MEMO: Final = "muster.identity"
 _BEARER: Final = "Bearer "
 MAX_TOKEN: Final = 16 * 1024
 """Bytes: a longer one is nobody's, and is not sent on to be reviewed."""
+REVIEWS_AT_ONCE: Final = 16
+"""Of tokens, which anybody can send: in all, by one address, and waiting for one address."""
+REVIEWS_EACH: Final = 4
+REVIEWS_WAITING: Final = 64
 
 
 @dataclass(frozen=True)
@@ -60,11 +66,13 @@ class CallerAuthentication:
     def __init__(
         self, tokens: Authenticator, *, trusts: Callable[[bytes], bool] = lambda authority: True, clock: Clock = SYSTEM
     ) -> None:
-        """`trusts` says whether a certificate of an authority (DER) still counts: authorities may be taken away while a connection
-        that one of them vouched for lives."""
+        """`tokens` may ask the cluster. `trusts` says whether a certificate of an authority (DER) still counts: authorities may
+        be taken away while a connection that one of them vouched for lives.
+        """
         self._tokens = tokens
         self._trusts = trusts
         self._clock = clock
+        self._turns = FairTurns(in_all=REVIEWS_AT_ONCE, each=REVIEWS_EACH, longest_line=REVIEWS_WAITING)
 
     async def __call__(self, head: CallHead) -> Identity:
         """Raises RpcError: UNAUTHENTICATED, and UNAVAILABLE where the cluster cannot be asked."""
@@ -75,7 +83,8 @@ class CallerAuthentication:
         token = head.metadata.get("authorization", "").removeprefix(_BEARER).strip()
         if token and len(token) <= MAX_TOKEN:
             try:
-                user = await self._tokens.authenticate(token)
+                async with self._turns.turn(head.connection.remote[0]):
+                    user = await self._tokens.authenticate(token)
             except KubeError as error:
                 log.warning("cannot review a token", error=str(error))
                 raise RpcError(Code.UNAVAILABLE, "the hub cannot find out who calls; try again") from None

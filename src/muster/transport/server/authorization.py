@@ -35,6 +35,8 @@ log = get_logger("muster.transport.server")
 
 MOST_REMEMBERED: Final = 20_000
 """Callers whose standing is kept."""
+ANSWERS_EACH: Final = 256
+"""That are remembered of one caller: an agent asks a dozen things, and nobody may fill the memory with others."""
 ATTEMPTS: Final = 10
 """How often a question is asked anew because rights changed while it was."""
 _VERBS: Final = {Action.CREATE: "create", Action.UPDATE: "update", Action.RESYNC: "list"}
@@ -114,7 +116,14 @@ class Authorization:
         standing, followed = self._standings.get(user), self._rbac.followed
         if standing is None or standing.followed != followed:
             standing = self._standings[user] = Standing(
-                self._client, self._rbac, user, self._clock, followed=followed, review_all=False, doubt=lambda: None
+                self._client,
+                self._rbac,
+                user,
+                self._clock,
+                followed=followed,
+                review_all=False,
+                doubt=lambda: None,
+                limit=ANSWERS_EACH,
             )
             for subject in subjects_of(user):
                 self._by_subject.setdefault(subject, set()).add(user)

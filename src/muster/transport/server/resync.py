@@ -5,12 +5,13 @@ however they are mixed; ids that come twice or that nobody knows do no harm. Any
 hub's: a hub that was restored from a backup has lower ones, and is right all the same. The answers themselves are made when the
 reader has room (`subscriber.py`), so the call that asks returns soon.
 
+What is known here may be behind what another server has told the agent: a watch is late, or the hub's API is out of reach. Where
+an agent has what is not known here, or has it in a later version, the hub is asked what it has now, once per request, and that
+counts: an agent that were told of an older state would undo the newer one, or take down what is there.
+
 That an object is gone is told only where it is known: it was seen to go here (the service's tombstone), or the agent itself says
 the object's name, as ours do. An id without a name that nobody has seen is left alone, counted and logged: a deletion without a
 name is taken by OCM's agents for another object. For the same reason nothing is answered before the service knows everything.
-
-What is known here may be a moment older than what another server has told the agent already. So before an agent hears that what it
-has is gone or was never so new, whoever keeps the objects is asked; what is there as the agent says is no news, or comes by itself.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from muster.transport.codecs.resync import (
 from muster.transport.contract.event import CloudEvent
 from muster.transport.contract.rows import Belongs
 from muster.transport.contract.types import Action, DataType
-from muster.transport.rpc.status import Code, RpcError
 from muster.transport.server.broker import Broker
 from muster.transport.server.subscriber import Make, Subscriber
 from muster.transport.services.interfaces import Caller, Service
@@ -49,16 +49,15 @@ class Resync:
         self._clock = clock
 
     async def answer(self, service: Service, event: CloudEvent, caller: Caller, subscribers: list[Subscriber]) -> None:
-        """Queue the answers to a request of the caller's cluster, which the subscribers are of. Raises RpcError, InvalidEvent and
-        KubeError."""
+        """Queue the answers to a request of the caller's cluster, whose streams are given; the service knows everything. Raises
+        InvalidEvent and KubeError."""
         request = decode_resync_request(event)
-        if not service.synced:
-            raise RpcError(Code.UNAVAILABLE, "the server does not know all objects yet; try again")
         known = {one.resource_id: one for one in request.known}
-        live = await self._ask_keeper(service, known, caller)
+        live = await self._live(service, caller, known)
         for current in service.versions(caller.cluster):
             has = known.pop(current.resource_id, None)
-            if has is not None and has.version > current.version and live.get(has.resource_id) == has.version:
+            if has is not None and has.version > current.version and live.get(current.resource_id, has.version) >= has.version:
+                # We are behind: what has become of it will be told when that comes here.
                 continue
             if has is None or current.deleting or not current.version or has.version != current.version:
                 for subscriber in subscribers:
@@ -68,17 +67,19 @@ class Resync:
         if request.resync_id:
             self._mark_end(service, caller.cluster, request.resync_id, subscribers)
 
-    async def _ask_keeper(self, service: Service, known: Mapping[str, KnownObject], caller: Caller) -> dict[str, int]:
-        """The versions there really are, if what is known here is older than what the agent says; nothing otherwise."""
+    async def _live(self, service: Service, caller: Caller, known: Mapping[str, KnownObject]) -> Mapping[str, int]:
+        """What the hub has now, by id; empty where nothing the agent says makes us doubt what we know."""
         current = {one.resource_id: one.version for one in service.versions(caller.cluster)}
         for resource_id, has in known.items():
-            version = current.get(resource_id)
-            gone = version is None and has.name and service.tombstone(caller.cluster, resource_id) is None
-            if gone or (version is not None and has.version > version):
+            if resource_id in current:
+                doubtful = has.version > current[resource_id]
+            else:
+                doubtful = bool(resource_id and has.name) and service.tombstone(caller.cluster, resource_id) is None
+            if doubtful:
                 return {one.resource_id: one.version for one in await service.live_versions(caller.cluster, caller)}
         return {}
 
-    def _answer_gone(self, service: Service, cluster: str, known: Mapping[str, KnownObject], subscribers: list[Subscriber]) -> None:
+    def _answer_gone(self, service: Service, cluster: str, known: dict[str, KnownObject], subscribers: list[Subscriber]) -> None:
         unknown = 0
         for resource_id, has in known.items():
             make = self._gone(service, cluster, has)

@@ -24,7 +24,7 @@ import msgspec
 
 from muster.api.agents import CLUSTER_LABEL, CSR_USER
 from muster.machinery.authentication import UserInfo
-from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.runtime.client import KubeError
@@ -48,6 +48,8 @@ log = get_logger("muster.transport.server")
 
 MAX_SUBSCRIPTIONS: Final = 64
 """Of one connection: an agent has five, and several of its programs may share a connection."""
+SYNC_CHECKS: Final = 100
+SYNC_CHECK_INTERVAL: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,10 @@ class CloudEventService:
             if not request.cluster_name:
                 raise RpcError(Code.INVALID_ARGUMENT, "cluster_name: the name of a cluster is expected")
             service = self._service(DataType.parse(request.data_type))
-            await self._authorization.subscription(who, service.row, request.cluster_name)
+            async with self.turns.turn(who.user.name, len(message)):
+                await self._authorization.subscription(who, service.row, request.cluster_name)
             self._metrics.authorized(measured, SUBSCRIBE, request.cluster_name, service.row.data_type)
+            await self._until_synced(service)
             if self.broker.on_connection(call.connection) >= MAX_SUBSCRIPTIONS:
                 raise RpcError(Code.RESOURCE_EXHAUSTED, f"this connection has {MAX_SUBSCRIPTIONS} subscriptions already")
             visible = None if who.is_agent else _visible_to_newcomer(service.row, who.user)
@@ -131,6 +135,15 @@ class CloudEventService:
                     subscriber.expiry.cancel()
                 self.broker.unsubscribe(subscriber)
                 measured.sent = subscriber.sent
+
+    async def _until_synced(self, service: Service) -> None:
+        """Upstream's agents do not repeat a resync that was refused, so one that has just begun is waited for. Raises RpcError."""
+        for _ in range(SYNC_CHECKS):
+            if service.synced:
+                return
+            await sleep(self._clock, SYNC_CHECK_INTERVAL)
+        if not service.synced:
+            raise RpcError(Code.UNAVAILABLE, "the server does not know all objects yet; try again")
 
     def _spoken(self, event: CloudEvent) -> tuple[Service, EventType]:
         event_type = event.event_type
@@ -150,6 +163,7 @@ class CloudEventService:
     async def _answer_resync(self, call: Call, service: Service, event: CloudEvent, caller: PublishingCaller) -> None:
         if not service.row.sends:
             return
+        await self._until_synced(service)
         subscribers = self.broker.of_asker(call.connection, caller.user, caller.cluster, service.row.data_type)
         if not subscribers:
             raise RpcError(Code.UNAVAILABLE, "nobody listens to the answers; subscribe first, on the same connection")

@@ -60,7 +60,8 @@ class FairTurns:
             raise RpcError(Code.RESOURCE_EXHAUSTED, "too many calls of this caller are waiting; try again later")
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         line.append(place)
-        self._held[caller] = held
+        if held:
+            self._held[caller] = held
         self._all_held += size
         try:
             await place
@@ -73,9 +74,9 @@ class FairTurns:
             raise
         finally:
             self._all_held -= size
-            self._held[caller] -= size
-            if not self._held[caller] and caller not in self._lines:
-                del self._held[caller]
+            left = self._held.pop(caller, 0) - size
+            if left > 0:
+                self._held[caller] = left
 
     def _leave(self, caller: Hashable, place: asyncio.Future[None]) -> None:
         line = self._lines[caller]

@@ -169,6 +169,18 @@ async def test_a_window_that_never_opens_keeps_what_was_given_and_no_more(serve:
     assert connection.unsent == 0
 
 
+async def test_what_windows_hold_back_counts_against_the_owner(serve: Serve, connect: Connect) -> None:
+    """Each connection keeps less than it may, all of them together more."""
+    site = await serve(max_owner_backlog=500_000)
+    site.answer = b"x" * 200_000
+    peers = [await connect(site, settings=((frames.INITIAL_WINDOW_SIZE, 0),)) for _ in range(4)]
+    for peer in peers:
+        peer.request(1, b"/known")
+    await until(lambda: len(site.exchanges) == 4)
+    assert site.server.connections == 4
+    await until(lambda: site.server.connections == 2)
+
+
 async def test_who_sends_and_does_not_read_is_cut_off(serve: Serve, connect: Connect) -> None:
     """Its answers fill its socket, then the server's memory up to the limit."""
     site = await serve(max_unsent=200_000, send_timeout=0.5)
@@ -282,7 +294,7 @@ async def test_a_ping_after_data_is_no_offence(serve: Serve, connect: Connect) -
     """Clients measure by it how much is on its way."""
     site = await serve(min_ping_interval=60.0)
     peer = await connect(site)
-    for number in range(1, 21, 2):
+    for number in range(1, 601, 2):
         peer.request(number)
         await peer.answer(number)
         peer.send(frames.ping(b"12345678"))

@@ -70,7 +70,7 @@ async def test_pauses_between_attempts_grow_and_differ(hub: FakeHub, clock: Fake
         subscription = client.subscription(LEASE_ROW)
         hub.kill("hub.example:8090")
         hub.servers["hub.example:8090"].alive = True
-        for _ in range(8):
+        for _ in range(12):
             hub.cut("hub.example:8090")
             await until(lambda: not subscription.live, "the end of the stream")
             while not subscription.live:
@@ -394,3 +394,15 @@ async def test_what_goes_both_ways_is_counted_under_upstreams_names(hub: FakeHub
         f"resources_spec_resync_duration_seconds_count{{{leases}}} 2",
     ):
         assert line in page
+
+
+async def test_who_has_reached_the_hub_again_wakes_the_others(hub: FakeHub, clock: FakeClock) -> None:
+    async with connected(hub) as client:
+        await client.list(LEASES)
+        await client.list(MANAGED_CLUSTERS)
+        hub.kill("hub.example:8090")
+        await clock.advance(120)
+        hub.servers["hub.example:8090"].alive = True
+        client.subscription(LEASE_ROW).hurry()
+        await until(lambda: client.subscription(CLUSTERS).current, "the other stream")
+        assert client.subscription(LEASE_ROW).current

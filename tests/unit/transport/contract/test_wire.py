@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.machinery.protobuf import write_varint
-from muster.transport.contract.event import CloudEvent, InvalidEvent, SubscriptionRequest, Uri, UriRef, heartbeat
+from muster.transport.contract.event import CloudEvent, InvalidEvent, SubscriptionRequest, Uri, UriRef, heartbeat, new_event_id
 from muster.transport.contract.types import HEARTBEAT
 from muster.transport.contract.wire import (
     decode_event,
@@ -206,6 +207,8 @@ def test_data_may_be_called_json_in_several_ways(content_type: str) -> None:
         (event(attribute("contenttype", field(6, "application/json"))), "'contenttype' is no string"),
         (event(attribute("ce-time", field(4, b"2026"))), "'time' is a bytes"),
         (event(CLUSTER, field(7, b"\xff")), "UTF-8"),
+        (event(CLUSTER, field(8, field(1, b"\xff"))), "UTF-8"),
+        (event(CLUSTER, field(8, b"{}")), "malformed"),
         (event(CLUSTER, text("contenttype", "text/plain"), field(6, b"1")), "'text/plain'"),
         (event(CLUSTER, text("contenttype", "application/json;;"), field(6, b"1")), "'application/json;;'"),
         (event(text("ce-x", "c1").replace(b"c1", b"\xff\xfe")), "UTF-8"),
@@ -268,3 +271,9 @@ def test_texts_of_all_sizes_come_back(size: int) -> None:
     found = CloudEvent(id="i", source="s", type="t", attributes={"metadata": "m" * size, "other": "o" * size}, data=b"d" * size)
     assert decode_event(encode_event(found)) == found
     assert decode_event(encode_event(found)) == found, "also from what was kept of the first time"
+
+
+def test_ids_are_random_uuids() -> None:
+    ids = {new_event_id() for _ in range(1_000)}
+    assert len(ids) == 1_000
+    assert {(str(UUID(found)), UUID(found).version) for found in ids} == {(found, 4) for found in ids}

@@ -10,6 +10,7 @@ import pytest
 
 from muster.http.http2 import frames
 from muster.http.http2.fields import Fields
+from muster.http.http2.frames import ErrorCode
 from muster.transport.rpc.messages import prefixed
 from muster.transport.rpc.status import Code
 from tests.unit.http.http2.conftest import Peer
@@ -130,6 +131,14 @@ async def test_a_strangers_window_stays_closed_until_it_is_known(peer: Peer, sit
     *_, increment = await peer.until(frames.WINDOW_UPDATE, 1)
     assert 16_000 + int.from_bytes(increment, "big") <= len(message)
     assert connection.info.owner is not None
+
+
+async def test_a_stranger_cannot_ask_again_and_again(peer: Peer, site: Site) -> None:
+    for number in range(1, 1001, 2):
+        call(peer, number, prefixed(b"x"), fields=[GRPC])
+    code, _ = await peer.goaway()
+    assert code == ErrorCode.ENHANCE_YOUR_CALM
+    assert len(site.heads) < 200
 
 
 async def test_strangers_share_a_budget_for_what_they_send_unasked(serve: Serve, connect: Connect) -> None:

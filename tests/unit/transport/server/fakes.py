@@ -1,6 +1,7 @@
 """A hub's services as dicts, streams whose readers a test commands, and calls without a wire."""
 
 import asyncio
+import builtins
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -103,10 +104,10 @@ class FakeService:
         self.objects: dict[str, dict[str, Any]] = {}
         self.tombstones: dict[str, CloudEvent] = {}
         self.handled: list[tuple[CloudEvent, Caller]] = []
+        self.unseen: builtins.list[ObjectVersion] = []
+        """What the hub has that has not come here yet, or has not come in this version."""
+        self.lists = 0
         self.encoded = 0
-        self.asked = 0
-        self.unheard: list[ObjectVersion] = []
-        """What there is, and has not come to be known yet."""
         self.answer: CloudEvent | None = None
         self.failure: Exception | None = None
         self.gate: asyncio.Event | None = None
@@ -155,8 +156,10 @@ class FakeService:
                 yield ObjectVersion(uid, int(version), "deletionTimestamp" in metadata)
 
     async def live_versions(self, cluster: str, caller: Caller) -> Iterable[ObjectVersion]:
-        self.asked += 1
-        return [*self.versions(cluster), *self.unheard]
+        self.lists += 1
+        if self.failure is not None:
+            raise self.failure
+        return [*self.versions(cluster), *self.unseen]
 
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
         found = self.tombstones.get(resource_id)

@@ -15,7 +15,7 @@ from muster.machinery.metrics import Metrics
 from muster.machinery.objects import Object
 from muster.runtime.auth import RbacAuthorizer
 from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
-from muster.runtime.client.errors import KubeError
+from muster.runtime.client.errors import KubeError, Unreachable
 from muster.runtime.client.rest import JSON, Query
 from muster.transport.contract.rows import Row
 from muster.transport.contract.types import Action, Subresource
@@ -37,10 +37,13 @@ class Recording(InProcessClient):
         super().__init__(client)
         self.reviews: list[dict[str, Any]] = []
         self.failing: KubeError | None = None
+        self.away = False
 
     async def exchange(
         self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
     ) -> bytes:
+        if self.away:
+            raise Unreachable("https://hub.internal", "connection refused")
         if path.endswith("/subjectaccessreviews") and body is not None:
             if self.failing is not None:
                 raise self.failing

@@ -1,5 +1,7 @@
 """Who calls, by the credential alone."""
 
+import asyncio
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,8 +14,8 @@ from muster.machinery.authentication import UserInfo
 from muster.runtime.client.errors import Unreachable
 from muster.transport.rpc.status import Code, RpcError
 from muster.transport.server.authentication import MAX_TOKEN, CallerAuthentication
-from tests.support.fake_clock import FakeClock
-from tests.unit.transport.server.fakes import FakeCall
+from tests.support.fake_clock import FakeClock, settle
+from tests.unit.transport.server.fakes import FakeCall, code_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -125,3 +127,25 @@ async def test_where_tokens_cannot_be_reviewed_the_caller_is_to_try_again(
         await authentication(call(authorization="Bearer good"))
     assert refused.value.code is Code.UNAVAILABLE
     assert "hub" not in refused.value.message.replace("the hub cannot", "")
+
+
+async def test_many_tokens_of_one_address_wait_for_each_other_and_nobody_else_does(clock: FakeClock) -> None:
+    reviewed, gate = [], asyncio.Event()
+
+    class SlowTokens:
+        async def authenticate(self, token: str) -> UserInfo | None:
+            reviewed.append(token)
+            await gate.wait()
+            return None
+
+    authentication = CallerAuthentication(SlowTokens(), clock=clock)
+    flood = [asyncio.create_task(code_of(authentication(call(authorization=f"flood{number}")))) for number in range(200)]
+    await settle()
+    other = call(authorization="other")
+    other.connection.remote = ("192.0.2.2", 1)
+    asked = asyncio.create_task(code_of(authentication(other)))
+    await settle()
+    assert reviewed == ["flood0", "flood1", "flood2", "flood3", "other"]
+    gate.set()
+    assert await asked == "UNAUTHENTICATED"
+    assert Counter(await asyncio.gather(*flood)) == {"UNAUTHENTICATED": 68, "RESOURCE_EXHAUSTED": 132}

@@ -1,16 +1,18 @@
 """An agent says what it has, and hears what it has not."""
 
+import asyncio
 import time
 from typing import Any
 
 import pytest
 
+from muster.runtime.client.errors import Unreachable
 from muster.transport.codecs.resync import resync_end
 from muster.transport.contract.event import DELETED, METADATA, RESOURCE_ID, RESOURCE_VERSION, RESYNC
 from muster.transport.contract.rows import EVENT_ROW, LEASE_ROW, ROWS, TOKENS, WORKS, Row
 from muster.transport.contract.types import Action
 from muster.transport.services.interfaces import ObjectVersion
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import FakeClock, settle
 from tests.unit.transport.server.fakes import FakeCall, agent, code_of, object_of
 from tests.unit.transport.server.hub import Listener, TestHub
 
@@ -69,15 +71,38 @@ async def test_only_the_asker_is_answered(hub: TestHub) -> None:
     assert (await asker.heard(), await other.heard()) == (["w1"], [])
 
 
-async def test_nobody_is_answered_before_everything_is_known(hub: TestHub) -> None:
+async def test_nobody_is_answered_before_everything_is_known(hub: TestHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.transport.server.service.SYNC_CHECKS", 0)
     await hub.accept("cluster1")
     service = hub.services[WORKS.data_type]
-    service.synced = False
     asker = await Agent(hub, WORKS).listen()
+    service.synced = False
     assert await code_of(asker.resync(("w1", 1, "w1"))) == "UNAVAILABLE"
+    assert await hub.subscribe(asker.who, WORKS.data_type, "cluster1").code() == "UNAVAILABLE"
     assert await asker.heard() == []
     service.synced = True
     await asker.resync(("w1", 1, "w1"))
+    assert await asker.heard() == ["w1"]
+
+
+async def test_a_server_that_has_just_begun_is_waited_for(hub: TestHub, clock: FakeClock) -> None:
+    await hub.accept("cluster1")
+    service = hub.services[WORKS.data_type]
+    service.synced = False
+    asker = Agent(hub, WORKS)
+    listening = asyncio.create_task(asker.listen())
+    await clock.advance(1.0)
+    assert not listening.done()
+    service.synced = True
+    await clock.advance(0.05)
+    await listening
+    service.synced = False
+    resyncing = asyncio.create_task(asker.resync(("w1", 1, "w1")))
+    await clock.advance(1.0)
+    assert not resyncing.done()
+    service.synced = True
+    await clock.advance(0.05)
+    await resyncing
     assert await asker.heard() == ["w1"]
 
 
@@ -114,26 +139,48 @@ async def test_what_the_agent_names_and_nobody_has_is_answered_as_deleted_by_tha
     assert '"namespace":"cluster1"' in event.text(METADATA)
 
 
-async def test_what_another_server_has_told_already_is_neither_gone_nor_older(hub: TestHub) -> None:
-    """This server hears of changes a moment later than the one the agent was connected to before."""
-    await hub.accept("cluster1")
-    service = hub.services[WORKS.data_type]
-    service.put(object_of(WORKS, "cluster1", "changed", version=1))
-    service.unheard = [ObjectVersion("new", 1), ObjectVersion("changed", 2)]
-    asker = await Agent(hub, WORKS).listen()
-    await asker.resync(("new", 1, "new"), ("changed", 2, "changed"))
-    assert await asker.heard() == []
+class TestServersThatAreBehind:
+    """Another server has told the agent what has not come here yet."""
 
+    @EVERY_ROW
+    async def test_what_the_hub_has_is_not_called_gone_though_it_is_not_known_here(self, hub: TestHub, row: Row) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[row.data_type]
+        service.unseen = [ObjectVersion("u1", 3)]
+        asker = await Agent(hub, row).listen()
+        await asker.resync(("u1", 3, "web"), ("u2", 3, "gone"), ("u3", 3, "gone-too"))
+        assert sorted(await asker.heard()) == ["u2", "u3"]
+        assert service.lists == 1
 
-async def test_whoever_keeps_the_objects_is_asked_only_where_the_agent_knows_more(hub: TestHub) -> None:
-    await hub.accept("cluster1")
-    service = hub.services[WORKS.data_type]
-    for uid, version in (("same", 2), ("newer", 3), ("gone", 1)):
-        service.put(object_of(WORKS, "cluster1", uid, version=version))
-    service.remove("gone")
-    asker = await Agent(hub, WORKS).listen()
-    await asker.resync(("same", 2, "same"), ("newer", 2, "newer"), ("gone", 1, "gone"), ("nameless", 1))
-    assert (sorted(await asker.heard()), service.asked) == (["gone", "newer"], 0)
+    @EVERY_ROW
+    async def test_an_older_version_is_sent_only_where_it_is_the_hubs(self, hub: TestHub, row: Row) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[row.data_type]
+        for uid in ("late", "later", "restored"):
+            service.put(object_of(row, "cluster1", uid, version=2))
+        service.unseen = [ObjectVersion("late", 5), ObjectVersion("later", 6)]
+        asker = await Agent(hub, row).listen()
+        await asker.resync(("late", 5), ("later", 5), ("restored", 5))
+        assert await asker.heard() == ["restored"]
+
+    async def test_the_hub_is_not_asked_where_nothing_is_in_doubt(self, hub: TestHub) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[WORKS.data_type]
+        for uid in ("same", "newer", "gone"):
+            service.put(object_of(WORKS, "cluster1", uid, version=5))
+        service.remove("gone")
+        asker = await Agent(hub, WORKS).listen()
+        await asker.resync(("same", 5, "same"), ("newer", 4, "newer"), ("gone", 5, "gone"), ("nobody", 5))
+        assert sorted(await asker.heard()) == ["gone", "newer"]
+        assert service.lists == 0
+
+    async def test_a_hub_that_cannot_be_asked_leaves_nothing_told(self, hub: TestHub) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[WORKS.data_type]
+        service.failure = Unreachable("hub", "away")
+        asker = await Agent(hub, WORKS).listen()
+        assert await code_of(asker.resync(("u1", 3, "web"))) == "UNAVAILABLE"
+        assert await asker.heard() == []
 
 
 async def test_an_id_that_nobody_knows_is_left_alone_and_counted(hub: TestHub) -> None:

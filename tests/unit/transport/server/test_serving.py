@@ -354,6 +354,21 @@ async def test_two_agents_of_one_cluster_both_hear_of_its_works(hub: Served) -> 
             await works.until(lambda event: event.text(RESOURCE_ID) == uid)
 
 
+async def test_while_the_hubs_api_is_away_calls_are_to_be_tried_again_and_streams_live(hub: Served) -> None:
+    await hub.accept("cluster1")
+    channel = hub.channel(AGENT)
+    lease = await hub.admin.get(LEASES, LEASE, "cluster1")
+    async with listening(channel, LEASE_ROW) as leases:
+        await resync(channel, LEASE_ROW, resync_id="r1")
+        await leases.until(lambda event: resync_end(event) == "r1")
+        hub.admin.away = True
+        lease["spec"]["renewTime"] = "2026-01-01T00:00:00.000000Z"
+        assert await code_of(publish(channel, LEASE_ROW, Action.UPDATE, lease)) == "UNAVAILABLE"
+        hub.admin.away = False
+        await publish(channel, LEASE_ROW, Action.UPDATE, lease)
+        await leases.until(lambda event: b"2026-01-01T00:00:00" in (event.data or b""))
+
+
 async def test_a_cluster_that_is_no_longer_accepted_is_cut_off(hub: Served) -> None:
     await hub.accept("cluster1")
     channel = hub.channel(AGENT)

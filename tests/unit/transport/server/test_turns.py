@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.transport.server import turns as module
 from muster.transport.server.turns import FairTurns
@@ -101,3 +103,44 @@ async def test_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a1", "a2"):
         await work.end(name)
     assert work.turns._held == {}
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["start", "end", "cancel"]), st.integers(0, 2), st.integers(0, 3)), max_size=80)
+
+
+@given(STEPS)
+async def test_nothing_is_left_whatever_comes_and_goes(steps: list[tuple[str, int, int]]) -> None:
+    turns = FairTurns(in_all=3, each=2, longest_line=3)
+    calls: list[tuple[asyncio.Task[str], asyncio.Event]] = []
+    running: dict[int, int] = dict.fromkeys(range(3), 0)
+
+    async def run(caller: int, size: int, end: asyncio.Event) -> None:
+        async with turns.turn(caller, size):
+            running[caller] += 1
+            assert running[caller] <= 2
+            assert sum(running.values()) <= 3
+            try:
+                await end.wait()
+            finally:
+                running[caller] -= 1
+
+    async def outcome(caller: int, size: int, end: asyncio.Event) -> str:
+        return await code_of(run(caller, size, end))
+
+    for step, caller, number in steps:
+        if step == "start":
+            end = asyncio.Event()
+            calls.append((asyncio.create_task(outcome(caller, number, end)), end))
+        elif calls:
+            task, end = calls[number % len(calls)]
+            if step == "end":
+                end.set()
+            else:
+                task.cancel()
+        if number:
+            await asyncio.sleep(0)
+    for _, end in calls:
+        end.set()
+    results = await asyncio.gather(*(task for task, _ in calls), return_exceptions=True)
+    assert not [one for one in results if isinstance(one, Exception)]
+    assert (turns.in_flight, turns.waiting, turns._held, turns._all_held, turns._running) == (0, 0, {}, 0, {})

@@ -152,11 +152,15 @@ class TestReports:
 
 
 class TestWhatIsOfAnotherTime:
-    async def test_reports_on_an_older_generation_are_passed_over(self, hub: Hub) -> None:
+    async def test_reports_on_an_older_generation_hold_the_work_and_are_passed_over(self, hub: Hub) -> None:
         await hub.create_cluster("c1")
         work = await hub.create_work("c1", "w")
         newer = await hub.admin.patch(WORK, "w", {"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}, "c1")
         async with hub.serving() as services:
+            await send(services, report(work))
+            after = await hub.admin.get(WORK, "w", "c1")
+            assert after["metadata"]["finalizers"] == [WORK_FINALIZER]
+            assert "status" not in after
             hub.account.taken()
             await send(services, report(work))
             assert hub.account.taken() == []

@@ -198,11 +198,55 @@ class TestIntroduction:
         assert "status" not in cluster
 
     async def test_one_that_exists_already_is_told_so_and_stays(self, hub: Hub) -> None:
-        before = await hub.create_cluster("c1", accepted=True)
+        before = await hub.create_cluster("c1", accepted=True, annotations={DRIVER_ANNOTATION: "csr"})
         async with hub.serving() as services:
+            hub.account.taken()
             with pytest.raises(AlreadyExists):
                 await send(services, CLUSTERS, self.introduction(), newcomer("c1"))
+            assert [method for method, _ in hub.account.taken()] == ["POST"]
         assert await hub.admin.get(CLUSTERS.resource, "c1") == before
+
+    @pytest.mark.parametrize("running", [True, False])
+    async def test_one_that_was_made_for_whoever_comes_is_marked_and_nothing_else_of_it_changes(
+        self, hub: Hub, running: bool
+    ) -> None:
+        before = await hub.create_cluster("c1", accepted=True, annotations={"else": "s"}, labels={"env": "prod"})
+        claims = {"annotations": {"agent.open-cluster-management.io/x": "y"}, "labels": {"env": "dev"}}
+        async with hub.serving() as services:
+            event = self.introduction(metadata=claims, managedClusterClientConfigs=[{"url": "https://a"}])
+            with pytest.raises(AlreadyExists):
+                await send(services if running else hub.idle(), CLUSTERS, event, newcomer("c1"))
+        after = await hub.admin.get(CLUSTERS.resource, "c1")
+        assert after["metadata"]["annotations"] == {"else": "s", DRIVER_ANNOTATION: "grpc"}
+        assert after["metadata"]["labels"] == before["metadata"]["labels"]
+        assert after["spec"] == before["spec"]
+
+    @pytest.mark.parametrize("claim", ["joined", "annotated", "going"])
+    async def test_one_that_is_an_agents_already_is_not_marked(self, hub: Hub, claim: str) -> None:
+        own = {"agent.open-cluster-management.io/managed-cluster-arn": "a"} if claim == "annotated" else {}
+        await hub.create_cluster("c1", annotations=own, finalizers=["a.example/b"])
+        if claim == "joined":
+            joined = {"type": "ManagedClusterJoined", "status": "True", "reason": "R", "message": ""}
+            status = {"status": {"conditions": [{**joined, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}
+            await hub.admin.patch(CLUSTERS.resource, "c1", status, subresource="status")
+        if claim == "going":
+            await hub.admin.delete(CLUSTERS.resource, "c1")
+        with pytest.raises(AlreadyExists):
+            await send(hub.idle(), CLUSTERS, self.introduction(), newcomer("c1"))
+        after = await hub.admin.get(CLUSTERS.resource, "c1")
+        assert DRIVER_ANNOTATION not in after["metadata"].get("annotations", {})
+
+    async def test_whoever_comes_is_told_the_same_where_marking_fails(self, hub: Hub) -> None:
+        await hub.create_cluster("c1")
+
+        async def refuse(method: str, path: str) -> None:
+            if method == "PUT":
+                raise Unreachable("hub", "away")
+
+        async with hub.serving() as services:
+            hub.account.before = refuse
+            with pytest.raises(AlreadyExists):
+                await send(services, CLUSTERS, self.introduction(), newcomer("c1"))
 
     @pytest.mark.parametrize(
         ("metadata", "spec", "field"),

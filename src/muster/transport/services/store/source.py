@@ -20,8 +20,7 @@ from muster.api.addon.conversion import ConversionError, convert
 from muster.apiserver.objects import stored
 from muster.kube.selectors import parse_label_selector
 from muster.machinery.logs import get_logger
-from muster.runtime.cache import Snapshot
-from muster.runtime.cache.store import Cache
+from muster.runtime.cache import Cache, Snapshot
 from muster.store.api import Compacted, Entry, Event, Store, Subscription
 from muster.transport.contract.rows import Row
 from muster.transport.services.objects import SourceHandler

@@ -5,7 +5,9 @@ The hub's webhooks judge whoever writes, and that is our account: so the agent i
 server, taints and labels as far as the rules let them, the annotations that are theirs. They accept nobody, and take nothing away
 that is not theirs.
 
-What comes over this transport is marked so, because not every agent says by which driver it registers.
+What comes over this transport is marked so, because not every agent says by which driver it registers. A cluster that was there
+before, made by an administrator for whoever would come, is marked too when it introduces itself here, but only while it is
+nobody's: no agent has joined it, and none has left an annotation.
 """
 
 from __future__ import annotations
@@ -13,16 +15,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from muster.api import MalformedObject
+from muster.api import MalformedObject, is_true
 from muster.api.agents import DRIVER_ANNOTATION, GRPC_DRIVER
-from muster.api.cluster.v1 import ManagedCluster
+from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.api.cluster.write_rules import is_agents_own, required_rights
+from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
-from muster.runtime.client import Forbidden
+from muster.runtime.client import AlreadyExists, Forbidden, KubeError
 from muster.transport.codecs.reading import part
 from muster.transport.contract.event import InvalidEvent
 from muster.transport.services.writes.payload import current_version, forbidden, name_of, own_object, without_nulls
 from muster.transport.services.writes.request import WriteRequest
+
+log = get_logger("muster.transport.services")
 
 _SPEC_FIELDS: Final = ("managedClusterClientConfigs", "hubAcceptsClient", "taints")
 """That an agent may change. How long its lease lasts is for the hub to say."""
@@ -48,7 +53,38 @@ async def introduce(request: WriteRequest) -> None:
     if metadata.get("labels"):
         new["metadata"]["labels"] = metadata["labels"]
     await _judge(request, new, None)
-    await request.client.create(resource, new)
+    try:
+        await request.client.create(resource, new)
+    except AlreadyExists:
+        await _mark_if_unclaimed(request, name)
+        raise
+
+
+async def _mark_if_unclaimed(request: WriteRequest, name: str) -> None:
+    kept = request.objects.named(request.cluster, name)
+    if kept is not None and not _is_unclaimed(kept.snapshot.decode()):
+        return
+    resource = request.row.resource
+    try:
+        found = await request.client.get(resource, name)
+        if _is_unclaimed(found):
+            metadata = {**found["metadata"], "annotations": _marked(found["metadata"].get("annotations"))}
+            await request.client.update(resource, {**found, "metadata": metadata})
+            log.info("cluster was there before and is marked", cluster=name, driver=GRPC_DRIVER)
+    except KubeError as error:
+        # Whoever introduces itself is told the same; it does so again.
+        log.warning("cannot mark cluster", cluster=name, driver=GRPC_DRIVER, error=str(error))
+
+
+def _is_unclaimed(document: Object) -> bool:
+    """Whether no agent has anything to do with a cluster yet."""
+    try:
+        cluster = ManagedCluster.decode(document)
+    except MalformedObject:
+        return False
+    metadata = cluster.metadata
+    claimed = any(map(is_agents_own, metadata.annotations)) or is_true(cluster.status.conditions, JOINED)
+    return not claimed and not metadata.deletion_timestamp
 
 
 async def update(request: WriteRequest) -> None:

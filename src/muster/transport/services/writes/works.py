@@ -85,9 +85,12 @@ async def _write(request: WriteRequest, report: WorkStatus, work: Object) -> Non
         if patch is not None:
             await _patch(request, work, patch)
         return
-    if work["metadata"].get("generation", 0) > report.generation or is_late(report.sequence, last_sequence(work)):
+    if is_late(report.sequence, last_sequence(work)):
         return
+    # Also for an older generation: the agent applies it once it hears that the work is held.
     held = await _hold(request, work)
+    if held["metadata"].get("generation", 0) > report.generation:
+        return
     patch = {"metadata": _this_version(held), "status": _status(request, report, held)}
     await _patch(request, held, patch, "status")
 

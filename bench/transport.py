@@ -1,0 +1,239 @@
+"""The gRPC transport, ours and upstream's, under one Go load over mTLS.
+
+    python -m bench transport [--short]
+
+Two grounds. On a kube-apiserver with clusters (`bench.grpc_servers`) both servers run in turn: Publish, a hub's write until its
+agent has it, agents of five streams, and their return after a restart. Before objects in memory (`bench.memory_hub`, and sdk-go
+v1.3.0's own broker) only broker and wire are measured: deliveries to many streams, and a resync of works that are all known.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.interop.grpc_fleet import listens
+from tests.support import peers
+from tests.support.pki import Authority
+from tests.support.processes import free_ports
+
+from bench.grpc_servers import Ground, GrpcServer, Lifted, Ours, Upstream
+from bench.report import Row, median
+from bench.sides import cpu_seconds
+from bench.transport_load import PREFIX, Endpoint, Lines, load, measure
+
+TITLE = "Transport"
+TEXT = """
+`muster grpc-server` and upstream's (OCM v1.2.1), in turn on one kube-apiserver 1.35 + etcd, under the same Go load over mTLS, which
+shares the machine's cores with them. Upstream runs at its defaults (50 requests per second to the API server) and with that limit
+lifted. A lease is renewed with the version that the server's echo brought, as agents must. Requests are counted in the audit log by
+account. Silent readers subscribe and never read; their streams are full before anything is measured, and what has not come ten
+seconds after the last write counts as not delivered. Deliveries and resync: broker and wire alone, before objects in memory, beside
+sdk-go v1.3.0's own server and broker; every change is encoded anew, 1 KB each. Agents of five streams come back by themselves after
+0.25 s at first and 7.5 s at most.
+"""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    publishers: int
+    seconds: float
+    warm: float
+    streams: tuple[int, ...]
+    deliveries: int
+    readers: int
+    silent: int
+    rate: float
+    works: int
+    agents: int
+
+    @property
+    def clusters(self) -> int:
+        return max(self.publishers, self.readers + self.silent, self.agents)
+
+
+FULL = Sizes(100, 20, 8, (100, 1000, 5000), 100_000, 100, 1, 50, 5000, 500)
+SHORT = Sizes(5, 2, 1, (10,), 1000, 5, 1, 10, 50, 5)
+
+
+def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
+    sizes = SHORT if short else FULL
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
+        return [*_kube_rows(Path(name) / "kube", sizes, say), *_memory_rows(Path(name), sizes, say)]
+
+
+# On a kube-apiserver
+
+
+@dataclass
+class OnKube:
+    """What was found of one server."""
+
+    publish: dict[str, tuple[float, float]]
+    """By kind: Publish/s, and requests to the API server for each."""
+    latency: dict[str, dict[str, Any]]
+    memory: float
+    """KiB per agent of five streams."""
+    back: float
+
+
+def _kube_rows(directory: Path, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
+    ground = Ground(directory, sizes.clusters)
+    try:
+        say(f"a kube-apiserver with {sizes.clusters} clusters …")
+        ground.start()
+        found = {kind: _on_kube(kind(ground), sizes, say) for kind in (Ours, Upstream, Lifted)}
+    finally:
+        ground.discard()
+    ours, theirs, lifted = found[Ours], found[Upstream], found[Lifted]
+    rows = []
+    for kind, title in (("lease", "lease renewals"), ("work", "works' status")):
+        rows += [
+            Row(f"Publish of {title}", "/s", ours.publish[kind][0], theirs.publish[kind][0], target=20),
+            Row(f"Publish of {title}, upstream's limit lifted", "/s", ours.publish[kind][0], lifted.publish[kind][0], target=1),
+            Row(f"requests to the API server per Publish of {title}", "", ours.publish[kind][1], lifted.publish[kind][1], "less"),
+        ]
+    for case, title in (("alone", "hub's write until the agent has it"), ("silent", "the same with 1 % silent readers")):
+        mine, others = ours.latency[case], lifted.latency[case]
+        for quantile in ("p50", "p99"):
+            rows.append(Row(f"{title}, {quantile}", "ms", _told(mine, quantile), _told(others, quantile), "less"))
+        rows.append(Row(f"{title}: delivered", "%", _share(mine), _share(others)))
+    return [
+        *rows,
+        Row("memory per agent of five streams", "KiB", ours.memory, lifted.memory, "less", 1),
+        Row(f"{sizes.agents} agents are back after a restart", "s", ours.back, theirs.back, "less", limit=10),
+        Row("the same, upstream's limit lifted", "s", ours.back, lifted.back, "less"),
+    ]
+
+
+def _told(found: dict[str, Any], quantile: str) -> float | None:
+    return float(found["latency"][quantile]) if found["delivered"] else None
+
+
+def _share(found: dict[str, Any]) -> float:
+    return 100 * float(found["delivered"]) / float(found["written"])
+
+
+def _on_kube(server: GrpcServer, sizes: Sizes, say: Callable[[str], None]) -> OnKube:
+    server.start()
+    try:
+        published = {kind: _publish(server, kind, sizes, say) for kind in ("lease", "work")}
+        latency = {"alone": _latency(server, sizes, 0, say)}
+        # A silent reader may leave upstream's server stuck; whatever comes after starts on a new one.
+        latency["silent"] = _latency(server, sizes, sizes.silent, say)
+        server.stop()
+        server.start()
+        memory, back = _agents(server, sizes, say)
+        return OnKube(published, latency, memory, back)
+    finally:
+        server.stop()
+
+
+def _publish(server: GrpcServer, kind: str, sizes: Sizes, say: Callable[[str], None]) -> tuple[float, float]:
+    ground = server.ground
+    flags = {"kind": kind, "clusters": sizes.publishers, "seconds": f"{sizes.seconds}s", "warm": f"{sizes.warm}s"}
+    with load(server.endpoint, "publish", ground.directory / "load.log", **flags) as lines:
+        lines.until("measuring")
+        mark, cpu = ground.audit.mark(), server.cpu()
+        lines.until("measured")
+        requests, spent = ground.requests(server.user, mark, ground.audit.mark()), server.cpu() - cpu
+        found = lines.read()
+    per = requests / max(1, found["published"])
+    cost = spent / max(1, found["published"]) * 1e6
+    say(f"{server.name}: {kind} {found['perSecond']:.0f}/s, {per:.2f} requests and {cost:.0f} µs each, {found}")
+    return float(found["perSecond"]), per
+
+
+def _latency(server: GrpcServer, sizes: Sizes, silent: int, say: Callable[[str], None]) -> dict[str, Any]:
+    ground = server.ground
+    flags = {"clusters": sizes.readers, "silent": silent, "rate": sizes.rate, "seconds": f"{sizes.seconds}s", **ground.kube_flags()}
+    found = measure(server.endpoint, "latency", ground.directory / "load.log", **flags)
+    say(f"{server.name}: latency with {silent} silent: {found}")
+    return found
+
+
+def _agents(server: GrpcServer, sizes: Sizes, say: Callable[[str], None]) -> tuple[float, float]:
+    before = server.memory()
+    with load(server.endpoint, "agents", server.ground.directory / "load.log", clusters=sizes.agents) as lines:
+        up = lines.until("up")
+        # What is garbage by then is not an agent's.
+        time.sleep(5)
+        memory = (server.memory() - before) * 1024 / sizes.agents
+        server.server.stop(kill=True)
+        server.server.start()
+        lines.write("mark")
+        back = lines.until("up")
+    say(f"{server.name}: {sizes.agents} agents up {up['seconds']:.1f} s, back {back['seconds']:.1f} s, {memory:.0f} KiB each")
+    return memory, float(back["seconds"])
+
+
+# Before objects in memory
+
+
+def _memory_rows(directory: Path, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
+    authority = Authority(directory, "memory")
+    rows = []
+    for streams in sizes.streams:
+        found = [_delivered(side, authority, directory, streams, sizes.deliveries, say) for side in ("muster", "sdk-go")]
+        rows.append(Row(f"deliveries to {streams:,} streams", "/s", *found, target=1))
+    resyncs = [_resynced(side, authority, directory, sizes.works, say) for side in ("muster", "sdk-go")]
+    rows.append(Row(f"resync of {sizes.works:,} known works", "s", *resyncs, better="less", target=20))
+    return rows
+
+
+@contextmanager
+def _hub(side: str, authority: Authority, directory: Path) -> Iterator[tuple[Lines, Endpoint]]:
+    (port,) = free_ports(1)
+    serving = authority.issue("memory-hub", hosts=("127.0.0.1",))
+    clients = authority.pair.cert
+    commands: dict[str, list[str | Path]] = {
+        "muster": [sys.executable, "-m", "bench.memory_hub", str(port), serving.cert, serving.key, clients],
+        "sdk-go": [
+            peers.need("transport-broker"),
+            f"--port={port}",
+            f"--cert={serving.cert}",
+            f"--key={serving.key}",
+            f"--client-ca={clients}",
+        ],
+    }
+    lines = Lines(commands[side], directory / f"{side}.log")
+    try:
+        deadline = time.monotonic() + 30
+        while not listens(port):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{side} does not listen: {(directory / f'{side}.log').read_text()[-2000:]}")
+            time.sleep(0.05)
+        yield lines, Endpoint(port, authority)
+    finally:
+        lines.close()
+
+
+def _delivered(side: str, authority: Authority, directory: Path, streams: int, count: int, say: Callable[[str], None]) -> float:
+    per_connection = 5
+    clusters = streams // per_connection
+    with _hub(side, authority, directory) as (hub, endpoint):
+        flags = {"clusters": clusters, "streams": per_connection, "count": count}
+        with load(endpoint, "deliver", directory / "load.log", **flags) as lines:
+            lines.until("ready")
+            # Upstream counts a subscriber only after its head is sent.
+            time.sleep(1)
+            cpu = cpu_seconds(hub.pid)
+            hub.ask(op="feed", prefix=PREFIX, clusters=clusters, streams=per_connection, count=count, size=600)
+            found = lines.read()
+            cost = (cpu_seconds(hub.pid) - cpu) / count * 1e6
+    say(f"{side}: {found['perSecond']:.0f} deliveries/s to {streams} streams, {cost:.1f} µs of CPU each, {found}")
+    return float(found["perSecond"])
+
+
+def _resynced(side: str, authority: Authority, directory: Path, works: int, say: Callable[[str], None]) -> float:
+    with _hub(side, authority, directory) as (hub, endpoint):
+        hub.ask(op="fill", cluster=f"{PREFIX}00000", count=works, size=600)
+        found = measure(endpoint, "resync", directory / "load.log", count=works)
+    say(f"{side}: resync of {works} works: {found}")
+    return median(found["known"])
