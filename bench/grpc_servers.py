@@ -7,33 +7,28 @@ account of its own, by which the audit log tells its requests.
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from tests.interop import ocm
-from tests.interop.grpc_fleet import SERVER_ACCOUNT, listens
-from tests.support import peers
+from tests.interop.grpc_fleet import GO, MUSTER, ServerProgram, install_our_account, listens, write_server_config
 from tests.support.pki import Authority
 from tests.support.planes import USERS, KubeOptions, KubePlane
 from tests.support.processes import Server, free_ports
 
 from bench.audit import AuditLog
-from bench.hubs import MUSTER
 from bench.sides import cpu_seconds, resident
 from bench.transport_load import Endpoint, cluster_name
-from muster.machinery.objects import GVR
+from muster.machinery.objects import GVR, Object
 from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from muster.runtime.client.builtin import LEASES, NAMESPACES
 from muster.runtime.client.errors import AlreadyExists
 from muster.runtime.client.http import HttpClient
 from muster.runtime.client.kubeconfig import load_kubeconfig
 
-OUR_ACCOUNT = "muster-grpc-server"
 PREFIX = "system:open-cluster-management:"
 CLUSTERS = GVR("cluster.open-cluster-management.io/v1", "managedclusters", "ManagedCluster")
 WORKS = GVR("work.open-cluster-management.io/v1", "manifestworks", "ManifestWork")
@@ -67,11 +62,7 @@ class Ground:
         self.plane.start()
         admin = self.plane.client()
         ocm.install(admin, "hub-grpc", ocm.HUB_NAMESPACE)
-        ocm.create(admin, f"/api/v1/namespaces/{ocm.HUB_NAMESPACE}/serviceaccounts", {"metadata": {"name": OUR_ACCOUNT}})
-        subject = {"kind": "ServiceAccount", "namespace": ocm.HUB_NAMESPACE, "name": OUR_ACCOUNT}
-        reference = {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": "cluster-admin"}
-        binding = {"metadata": {"name": OUR_ACCOUNT}, "subjects": [subject], "roleRef": reference}
-        ocm.create(admin, f"{ocm.RBAC}/clusterrolebindings", binding)
+        install_our_account(admin)
         ocm.create(admin, f"{ocm.RBAC}/clusterroles", {"metadata": {"name": SHARED_ROLE}, "rules": SHARED_RULES})
         admin.close()
         asyncio.run(self._populate())
@@ -96,9 +87,9 @@ class Ground:
 
         async def one(number: int) -> None:
             async with turns:
-                for making in _objects(client, cluster_name(number)):
+                for resource, made in _objects(cluster_name(number)):
                     try:
-                        await making
+                        await client.create(resource, made)
                     except AlreadyExists:
                         continue
 
@@ -110,7 +101,7 @@ class Ground:
             await client.close()
 
 
-def _objects(client: HttpClient, name: str) -> Iterable[Awaitable[object]]:
+def _objects(name: str) -> Iterable[tuple[GVR, Object]]:
     group = {"kind": "Group", "apiGroup": RBAC_GROUP, "name": PREFIX + name}
     own = [
         {
@@ -132,47 +123,38 @@ def _objects(client: HttpClient, name: str) -> Iterable[Awaitable[object]]:
 
     label = {"open-cluster-management.io/cluster-name": name}
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "load", "namespace": "default"}}
-    yield client.create(NAMESPACES, {"metadata": {"name": name}})
-    yield client.create(CLUSTERS, {**_kind(CLUSTERS), "metadata": {"name": name}, "spec": {"hubAcceptsClient": True}})
-    yield client.create(CLUSTER_ROLES, {"metadata": {"name": role}, "rules": own})
-    yield client.create(CLUSTER_ROLE_BINDINGS, {"metadata": {"name": role}, **bound(role)})
-    yield client.create(ROLE_BINDINGS, {"metadata": {"name": "agent", "namespace": name}, **bound(SHARED_ROLE)})
-    yield client.create(LEASES, {"metadata": {"name": "managed-cluster-lease", "namespace": name, "labels": label}, "spec": {}})
+    yield NAMESPACES, {"metadata": {"name": name}}
+    yield CLUSTERS, {**_kind(CLUSTERS), "metadata": {"name": name}, "spec": {"hubAcceptsClient": True}}
+    yield CLUSTER_ROLES, {"metadata": {"name": role}, "rules": own}
+    yield CLUSTER_ROLE_BINDINGS, {"metadata": {"name": role}, **bound(role)}
+    yield ROLE_BINDINGS, {"metadata": {"name": "agent", "namespace": name}, **bound(SHARED_ROLE)}
+    yield LEASES, {"metadata": {"name": "managed-cluster-lease", "namespace": name, "labels": label}, "spec": {}}
     spec = {"workload": {"manifests": [{**manifest, "data": {"sent": "0"}}]}}
-    yield client.create(WORKS, {**_kind(WORKS), "metadata": {"name": "load", "namespace": name}, "spec": spec})
+    yield WORKS, {**_kind(WORKS), "metadata": {"name": "load", "namespace": name}, "spec": spec}
 
 
 def _kind(resource: GVR) -> dict[str, str]:
     return {"apiVersion": resource.api_version, "kind": resource.kind}
 
 
-class GrpcServer(abc.ABC):
+class GrpcServer:
     """One server process on the ground."""
 
     name: str
-    account: str
+    program: ServerProgram
+    extra: tuple[str, ...] = ()
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
-        (self.port,) = free_ports(1)
+        self.port, health = free_ports(2)
         slug = self.name.replace(" ", "-")
-        config = ground.directory / f"{slug}.yaml"
-        files = {
-            "tls_cert_file": str(ground.serving.cert),
-            "tls_key_file": str(ground.serving.key),
-            "client_ca_file": str(ground.authority.pair.cert),
-            "server_bind_port": str(self.port),
-        }
-        config.write_text(yaml.safe_dump(files))
-        self.log = ground.directory / f"{slug}.log"
-        self.server = Server(self.name, self.command(ground.kubeconfig(self.account), config), self.log, {"KUBECONFIG": ""})
-
-    @abc.abstractmethod
-    def command(self, kubeconfig: Path, config: Path) -> list[str | Path]: ...
+        config = write_server_config(ground.directory / f"{slug}.yaml", ground.serving, ground.authority.pair.cert, self.port)
+        command = [*self.program.command(ground.kubeconfig(self.program.account), config, health), *self.extra]
+        self.server = Server(self.name, command, ground.directory / f"{slug}.log", {"KUBECONFIG": ""})
 
     @property
     def user(self) -> str:
-        return f"system:serviceaccount:{ocm.HUB_NAMESPACE}:{self.account}"
+        return f"system:serviceaccount:{ocm.HUB_NAMESPACE}:{self.program.account}"
 
     @property
     def endpoint(self) -> Endpoint:
@@ -197,29 +179,12 @@ class GrpcServer(abc.ABC):
 
 class Ours(GrpcServer):
     name = "muster"
-    account = OUR_ACCOUNT
-
-    def command(self, kubeconfig: Path, config: Path) -> list[str | Path]:
-        return [MUSTER, "grpc-server", f"--kubeconfig={kubeconfig}", f"--server-config={config}", "--health-port=0"]
+    program = MUSTER
 
 
 class Upstream(GrpcServer):
     name = "upstream"
-    account = SERVER_ACCOUNT
-    extra: tuple[str, ...] = ()
-
-    def command(self, kubeconfig: Path, config: Path) -> list[str | Path]:
-        (health,) = free_ports(1)
-        return [
-            peers.need("server"),
-            "grpc",
-            f"--kubeconfig={kubeconfig}",
-            f"--namespace={ocm.HUB_NAMESPACE}",
-            f"--listen=127.0.0.1:{health}",
-            f"--server-config={config}",
-            "--disable-leader-election",
-            *self.extra,
-        ]
+    program = GO
 
 
 class Lifted(Upstream):

@@ -77,10 +77,9 @@ class FedChange:
 
 
 class MemoryService:
-    synced = True
-
     def __init__(self, row: Row) -> None:
         self.row = row
+        self.synced = True
         self.works: dict[str, dict[str, bytes]] = {}
         """By cluster and uid."""
         self.pending: dict[str, FedChange] = {}
@@ -104,6 +103,9 @@ class MemoryService:
 
     def versions(self, cluster: str) -> Iterable[ObjectVersion]:
         return [ObjectVersion(uid, 1) for uid in self.works.get(cluster, {})]
+
+    async def live_versions(self, cluster: str, caller: Caller) -> Iterable[ObjectVersion]:
+        return self.versions(cluster)
 
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
         return None

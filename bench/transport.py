@@ -180,10 +180,10 @@ def _memory_rows(directory: Path, sizes: Sizes, say: Callable[[str], None]) -> l
     authority = Authority(directory, "memory")
     rows = []
     for streams in sizes.streams:
-        found = [_delivered(side, authority, directory, streams, sizes.deliveries, say) for side in ("muster", "sdk-go")]
-        rows.append(Row(f"deliveries to {streams:,} streams", "/s", *found, target=1))
-    resyncs = [_resynced(side, authority, directory, sizes.works, say) for side in ("muster", "sdk-go")]
-    rows.append(Row(f"resync of {sizes.works:,} known works", "s", *resyncs, better="less", target=20))
+        ours, theirs = (_delivered(side, authority, directory, streams, sizes.deliveries, say) for side in ("muster", "sdk-go"))
+        rows.append(Row(f"deliveries to {streams:,} streams", "/s", ours, theirs, target=1))
+    ours, theirs = (_resynced(side, authority, directory, sizes.works, say) for side in ("muster", "sdk-go"))
+    rows.append(Row(f"resync of {sizes.works:,} known works", "s", ours, theirs, "less", target=20))
     return rows
 
 

@@ -84,7 +84,7 @@ class Lines:
 
 @contextlib.contextmanager
 def load(endpoint: Endpoint, mode: str, log: Path, **flags: object) -> Iterator[Lines]:
-    command = [peers.need("transport-load"), mode, *endpoint.flags(), f"--timeout={TIMEOUT}"]
+    command: list[str | Path] = [peers.need("transport-load"), mode, *endpoint.flags(), f"--timeout={TIMEOUT}"]
     lines = Lines([*command, *(f"--{name.replace('_', '-')}={value}" for name, value in flags.items())], log)
     try:
         yield lines

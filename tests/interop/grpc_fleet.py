@@ -4,17 +4,19 @@
 managed cluster, which reach that server by a link that a test can cut, and nothing else of the hub. Which programs they are is a
 parameter of each, so a scenario is written once for all combinations.
 
-Upstream's programs run with the accounts and rights that upstream's manifests give them.
+Upstream's programs run with the accounts and rights that upstream's manifests give them. Our server's account may do everything.
 """
 
 from __future__ import annotations
 
+import abc
 import base64
 import socket
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import yaml
 
@@ -23,27 +25,87 @@ from tests.support import peers
 from tests.support.administrator import Administrator, service_account_token
 from tests.support.client import Client
 from tests.support.link import Link
-from tests.support.pki import Authority
+from tests.support.pki import Authority, Pair
 from tests.support.planes import Cluster, write_kubeconfig
 from tests.support.processes import Server, free_ports
+from tests.support.registration import HUB_SECRET, Hub, Spoke, http_status
 
 BOOTSTRAP_ACCOUNT: Final = "agent-registration-bootstrap"
 BOOTSTRAP_USER: Final = f"system:serviceaccount:{ocm.BOOTSTRAP_NAMESPACE}:{BOOTSTRAP_ACCOUNT}"
 GRPC_SIGNER: Final = "open-cluster-management.io/grpc"
-SERVER_ACCOUNT: Final = "grpc-server-sa"
 WORK_API: Final = "/apis/work.open-cluster-management.io/v1"
-CERTIFICATE_POLL: Final = "5s"
+OUR_ACCOUNT: Final = "muster-grpc-server"
+CERTIFICATE_POLL: Final = "30s"
 """How often upstream's agents look whether their certificate has changed; five minutes unless told."""
+OUR_PROGRAM: Final = peers.ROOT / ".venv/bin/muster"
 Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ServerProgram:
+    """Whose gRPC server runs, as which account of the hub's namespace."""
+
+    name: str
+    account: str
+    command: Callable[[Path, Path, int], list[str | Path]]
+    """Given its kubeconfig, its configuration file and a port for its health."""
+
+
+def _go(kubeconfig: Path, config: Path, health: int) -> list[str | Path]:
+    return [
+        peers.need("server"),
+        "grpc",
+        f"--kubeconfig={kubeconfig}",
+        f"--namespace={ocm.HUB_NAMESPACE}",
+        f"--listen=127.0.0.1:{health}",
+        f"--server-config={config}",
+        "--disable-leader-election",
+    ]
+
+
+def _muster(kubeconfig: Path, config: Path, health: int) -> list[str | Path]:
+    return [
+        OUR_PROGRAM,
+        "grpc-server",
+        f"--kubeconfig={kubeconfig}",
+        f"--listen=127.0.0.1:{health}",
+        f"--server-config={config}",
+    ]
+
+
+GO: Final = ServerProgram("go", "grpc-server-sa", _go)
+MUSTER: Final = ServerProgram("muster", OUR_ACCOUNT, _muster)
+
+
+def install_our_account(admin: Client) -> None:
+    ocm.create(admin, f"/api/v1/namespaces/{ocm.HUB_NAMESPACE}/serviceaccounts", {"metadata": {"name": OUR_ACCOUNT}})
+    subject = {"kind": "ServiceAccount", "namespace": ocm.HUB_NAMESPACE, "name": OUR_ACCOUNT}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    binding = {"metadata": {"name": OUR_ACCOUNT}, "subjects": [subject], "roleRef": reference}
+    ocm.create(admin, f"{ocm.RBAC}/clusterrolebindings", binding)
+
+
+def write_server_config(path: Path, serving: Pair, client_ca: Path, port: int) -> Path:
+    """The file that both servers read."""
+    files = {
+        "tls_cert_file": str(serving.cert),
+        "tls_key_file": str(serving.key),
+        "client_ca_file": str(client_ca),
+        "server_bind_port": str(port),
+    }
+    path.write_text(yaml.safe_dump(files))
+    return path
 
 
 @dataclass
 class GrpcHub:
-    """Upstream's `registration controller` and `server grpc`. `flags` are more of the controller's."""
+    """One of the gRPC servers, and as controller upstream's `registration controller` or `muster hub`."""
 
     cluster: Cluster
     directory: Path
-    flags: Sequence[str] = ()
+    program: ServerProgram = GO
+    ours: bool = False
+    """Whether the controller is ours."""
     servers: list[Server] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -53,18 +115,31 @@ class GrpcHub:
         self.signer = Authority(self.directory, "signer")
         """Signs agents' certificates; the server's is from the same, as upstream's operator does it."""
         self.serving = self.signer.issue("grpc-server", hosts=("127.0.0.1", "localhost"))
-        (self.port,) = free_ports(1)
+        self.port, self._health = free_ports(2)
 
     def start(self) -> None:
-        ocm.install(self.admin, "hub-grpc", ocm.HUB_NAMESPACE)
+        flags = ["--enabled-registration-drivers=csr,grpc"]
+        flags += [f"--grpc-ca-file={self.signer.pair.cert}", f"--grpc-key-file={self.signer.pair.key}"]
+        if self.ours:
+            account = f"--grpc-server-account=system:serviceaccount:{ocm.HUB_NAMESPACE}:{self.program.account}"
+            hub = Hub(self.cluster, self.directory / "controller", [*flags, account])
+            hub.install()
+            controller = hub.process
+        else:
+            ocm.install(self.admin, "hub-grpc", ocm.HUB_NAMESPACE)
+            controller = self._upstreams_controller(flags)
         ocm.install_bootstrap(self.admin)
+        install_our_account(self.admin)
         self.server = self._server()
-        self.controller = self._controller()
-        for one in (self.controller, self.server):
+        for one in (controller, self.server):
             one.start()
             self.servers.append(one)
             self.administrator.servers.append(one)
-        self.server.wait_until(lambda: listens(self.port))
+        self.server.wait_until(self._serves)
+
+    def _serves(self) -> bool:
+        """Ours also says when it knows everything; upstream's does not know."""
+        return listens(self.port) and (self.program is GO or http_status(self._health, "/readyz") == 200)
 
     def stop(self) -> None:
         for one in reversed(self.servers):
@@ -73,7 +148,7 @@ class GrpcHub:
     def restart_server(self, *, kill: bool) -> None:
         self.server.stop(kill=kill, timeout=5)
         self.server.start()
-        self.server.wait_until(lambda: listens(self.port))
+        self.server.wait_until(self._serves)
 
     def bootstrap_config(self, address: str) -> Document:
         """What a newcomer is given: where the server is, whom to trust, and a token."""
@@ -85,89 +160,50 @@ class GrpcHub:
         return ocm.service_account_kubeconfig(self.cluster, self.admin, ocm.HUB_NAMESPACE, account, path)
 
     def _server(self) -> Server:
-        config = self.directory / "server-config.yaml"
-        files = {
-            "tls_cert_file": str(self.serving.cert),
-            "tls_key_file": str(self.serving.key),
-            "client_ca_file": str(self.signer.pair.cert),
-            "server_bind_port": str(self.port),
-        }
-        config.write_text(yaml.safe_dump(files))
-        (health,) = free_ports(1)
-        command = [
-            peers.need("server"),
-            "grpc",
-            f"--kubeconfig={self._kubeconfig(SERVER_ACCOUNT)}",
-            f"--namespace={ocm.HUB_NAMESPACE}",
-            f"--listen=127.0.0.1:{health}",
-            f"--server-config={config}",
-        ]
-        return Server("go grpc-server", command, self.directory / "grpc-server.log", {"POD_NAME": "grpc-server", "KUBECONFIG": ""})
+        config = write_server_config(self.directory / "server-config.yaml", self.serving, self.signer.pair.cert, self.port)
+        command = self.program.command(self._kubeconfig(self.program.account), config, self._health)
+        environment = {"POD_NAME": "grpc-server", "KUBECONFIG": ""}
+        return Server(f"{self.program.name} grpc-server", command, self.directory / "grpc-server.log", environment)
 
-    def _controller(self) -> Server:
+    def _upstreams_controller(self, flags: Sequence[str]) -> Server:
         (health,) = free_ports(1)
-        command = [
+        command: list[str | Path] = [
             peers.need("registration"),
             "controller",
             f"--kubeconfig={self._kubeconfig('registration-controller-sa')}",
             f"--namespace={ocm.HUB_NAMESPACE}",
             f"--listen=127.0.0.1:{health}",
             "--disable-leader-election",
-            "--enabled-registration-drivers=csr,grpc",
-            f"--grpc-ca-file={self.signer.pair.cert}",
-            f"--grpc-key-file={self.signer.pair.key}",
-            *self.flags,
+            *flags,
         ]
         return Server("go controller", command, self.directory / "controller.log", {"POD_NAME": "controller", "KUBECONFIG": ""})
 
 
 @dataclass
-class GrpcAgents:
-    """Upstream's `registration agent` and `work agent` of one cluster."""
+class GrpcAgents(abc.ABC):
+    """The registration agent and the work agent of one cluster."""
 
     hub: GrpcHub
     spoke: Cluster
     directory: Path
     name: str
     servers: list[Server] = field(default_factory=list)
+    secret: ClassVar[str]
+    """Where the registration agent keeps what it got."""
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.admin: Client = self.spoke.client()
         self.link = Link(f"https://127.0.0.1:{self.hub.port}")
-        self.secret = f"hub-kubeconfig-{self.name}"
         self.config = self.directory / "hub" / "config.yaml"
         """The hub's file, once the agent is registered."""
 
-    def start_registration(self) -> None:
-        ocm.install(self.admin, "agent", ocm.AGENT_NAMESPACE)
-        bootstrap = self.directory / "bootstrap.yaml"
-        bootstrap.write_text(yaml.safe_dump(self.hub.bootstrap_config(f"127.0.0.1:{self.link.port}")))
-        # Outside of a pod the agent ends without a bootstrap kubeconfig, of which it uses nothing but the address.
-        nowhere = self.directory / "nowhere.kubeconfig"
-        write_kubeconfig(nowhere, "https://127.0.0.1:1", self.hub.signer.pair.cert, {"token": "none"})
-        self._start(
-            "registration",
-            "klusterlet-registration-sa",
-            f"--hub-kubeconfig-secret={self.secret}",
-            f"--hub-kubeconfig-dir={self.config.parent}",
-            "--registration-auth=grpc",
-            f"--grpc-bootstrap-config={bootstrap}",
-            f"--grpc-config={self.config}",
-            f"--bootstrap-kubeconfig={nowhere}",
-            "--feature-gates=AddonManagement=false",
-        )
+    @abc.abstractmethod
+    def start_registration(self) -> None: ...
 
+    @abc.abstractmethod
     def start_work(self) -> None:
         """After registration, with the certificate that it got."""
-        self._start(
-            "work",
-            "klusterlet-work-sa",
-            "--workload-source-driver=grpc",
-            f"--workload-source-config={self.config}",
-            f"--cloudevents-client-id={self.name}-work-agent",
-            "--status-sync-interval=2s",
-        )
 
     def stop(self) -> None:
         for one in reversed(self.servers):
@@ -178,12 +214,56 @@ class GrpcAgents:
         reply = self.admin.get(f"{ocm.MAPS}/{name}")
         return reply.json["data"]["greeting"] if reply.status == 200 else None
 
+    def _bootstrap(self) -> Path:
+        path = self.directory / "bootstrap.yaml"
+        path.write_text(yaml.safe_dump(self.hub.bootstrap_config(f"127.0.0.1:{self.link.port}")))
+        return path
+
+    def _run(self, program: str, command: list[str | Path], environment: Mapping[str, str]) -> None:
+        server = Server(f"{program} of {self.name}", command, self.directory / f"{program}.log", environment)
+        server.start()
+        self.servers.append(server)
+        self.hub.administrator.servers.append(server)
+
+
+class GoAgents(GrpcAgents):
+    """Upstream's `registration agent` and `work agent`."""
+
+    secret = "hub-kubeconfig-go"
+
+    def start_registration(self) -> None:
+        ocm.install(self.admin, "agent", ocm.AGENT_NAMESPACE)
+        # Outside of a pod the agent ends without a bootstrap kubeconfig, of which it uses nothing but the address.
+        nowhere = self.directory / "nowhere.kubeconfig"
+        write_kubeconfig(nowhere, "https://127.0.0.1:1", self.hub.signer.pair.cert, {"token": "none"})
+        self._start(
+            "registration",
+            "klusterlet-registration-sa",
+            f"--hub-kubeconfig-secret={self.secret}",
+            f"--hub-kubeconfig-dir={self.config.parent}",
+            "--registration-auth=grpc",
+            f"--grpc-bootstrap-config={self._bootstrap()}",
+            f"--grpc-config={self.config}",
+            f"--bootstrap-kubeconfig={nowhere}",
+            "--feature-gates=AddonManagement=false",
+        )
+
+    def start_work(self) -> None:
+        self._start(
+            "work",
+            "klusterlet-work-sa",
+            "--workload-source-driver=grpc",
+            f"--workload-source-config={self.config}",
+            f"--cloudevents-client-id={self.name}-work-agent",
+            "--status-sync-interval=2s",
+        )
+
     def _start(self, program: str, account: str, *flags: str) -> None:
         own = ocm.service_account_kubeconfig(
             self.spoke, self.admin, ocm.AGENT_NAMESPACE, account, self.directory / f"{program}.kubeconfig"
         )
         (health,) = free_ports(1)
-        command = [
+        command: list[str | Path] = [
             peers.need(program),
             "agent",
             f"--kubeconfig={own}",
@@ -202,10 +282,48 @@ class GrpcAgents:
             # The informers of client-go 1.35 wait for a bookmark that the stores of sdk-go 1.2 never send; those of 1.3 do.
             "KUBE_FEATURE_WatchListClient": "false",
         }
-        server = Server(f"go {program} agent of {self.name}", command, self.directory / f"{program}.log", environment)
-        server.start()
-        self.servers.append(server)
-        self.hub.administrator.servers.append(server)
+        self._run(f"go {program} agent", command, environment)
+
+
+class MusterAgents(GrpcAgents):
+    """`muster agent` and `muster work-agent`."""
+
+    secret = HUB_SECRET
+
+    def start_registration(self) -> None:
+        own = Spoke(self.spoke, self.directory / "spoke").prepare(ocm.AGENT_NAMESPACE)
+        command: list[str | Path] = [
+            OUR_PROGRAM,
+            "agent",
+            f"--kubeconfig={own}",
+            f"--namespace={ocm.AGENT_NAMESPACE}",
+            f"--cluster-name={self.name}",
+            f"--hub-kubeconfig-dir={self.config.parent}",
+            "--registration-auth=grpc",
+            f"--grpc-bootstrap-config={self._bootstrap()}",
+            f"--grpc-config={self.config}",
+            "--health-port=0",
+        ]
+        self._run("muster agent", command, {"KUBECONFIG": ""})
+
+    def start_work(self) -> None:
+        install: list[str | Path] = [OUR_PROGRAM, "work-agent", "--install-only", f"--kubeconfig={self.spoke.kubeconfig}"]
+        subprocess.run(install, check=True, timeout=60, stdout=subprocess.DEVNULL)
+        own = ocm.service_account_kubeconfig(
+            self.spoke, self.admin, ocm.AGENT_NAMESPACE, "klusterlet-work-sa", self.directory / "work.kubeconfig"
+        )
+        command: list[str | Path] = [
+            OUR_PROGRAM,
+            "work-agent",
+            f"--kubeconfig={own}",
+            f"--namespace={ocm.AGENT_NAMESPACE}",
+            f"--spoke-cluster-name={self.name}",
+            "--disable-leader-election",
+            "--workload-source-driver=grpc",
+            f"--workload-source-config={self.config}",
+            "--health-port=0",
+        ]
+        self._run("muster work-agent", command, {"KUBECONFIG": ""})
 
 
 def listens(port: int) -> bool:

@@ -10,10 +10,14 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support import peers
 from tests.support.client import Client, Reply
@@ -257,3 +261,15 @@ class Fleet:
 
     def log(self) -> str:
         return "\n".join(f"--- {server.name}\n{tail(server.log, 25)}" for server in self.servers)
+
+
+def aged(certificate: bytes, key: bytes) -> bytes:
+    """A look-alike that has lived nine tenths of its life, signed by its own key."""
+    original = x509.load_pem_x509_certificate(certificate)
+    private: Any = serialization.load_pem_private_key(key, None)
+    assert isinstance(private, ec.EllipticCurvePrivateKey)
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(original.subject).issuer_name(original.issuer)
+    builder = builder.public_key(private.public_key()).serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(hours=9)).not_valid_after(now + timedelta(hours=1))
+    return builder.sign(private, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)

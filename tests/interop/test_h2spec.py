@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-
 from muster.http.http2.server import Http2Server
+from tests.support import peers
 from tests.unit.http.http2.conftest import Site
 
-ROOT = Path(__file__).resolve().parents[2]
 LEAST = 140
 """Tests that there are: a run of none proves nothing."""
 
 
-@pytest.fixture(scope="module")
-def h2spec() -> str:
-    asked = subprocess.run(
-        ["make", "-s", "-C", "peers/h2spec", "print-bin"], capture_output=True, text=True, check=True, cwd=ROOT
-    ).stdout.strip()
-    if not Path(asked).exists():
-        pytest.fail("h2spec is not built: run `make -C peers h2spec`")
-    return asked
-
-
-async def test_a_server_conforms(h2spec: str, tmp_path: Path) -> None:
+async def test_a_server_conforms(tmp_path: Path) -> None:
     site = Site()
     site.server = Http2Server(site.request)
     await site.server.start("127.0.0.1", 0)
     report = tmp_path / "report.xml"
-    command = [h2spec, "-h", "127.0.0.1", "-p", str(site.server.port), "-o", "5", "-j", str(report)]
+    command = [str(peers.need("h2spec")), "-h", "127.0.0.1", "-p", str(site.server.port), "-o", "5", "-j", str(report)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
     async with asyncio.timeout(110):
         await process.wait()

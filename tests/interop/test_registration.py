@@ -8,16 +8,12 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from muster.registration.agent.options import AgentOptions
-from tests.interop.ocm import AGENT_NAMESPACE, Fleet, work
+from tests.interop.ocm import AGENT_NAMESPACE, Fleet, aged, work
 from tests.support.administrator import ACCEPTED, AVAILABLE, MANAGED_CLUSTERS, RBAC, Administrator, managed_cluster, read_secret
 from tests.support.planes import ControlPlane, chosen
 from tests.support.registration import HUB_SECRET, PENDING_SECRET, Agent, Hub, Spoke
@@ -252,15 +248,3 @@ def kept(fleet: Fleet, secret: str = HUB_SECRET) -> dict[str, bytes]:
 
 def certificate(fleet: Fleet) -> bytes:
     return read_secret(fleet.spoke_admin, AGENT_NAMESPACE, "hub-kubeconfig-secret")["tls.crt"]
-
-
-def aged(certificate: bytes, key: bytes) -> bytes:
-    """A look-alike that has lived nine tenths of its life, signed by its own key."""
-    original = x509.load_pem_x509_certificate(certificate)
-    private: Any = serialization.load_pem_private_key(key, None)
-    assert isinstance(private, ec.EllipticCurvePrivateKey)
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder().subject_name(original.subject).issuer_name(original.issuer)
-    builder = builder.public_key(private.public_key()).serial_number(x509.random_serial_number())
-    builder = builder.not_valid_before(now - timedelta(hours=9)).not_valid_after(now + timedelta(hours=1))
-    return builder.sign(private, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)

@@ -18,7 +18,7 @@ from muster.http.tls import server_context
 from muster.transport.rpc.interfaces import Call, CallHead, ServerStream, Streaming, Unary
 from muster.transport.rpc.server import RpcServer
 from muster.transport.rpc.status import Code, RpcError
-from tests.support.http2_attacks import PUBLISH, SUBSCRIBE
+from tests.support.http2_client import PUBLISH, SUBSCRIBE
 
 HANDSHAKE_TIMEOUT = 2.0
 """For who has not said anything; the real one is longer than a test."""

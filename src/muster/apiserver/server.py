@@ -61,6 +61,8 @@ class ServerConfig:
     audit_log: Path | None = None
     clock: Clock = utc_now
     host_names: Sequence[str] = ()
+    advertised_host: str = ""
+    """What clients are told to connect to, where it is not `host`."""
 
 
 class ApiServer:
@@ -90,7 +92,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        return f"https://{self.config.host}:{self.port}"
+        return f"https://{self.config.advertised_host or self.config.host}:{self.port}"
 
     def cluster_url(self, name: str) -> str:
         return f"{self.url}/clusters/{name}"
@@ -259,6 +261,7 @@ class ApiServer:
                 "kubernetes.default.svc.cluster.local",
                 self.config.host,
                 *self.config.host_names,
+                *filter(None, (self.config.advertised_host,)),
             )
         )
         pair = authority.issue("muster-apiserver", self.config.clock(), _SERVING_LIFETIME, usages=(SERVER_AUTH,), hosts=hosts)

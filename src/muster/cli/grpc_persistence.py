@@ -66,7 +66,7 @@ def persistence_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--api-host-name",
             "api_host_names",
             multiple=True,
-            help=f"Of --persistence {SQL}: a further name in the certificate of the hub's API.",
+            help=f"Of --persistence {SQL}: a further name in the API's certificate; the first is that in the kubeconfig.",
         ),
     )
     for option in reversed(options):

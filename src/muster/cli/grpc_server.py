@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from muster.cli.grpc_persistence import open_persistence, persistence, persistence_options
+from muster.cli.grpc_persistence import KUBE, open_persistence, persistence, persistence_options
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -50,6 +50,7 @@ FILE_CHECK_INTERVAL: Final = 1.0
 @click.option("--kubeconfig", type=FilePath(dir_okay=False), help="Of the hub cluster.  [default: in-cluster, or kubectl's]")
 @click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
 @click.option("--namespace", default="open-cluster-management-hub", show_default=True, help="Where the hub keeps its own things.")
+@click.option("--install-only", is_flag=True, help="Make the server's account with its rights on the hub cluster, and end.")
 @persistence_options
 @click.option("--bind-host", help="Address to serve agents on.  [default: every one]")
 @click.option(
@@ -86,7 +87,8 @@ def command(**options: Any) -> None:
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
-    run_until_stopped(serve(settings(options)))
+    chosen = settings(options)
+    run_until_stopped(install(chosen) if options["install_only"] else serve(chosen))
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,19 @@ def _explain(error: Exception) -> click.ClickException | None:
     if isinstance(error, ConfigError | RunnableEnded | StoreError | InstallError):
         return click.ClickException(str(error))
     return cluster_problem(error, "the hub cluster", "--bind-port or --health-port")
+
+
+async def install(settings: Settings, here: ProcessEnv = PROCESS) -> None:
+    from muster.machinery.metrics import Metrics
+    from muster.transport.server.install import install
+
+    if not isinstance(settings.objects, FoundCluster):
+        raise click.UsageError(f"--install-only is for --persistence {KUBE}: of a database the server is the administrator itself")
+    with explained(_explain):
+        async with AsyncExitStack() as stack:
+            client = settings.objects.connect_in(stack, "muster-grpc-server", Metrics())
+            await install(client, settings.namespace)
+            here.say(f"installed on {client.server}")
 
 
 async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:

@@ -55,8 +55,6 @@ WORK_ROLE: Final = "open-cluster-management:managedcluster:work"
 BOOTSTRAP_ROLE: Final = "open-cluster-management:bootstrap"
 
 HUB_NAMESPACE: Final = "open-cluster-management-hub"
-GRPC_SERVER_ACCOUNT: Final = "grpc-server-sa"
-"""Of the hub's gRPC server, in the hub's namespace."""
 AGENT_NAMESPACE: Final = "open-cluster-management-agent"
 BOOTSTRAP_NAMESPACE: Final = "open-cluster-management"
 BOOTSTRAP_ACCOUNT: Final = "agent-registration-bootstrap"

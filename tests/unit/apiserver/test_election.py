@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.apiserver.controllers.election import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, Election
 from muster.store.api import EncodeAt, Entry, Unavailable
@@ -28,14 +30,24 @@ class Reach:
         self.cut = False
         self.hangs = False
         self.written = 0
+        self._late: set[asyncio.Task[Entry]] = set()
         self.get, self.subscribe = medium.get, medium.subscribe
 
     async def commit(self, cluster: str, resource: str, key: str, encode: EncodeAt, expect: int, delete: bool) -> Entry:
-        if self.hangs:
-            await asyncio.get_running_loop().create_future()
         if self.cut:
             raise Unavailable("the database", "away")
+        if self.hangs:
+            # Whoever waits may give up; what was sent takes effect in the end all the same.
+            late = asyncio.create_task(self._commit_late(cluster, resource, key, encode, expect, delete))
+            self._late.add(late)
+            late.add_done_callback(self._late.discard)
+            return await asyncio.shield(late)
         self.written += 1
+        return await self._medium.commit(cluster, resource, key, encode, expect, delete)
+
+    async def _commit_late(self, cluster: str, resource: str, key: str, encode: EncodeAt, expect: int, delete: bool) -> Entry:
+        while self.hangs:  # noqa: ASYNC110 - only turns of the loop pass here, no time
+            await asyncio.sleep(0)
         return await self._medium.commit(cluster, resource, key, encode, expect, delete)
 
 
@@ -70,6 +82,7 @@ async def standing(count: int) -> AsyncIterator[tuple[FakeClock, list[Candidate]
         yield clock, candidates
     finally:
         for candidate in candidates:
+            candidate.reach.hangs = False
             candidate.task.cancel()
         await asyncio.gather(*(candidate.task for candidate in candidates), return_exceptions=True)
 
@@ -167,3 +180,35 @@ async def test_the_lease_costs_one_write_per_period_whatever_the_number_of_serve
         before = sum(candidate.reach.written for candidate in candidates)
         await clock.advance(20 * RETRY_SECONDS)
         assert sum(candidate.reach.written for candidate in candidates) - before <= 20
+
+
+FAULTS = st.tuples(st.sampled_from(["cut", "hang", "heal", "stop"]), st.integers(0, 2), st.floats(0.05, 4.0))
+
+
+@settings(max_examples=25)
+@given(st.lists(FAULTS, max_size=25))
+def test_whatever_fails_there_are_never_two_leaders_and_in_the_end_there_is_one(faults: list[tuple[str, int, float]]) -> None:
+    asyncio.run(suffer(faults))
+
+
+async def suffer(faults: list[tuple[str, int, float]]) -> None:
+    async with standing(3) as (clock, candidates):
+
+        async def pass_time(seconds: float) -> None:
+            end = clock.monotonic() + seconds
+            while clock.monotonic() < end:
+                await clock.advance(0.25)
+                assert len(leaders(candidates)) <= 1
+
+        alive = set(range(3))
+        for fault, number, seconds in faults:
+            reach = candidates[number].reach
+            if fault == "stop" and len(alive) > 1:
+                candidates[number].task.cancel()
+                alive.discard(number)
+            reach.cut, reach.hangs = fault == "cut", fault == "hang"
+            await pass_time(seconds)
+        for candidate in candidates:
+            candidate.reach.cut = candidate.reach.hangs = False
+        await pass_time(LEASE_SECONDS + RENEW_SECONDS + 3 * RETRY_SECONDS)
+        assert len(leaders(candidates)) == 1

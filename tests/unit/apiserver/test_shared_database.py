@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -281,12 +282,47 @@ class ServerProcess:
             else:
                 self.leading = word == b"leading"
 
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
     async def kill(self) -> None:
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
         await self._reading
         self.leading = False
+
+
+async def test_a_leading_process_that_is_stopped_is_followed_and_does_not_go_on_when_it_wakes(dsn: str) -> None:
+    processes = [await ServerProcess.start(dsn) for _ in range(2)]
+    try:
+        async with asyncio.timeout(60):
+            for process in processes:
+                await process.ready.wait()
+        leader = await eventually(lambda: next((p for p in processes if p.leading), None), "one leads", 30)
+        other = next(process for process in processes if process is not leader)
+        leader.signal(signal.SIGSTOP)
+        await eventually(lambda: other.leading, "the other leads", FAILOVER_SECONDS)
+        leader.signal(signal.SIGCONT)
+        await eventually(lambda: not leader.leading, "the first one has noticed")
+        assert other.leading
+    finally:
+        for process in processes:
+            await process.kill()
+
+
+async def test_servers_at_rest_write_nothing_but_the_lease(dsn: str) -> None:
+    async with servers_on(dsn, dsn) as servers:
+        await client_of(servers[0]).create(CRDS, things())
+        await established(client_of(servers[0]))
+        await client_of(servers[1]).create(NAMESPACES, namespace("n"))
+        await eventually(lambda: servers[0].clusters["default"].entry("/serviceaccounts", "n/default"), "the account")
+        await eventually(lambda: all(server.controllers.backlog == 0 for server in servers), "nothing is left to do")
+        written: list[str] = []
+        servers[0].store.subscribe(None, None, None, lambda events: written.extend(event.resource for event in events))
+        await asyncio.sleep(2.5)
+        assert set(written) <= {"muster.internal/leases"}
+        assert 1 <= len(written) <= 4
 
 
 async def test_when_the_leading_process_is_killed_another_does_the_work_within_seconds(dsn: str) -> None:

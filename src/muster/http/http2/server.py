@@ -21,15 +21,20 @@ from muster.http.acceptor import Acceptor, describe
 from muster.http.backlogs import Backlogs
 from muster.http.flushing import FlushQueue
 from muster.http.http2 import frames
-from muster.http.http2.connection import TRANSPORT_BYTES, ConnectionFailure, Http2Connection, Http2Limits, StreamFailure
+from muster.http.http2.connection import Http2Connection
 from muster.http.http2.fields import TABLE_SIZE, Fields, MalformedFields, check_request, content_length
+from muster.http.http2.flow import TRANSPORT_BYTES
 from muster.http.http2.frames import ErrorCode
+from muster.http.http2.limits import ConnectionFailure, Http2Limits, StreamFailure
 from muster.http.http2.stream import Stream, StreamHandler
 from muster.http.message import Connection
 from muster.http.tls import HTTP_2
 from muster.machinery.clock import SYSTEM, Clock, Timer
 
-READ_BUFFER: Final = 256 * 1024
+READ_BUFFER: Final = 64 * 1024
+"""Of one connection in one turn: heads are small, and many of them would keep others waiting."""
+BEGUN_PER_TURN: Final = 16
+"""Requests of one connection."""
 MOST_PING_STRIKES: Final = 2
 IDLE_PING_INTERVAL: Final = 7200.0
 """Between pings of a client that has no stream and may not ping without one."""
@@ -73,6 +78,7 @@ class ServerConnection(Http2Connection):
         self._made = self.last_read
         self._preface = frames.PREFACE
         self._heads: list[Request] = []
+        """Requests that have not begun."""
         self._checked: Fields | None = None
         self._length: int | None = None
         self._idle_since: float | None = self.last_read
@@ -109,10 +115,19 @@ class ServerConnection(Http2Connection):
             self._allowance = limits.connection_window
 
     def buffer_updated(self, nbytes: int) -> None:
+        waiting = bool(self._heads)
         super().buffer_updated(nbytes)
-        heads, self._heads = self._heads, []
+        if self._heads and not waiting:
+            self._begin()
+
+    def _begin(self) -> None:
+        """A few requests now, the others when everybody else has had a turn."""
+        heads = self._heads[:BEGUN_PER_TURN]
+        del self._heads[:BEGUN_PER_TURN]
         for request in heads:
             request.begin()
+        if self._heads:
+            self.loop.call_soon(self._begin)
 
     def _feed(self, data: bytes) -> None:
         if self._preface:

@@ -102,8 +102,8 @@ class _Call:
 
     def _read_head(self, fields: Fields) -> None:
         found = dict(fields)
-        self.method = found[b":path"].decode("latin-1")
-        if found[b":method"] != b"POST":
+        self.method = found.get(b":path", b"").decode("latin-1")
+        if found.get(b":method") != b"POST":
             raise _Refusal(b"405", Code.INTERNAL, "gRPC's calls are POST requests")
         if not headers.is_grpc(found.get(b"content-type", b"")):
             raise _Refusal(b"415", Code.INVALID_ARGUMENT, "the content-type must be application/grpc")
@@ -204,6 +204,8 @@ class _Call:
             self._admit()
             method = self._server.methods[self.method]
             message = self._reader.messages[0] if self._complete and self._is_whole() else await self._message()
+            if len(message) > SMALL_BODY and self._hold is None:
+                self._hold_message(len(message))
             if self._server.observer is not None:
                 self._server.observer.received(self.method, len(message))
             if isinstance(method, Unary):
@@ -230,6 +232,14 @@ class _Call:
         early, self._early = self._early, None
         for data in early or ():
             self._feed(data)
+
+    def _hold_message(self, size: int) -> None:
+        """Of a message that came within the window, without being waited for. Raises RpcError."""
+        budget, holder = self._server.bodies.of(self.connection)
+        try:
+            self._hold = budget.try_hold(holder, size)
+        except BodyRefused as refusal:
+            raise RpcError(Code.RESOURCE_EXHAUSTED, refusal.message) from None
 
     def _is_whole(self) -> bool:
         return self._problem is None and len(self._reader.messages) == 1 and self._reader.is_between
@@ -331,11 +341,9 @@ class _Call:
         self._server.observe(self, code)
 
     def _fail(self, error: Exception) -> None:
+        connection = self._stream.connection
         if isinstance(error, RpcError):
-            connection = self._stream.connection
             self.end(error.code, error.message)
-            if self.connection.owner is None:
-                connection.nuisance()  # a stranger is not to ask again and again
         elif isinstance(error, _Refusal):
             self._ended = True
             self._stream.send_head(headers.trailers_only(error.code, error.message, error.status, error.extra), end=True)
@@ -344,6 +352,8 @@ class _Call:
         else:
             logger.error("method %s failed", self.method, exc_info=error)
             self.end(Code.INTERNAL, "internal error")
+        if self.connection.owner is None:
+            connection.nuisance()  # a stranger is not to ask again and again
 
 
 class RpcServer:

@@ -16,8 +16,7 @@ from muster.api.cluster.write_rules import ClusterWriteRules
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
 from muster.runtime.auth import Authorizer
-from muster.runtime.cache import Snapshot
-from muster.runtime.cache.store import Cache
+from muster.runtime.cache import Cache, Snapshot
 from muster.runtime.client import KubeClient, NotFound, StatusError
 from muster.transport.codecs.resync import encode_tombstone
 from muster.transport.contract.event import CloudEvent, InvalidEvent

@@ -206,3 +206,40 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(WAIT):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
+
+
+class Wire(asyncio.Transport):
+    """A transport that only notes what is written."""
+
+    def __init__(self, written: list[bytes]) -> None:
+        super().__init__()
+        self.written = written
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.closed
+        self.written.append(bytes(data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+def check_frames(data: bytes) -> None:
+    """That these are whole frames, of kinds that there are."""
+    position = 0
+    last = -1
+    while position < len(data):
+        high, low, last, _, _ = frames.unpack_header(data, position)
+        position += 9 + (high << 16 | low)
+    assert position == len(data)
+    assert last in range(10)

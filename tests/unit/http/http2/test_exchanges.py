@@ -8,6 +8,7 @@ import pytest
 
 from muster.http.http2 import frames
 from muster.http.http2.frames import ErrorCode
+from muster.http.http2.server import BEGUN_PER_TURN
 
 from .conftest import ANSWER, Connect, Serve, until
 
@@ -86,10 +87,24 @@ async def test_what_a_turn_produced_leaves_in_one_write(serve: Serve, connect: C
             return getattr(transport, name)
 
     connection._transport = Counting()
-    peer.send(b"".join([frames.headers(number, peer.block(), end=True) for number in range(3, 43, 2)]))
-    for number in range(3, 43, 2):
+    peer.send(b"".join([frames.headers(number, peer.block(), end=True) for number in range(3, 33, 2)]))
+    for number in range(3, 33, 2):
         await peer.answer(number)
     assert len(writes) == 1
+
+
+async def test_a_client_gets_a_few_requests_per_turn(serve: Serve, connect: Connect) -> None:
+    site = await serve()
+    peer = await connect(site)
+    peer.send(b"".join([frames.headers(number, peer.block(), end=True) for number in range(1, 61, 2)]))
+    begun: list[int] = []
+    async with asyncio.timeout(10):
+        while sum(one.begun for one in site.exchanges) < 30:
+            begun.append(sum(one.begun for one in site.exchanges))
+            await asyncio.sleep(0)
+    assert BEGUN_PER_TURN in begun
+    for number in range(1, 61, 2):
+        await peer.answer(number)
 
 
 async def test_data_wait_for_the_streams_window_and_end_in_order(serve: Serve, connect: Connect) -> None:

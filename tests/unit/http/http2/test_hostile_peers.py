@@ -16,7 +16,7 @@ from muster.http.http2.server import STRANGER_STREAMS, Http2Server, ServerConnec
 from muster.http.tls import server_context
 from tests.unit.http.pki import Authority, client_context
 
-from .conftest import ANSWER, Connect, Peer, Serve, Site, until
+from .conftest import ANSWER, Connect, Peer, Serve, Site, Wire, check_frames, until
 
 CALM = ErrorCode.ENHANCE_YOUR_CALM
 FLOOD = 20_000
@@ -354,7 +354,7 @@ def test_whatever_comes_ends_in_frames_or_in_an_orderly_end(said: list[bytes | t
         site.server = Http2Server(site.request)
         connection = ServerConnection(site.server, asyncio.get_running_loop())
         written: list[bytes] = []
-        transport = _Wire(written)
+        transport = Wire(written)
         connection.connection_made(transport)
         for part in [frames.PREFACE, frames.settings(()), *said]:
             data = part if isinstance(part, bytes) else frames.frame(*part)
@@ -363,42 +363,8 @@ def test_whatever_comes_ends_in_frames_or_in_an_orderly_end(said: list[bytes | t
                 connection.buffer_updated(len(data))
         await asyncio.sleep(0)
         connection.connection_lost(None)
-        _check_frames(b"".join(written))
+        check_frames(b"".join(written))
         assert not connection.streams
         assert connection.unsent == 0
 
     asyncio.run(run())
-
-
-class _Wire(asyncio.Transport):
-    def __init__(self, written: list[bytes]) -> None:
-        super().__init__()
-        self.written = written
-        self.closed = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        assert not self.closed
-        self.written.append(bytes(data))
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    abort = close
-
-
-def _check_frames(data: bytes) -> None:
-    position = 0
-    last = -1
-    while position < len(data):
-        high, low, last, _, _ = frames.unpack_header(data, position)
-        position += 9 + (high << 16 | low)
-    assert position == len(data)
-    assert last in range(10)

@@ -7,13 +7,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from hpack import Encoder
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.http.http2 import frames
 from muster.http.http2.fields import Fields
 from muster.http.http2.frames import ErrorCode
+from muster.http.http2.server import ServerConnection
 from muster.transport.rpc.messages import prefixed
+from muster.transport.rpc.server import RpcServer
 from muster.transport.rpc.status import Code
-from tests.unit.http.http2.conftest import Peer
+from tests.unit.http.http2.conftest import Peer, Wire, check_frames
 
 from .conftest import ECHO, HANG, TOKEN, Serve, Site, until
 
@@ -104,6 +109,59 @@ async def test_an_unknown_method_is_refused_before_anybody_is_asked_who_it_is(pe
     assert (await status(peer, 1))[0] is Code.UNIMPLEMENTED
     assert not site.heads
     assert not site.observed
+
+
+async def test_what_is_no_post_is_refused(peer: Peer, site: Site) -> None:
+    get = [(b":method", b"GET"), (b":scheme", b"https"), (b":path", ECHO.encode()), GRPC, BEARER]
+    peer.send(frames.headers(1, peer.encoder.encode(get), end=True))
+    assert (await status(peer, 1))[1][b":status"] == b"405"
+    peer.send(frames.headers(3, peer.encoder.encode([(b":method", b"CONNECT"), (b":authority", b"x:1")]), end=True))
+    assert (await status(peer, 3))[1][b":status"] == b"405"
+    assert not site.heads
+
+
+_names = st.sampled_from(
+    [b"grpc-timeout", b"grpc-encoding", b"content-type", b"authorization", b"te", b"content-length", b"x-bin", b"host"]
+)
+_values = st.sampled_from([b"", b"1S", b"gzip", b"application/grpc", b"trailers", b"3", BEARER[1]]) | st.binary(max_size=20)
+_calls = st.tuples(
+    st.lists(st.tuples(_names, _values), max_size=5), st.binary(max_size=40) | st.binary().map(prefixed), st.booleans()
+)
+
+
+@given(st.lists(_calls, max_size=8))
+@settings(deadline=None)
+def test_any_call_is_answered_or_ended(calls: list[tuple[Fields, bytes, bool]]) -> None:
+    """Whatever its head and data: nothing is raised but what gRPC has codes for, and nothing is left running."""
+    failures: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failures.append(context))
+        site = Site(None, None)  # type: ignore[arg-type]
+        server = RpcServer(site.methods, site.authenticate)
+        connection = ServerConnection(server._http, loop)
+        wire = Wire([])
+        connection.connection_made(wire)
+        encoder = Encoder()
+        said = frames.PREFACE + frames.settings(())
+        for number, (fields, data, end) in enumerate(calls):
+            head = [(b":method", b"POST"), (b":scheme", b"https"), (b":path", ECHO.encode()), *fields]
+            said += frames.headers(2 * number + 1, encoder.encode(head), end=False)
+            said += frames.frame(frames.DATA, int(end), 2 * number + 1, data)
+        server._http.read_buffer[: len(said)] = said
+        loop.call_soon(connection.buffer_updated, len(said))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        loop.call_soon(connection.connection_lost, None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        check_frames(b"".join(wire.written))
+        assert not connection.streams
+        assert not server.calls
+
+    asyncio.run(run())
+    assert not failures
 
 
 # Strangers

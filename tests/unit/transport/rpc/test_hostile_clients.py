@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import http2_attacks, peers
-from tests.support.http2_attacks import ATTACKS, Bystander, Credentials, Observation, Target
+from tests.support.http2_attacks import ATTACKS, Observation
+from tests.support.http2_client import Bystander, Credentials, Target
 from tests.support.pki import Authority
 from tests.support.processes import Server
 
@@ -71,7 +72,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     shutil.copy(serving.cert, directory / "tls.crt")
     shutil.copy(serving.key, directory / "tls.key")
     known = clients.issue("known")
-    command = [sys.executable, "-m", "tests.support.rpc_server", directory]
+    command: list[str | Path] = [sys.executable, "-m", "tests.support.rpc_server", directory]
     server = Server("rpc server", command, directory / "log", {"PYTHONPATH": str(peers.ROOT)})
     server.start()
     server.wait_until((directory / "port").exists)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from muster.api.agents import GRPC_SERVER_ACCOUNT
 from muster.machinery.confinement import located
 from muster.machinery.golang.durations import SECOND, parse_duration
 from muster.machinery.golang.errors import GoError
@@ -16,7 +17,7 @@ from muster.registration.drivers.certificates.options import EXPIRATION, listed,
 from muster.registration.drivers.errors import DriverConfigError
 from muster.registration.drivers.flags import GRPC
 from muster.registration.drivers.profile import DriverOptions, last
-from muster.registration.names import GRPC_SERVER_ACCOUNT, HUB_NAMESPACE
+from muster.registration.names import HUB_NAMESPACE
 
 APPROVED_USERS: Final = "auto-approved-grpc-users"
 CA_FILE: Final = "grpc-ca-file"

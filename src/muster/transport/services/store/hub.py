@@ -51,7 +51,7 @@ class SqlHubOptions:
     host: str = "127.0.0.1"
     port: int = 0
     host_names: Sequence[str] = ()
-    """Further names in the API server's certificate."""
+    """Further names in the API server's certificate; the first one is what the kubeconfig leads to."""
     audit_log: Path | None = None
     namespace: str = SERVER_NAMESPACE
     account: str = SERVER_ACCOUNT
@@ -91,6 +91,7 @@ async def sql_hub(options: SqlHubOptions, install: Install, *, clock: Clock = SY
         clusters=(CLUSTER,),
         clock=clock.now,
         host_names=options.host_names,
+        advertised_host=options.host_names[0] if options.host_names else "",
         audit_log=options.audit_log,
     )
     store = open_store(options.database)

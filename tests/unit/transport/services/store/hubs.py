@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from muster.api.agents import CLUSTER_LABEL, GRPC_SIGNER, LEASE, AgentIdentity
@@ -157,17 +158,17 @@ def applied(message: str = "") -> Object:
     return {"conditions": [condition]}
 
 
-def signing_request(cluster: str, name: str, signer: str = GRPC_SIGNER) -> Object:
+def signing_request(cluster: str, name: str, key: ec.EllipticCurvePrivateKey | None = None) -> Object:
     identity = AgentIdentity(cluster, "agent1")
     subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in sorted(identity.organizations)]
     subject.append(x509.NameAttribute(NameOID.COMMON_NAME, identity.common_name))
-    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject)).sign(generate_key(), hashes.SHA256())
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject)).sign(key or generate_key(), hashes.SHA256())
     request = base64.b64encode(made.public_bytes(serialization.Encoding.PEM)).decode()
     return {
         "kind": SIGNING_REQUEST_ROW.resource.kind,
         "apiVersion": SIGNING_REQUEST_ROW.resource.api_version,
         "metadata": {"name": name, "labels": {CLUSTER_LABEL: cluster}},
-        "spec": {"request": request, "signerName": signer, "usages": ["digital signature", "key encipherment", "client auth"]},
+        "spec": {"request": request, "signerName": GRPC_SIGNER, "usages": ["digital signature", "key encipherment", "client auth"]},
     }
 
 

@@ -58,6 +58,18 @@ async def test_the_kubeconfig_is_its_owners_alone_and_leads_to_the_hub(database:
         assert hub.problem() is None
 
 
+async def test_the_kubeconfig_leads_to_the_name_that_the_hub_is_known_by(tmp_path: Path) -> None:
+    options = SqlHubOptions(f"sqlite:///{tmp_path}/hub.db", tmp_path / "k", host_names=("localhost", "hub.example.com"))
+    async with sql_hub(options, install_base) as hub:
+        assert load_kubeconfig(options.kubeconfig).server.startswith("https://localhost:")
+        client = HttpClient(load_kubeconfig(options.kubeconfig))
+        try:
+            await client.list(CRDS)
+        finally:
+            await client.close()
+        assert hub.url.startswith("https://localhost:")
+
+
 async def test_servers_that_start_at_the_same_time_install_one_hub(postgres: str, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         hubs = await asyncio.gather(*(stack.enter_async_context(running_hub(postgres, tmp_path)) for _ in range(3)))

@@ -14,7 +14,7 @@ import orjson
 from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.timestamps import parse_time
 from muster.transport.contract.event import SPEC_VERSION, TIME, Attribute, CloudEvent, InvalidEvent, is_attribute_name
-from muster.transport.contract.values import check_reference, is_json
+from muster.transport.contract.wire.checks import check_reference, is_json
 
 _STRUCTURED: Final = "application/cloudevents"
 _STRUCTURED_JSON: Final = "application/cloudevents+json"
