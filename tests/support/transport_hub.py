@@ -320,7 +320,7 @@ class FakeHub:
         answer = {**request, "status": {"token": f"token-of-{request['metadata']['name']}", "expirationTimestamp": None}}
         kind = EventType(TOKENS.data_type, Subresource.SPEC, Action.CREATE)
         told = encode_object(TOKENS, answer, kind, source="kube", now=self.clock.now())
-        for stream in self.streams(TOKENS):
+        for stream in self.served(TOKENS):
             if stream.channel is channel:
                 stream.send(told)
 
