@@ -116,11 +116,12 @@ class CloudEventService:
             if not request.cluster_name:
                 raise RpcError(Code.INVALID_ARGUMENT, "cluster_name: the name of a cluster is expected")
             service = self._service(DataType.parse(request.data_type))
+            await self._until_synced(service)
             async with self.turns.turn(who.user.name, len(message)):
+                # From the answer to being looked at with every change of rights nothing is waited for.
                 await self._authorization.subscription(who, service.row, request.cluster_name)
             caller = AuthorizedCaller(who.user, request.cluster_name, who.is_agent)
             self._metrics.authorized(measured, SUBSCRIBE, caller, service.row.data_type)
-            await self._until_synced(service)
             if self.broker.on_connection(call.connection) >= MAX_SUBSCRIPTIONS:
                 raise RpcError(Code.RESOURCE_EXHAUSTED, f"this connection has {MAX_SUBSCRIPTIONS} subscriptions already")
             visible = None if who.is_agent else _visible_to_newcomer(service.row, who.user)
