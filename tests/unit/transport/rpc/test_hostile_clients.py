@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import subprocess
-import sys
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from tests.support import http2_attacks, peers
+from tests.support import http2_attacks
+from tests.support.attacked_server import Site, attacked_server
 from tests.support.http2_attacks import ATTACKS, Observation
-from tests.support.http2_client import Bystander, Credentials, Target
-from tests.support.pki import Authority
-from tests.support.processes import Server
+from tests.support.http2_client import Credentials
 
 FULL = os.environ.get("MUSTER_ATTACKS") == "full"
 SCALE = 1.0 if FULL else 0.02
@@ -44,41 +37,10 @@ HELD = {"ping_flood", "settings_flood"}
 """Ended, or no longer read from: both bound what is kept for answers."""
 
 
-@dataclass
-class Site:
-    server: Server
-    port: int
-    known: Credentials
-    stranger: Credentials
-
-    @property
-    def resident(self) -> int:
-        pages = int(Path(f"/proc/{self.server.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-
-    @property
-    def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.server.pid}/fd"))
-
-    def bystander(self) -> Bystander:
-        return Bystander(Target("127.0.0.1", self.port, self.known.tls()))
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    directory = tmp_path_factory.mktemp("attacked")
-    servers, clients = Authority(directory, "server-ca"), Authority(directory, "ca")
-    serving = servers.issue("server", hosts=("127.0.0.1",))
-    shutil.copy(serving.cert, directory / "tls.crt")
-    shutil.copy(serving.key, directory / "tls.key")
-    known = clients.issue("known")
-    command: list[str | Path] = [sys.executable, "-m", "tests.support.rpc_server", directory]
-    server = Server("rpc server", command, directory / "log", {"PYTHONPATH": str(peers.ROOT)})
-    server.start()
-    server.wait_until((directory / "port").exists)
-    trusted = servers.pair.cert
-    yield Site(server, int((directory / "port").read_text()), Credentials(trusted, known.cert, known.key), Credentials(trusted))
-    server.stop(kill=True)
+    with attacked_server(tmp_path_factory.mktemp("attacked")) as site:
+        yield site
 
 
 async def attack(site: Site, name: str, credentials: Credentials) -> Observation:
@@ -129,21 +91,3 @@ def check(name: str, observed: Observation) -> None:
         assert observed.answers == observed.sent, observed
     if name in ("slow_handshakes", "silent_connections"):
         assert observed.closed + observed.refused == observed.sent, observed
-
-
-WITHOUT_BODY = {
-    "Sends a WINDOW_UPDATE frame on half-closed (remote) stream",
-    "Sends a PRIORITY frame on half-closed (remote) stream",
-}
-"""Of its generic tests, those that wait for an answer with a body: errors of gRPC have none, whatever was sent before."""
-
-
-def test_h2spec_finds_the_server_in_order(site: Site, tmp_path: Path) -> None:
-    """It speaks no gRPC: what it asks for is answered with an error of gRPC, which is an answer of HTTP."""
-    report = tmp_path / "report.xml"
-    command = [str(peers.need("h2spec")), "-h", "127.0.0.1", "-p", str(site.port), "-t", "-k", "-o", "5", "-j", str(report)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    cases = list(ElementTree.parse(report).iter("testcase"))
-    failed = {case.get("classname", "") for case in cases if case.find("failure") is not None or case.find("error") is not None}
-    assert len(cases) > 100, done.stdout[-2000:]
-    assert failed == WITHOUT_BODY, done.stdout[-4000:]
