@@ -15,15 +15,20 @@ import pytest
 from cryptography import x509
 
 from muster.administration.hub.tokens import account_token, ensure_bootstrap
+from muster.administration.members.accept import AcceptOptions, accept
+from muster.administration.members.requests import RequestFilter
+from muster.api.agents import AgentIdentity
 from muster.kube import yaml
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR
 from muster.operator.names import CLUSTER_MANAGERS, EXTERNAL_MANAGED_SECRET, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.operator.pod_namespaces import allow, on_this_machine
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_NAMESPACE, HUB_SECRET
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SECRETS
 from muster.runtime.client.kubeconfig import dump_kubeconfig
 from muster.runtime.install import ensure_namespace
-from tests.e2e.operator.test_whole_managed_cluster import SECONDS, K, Managed
+from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
+from tests.e2e.operator.test_whole_managed_cluster import SECONDS, K, Managed, nothing_left
 from tests.support.operating import Observed
 from tests.support.sites import embedded_only, open_site, open_sites
 from tests.support.stage import PODS, condition
@@ -81,13 +86,29 @@ class GrpcManaged(Managed):
         ca = base64.b64encode(bundle.encode()).decode()
         return yaml.dump({"url": f"{self.address}:8090", "token": token, "caData": ca})
 
-    async def join_by_grpc(self, namespace: str, *others: str, **spec: Any) -> None:
+    async def introduce(self, namespace: str, *others: str) -> None:
+        """Give agents what they introduce themselves with."""
         await ensure_namespace(self.admin, namespace)
         data = {"config.yaml": base64.b64encode((await self.config()).encode()).decode()}
         document = {"metadata": {"name": BOOTSTRAP_SECRET, "namespace": namespace}, "data": data}
-        await self.admin.apply(SECRETS, document, manager="test")
+        await self.admin.apply(SECRETS, document, manager="test-grpc")
         for one in (OPERATOR_NAMESPACE, namespace):
             await allow(self.admin, one, on_this_machine([f"https://{self.address}:8090", *others]))
+
+    async def approved(self, cluster: str, key: str) -> None:
+        """The request of the agent that is known already, by an administrator, until its Secret leads to the hub by this entry."""
+        known = await self.admin.get(SECRETS, HUB_SECRET, AGENT_NAMESPACE)
+        agent = AgentIdentity(cluster, base64.b64decode(known["data"]["agent-name"]).decode()).common_name
+
+        async def led() -> bool:
+            await accept(self.hub.admin, cluster, AcceptOptions(wanted=RequestFilter(requesters=(agent,))))
+            secret = await self.find(SECRETS, HUB_SECRET, AGENT_NAMESPACE)
+            return secret is not None and set(secret["data"]) & {"config.yaml", "kubeconfig"} == {key}
+
+        await self.until(led, f"the agent's Secret has {key}", SECONDS)
+
+    async def join_by_grpc(self, namespace: str, *others: str, **spec: Any) -> None:
+        await self.introduce(namespace, *others)
         whole = {"apiVersion": KLUSTERLETS.api_version, "kind": "Klusterlet", "metadata": {"name": K}}
         await self.admin.create(KLUSTERLETS, {**whole, "spec": {**spec, "registrationConfiguration": GRPC}})
 
@@ -132,3 +153,35 @@ async def test_agents_manage_a_cluster_elsewhere(managed: GrpcManaged, tmp_path:
         await managed.admin.delete(KLUSTERLETS, K)
         await managed.until_gone(KLUSTERLETS, K, seconds=SECONDS)
         assert await Observed(far.admin).find(NAMESPACES, AGENT_NAMESPACE) is None
+
+
+async def test_a_cluster_changes_to_grpc_and_back_and_keeps_its_workloads(managed: GrpcManaged) -> None:
+    grace = {"appliedManifestWorkEvictionGracePeriod": "2s"}
+    await managed.join(AGENT_NAMESPACE, clusterName="c1", workConfiguration=grace)
+    await managed.works(await managed.accepted())
+    where = await managed.work("c1")
+    before = await identities(managed, where)
+    await managed.introduce(AGENT_NAMESPACE)
+    for driver, key in (("grpc", "config.yaml"), ("csr", "kubeconfig")):
+        records = {one["metadata"]["name"] for one in (await where.admin.list(APPLIED_WORKS)).items}
+        changed = {"registrationConfiguration": {"registrationDriver": {"authType": driver}}}
+        await managed.admin.patch(KLUSTERLETS, K, {"spec": changed})
+        await managed.approved("c1", key)
+        await managed.works("c1")
+
+        async def evicted(old: set[str] = records) -> bool:
+            now = {one["metadata"]["name"] for one in (await where.admin.list(APPLIED_WORKS)).items}
+            return bool(now) and not now & old
+
+        await managed.until(evicted, "only a record of the other way is left", SECONDS)
+        assert await identities(managed, where) == before
+    await managed.hub.admin.delete(MANIFEST_WORKS, "hello", "c1")
+    await managed.hub.until_gone(MANIFEST_WORKS, "hello", "c1", seconds=SECONDS)
+    await nothing_left(where)
+
+
+async def identities(managed: GrpcManaged, where: Observed) -> tuple[str, str]:
+    """Of the cluster on its hub, and of what a work has made."""
+    cluster = await managed.hub.admin.get(MANAGED_CLUSTERS, "c1")
+    hello = await where.admin.get(CONFIG_MAPS, "hello", "default")
+    return cluster["metadata"]["uid"], hello["metadata"]["uid"]
