@@ -128,6 +128,8 @@ async def test_a_cluster_joins_and_works_and_removal_leaves_nothing(managed: Grp
     await managed.applies_works(name)
     secret = await managed.admin.get(SECRETS, HUB_SECRET, AGENT_NAMESPACE)
     assert "kubeconfig" not in secret["data"]
+    config = yaml.load(base64.b64decode(secret["data"]["config.yaml"]))
+    assert config["clientCertFile"] == "/spoke/hub-kubeconfig/tls.crt", "where upstream's work agents find it too"
     await managed.admin.delete(KLUSTERLETS, K)
     await managed.until_gone(KLUSTERLETS, K, seconds=SECONDS)
     assert await managed.find(NAMESPACES, AGENT_NAMESPACE) is None
