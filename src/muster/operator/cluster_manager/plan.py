@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from muster.api.operator.v1 import (
@@ -24,6 +25,7 @@ from muster.api.operator.v1 import (
 from muster.operator.names import chosen_image
 from muster.operator.spec import BadSpec, gate_flags, installed_driver
 from muster.operator.spec import invalid_gates as invalid
+from muster.registration.drivers import DriverError, find
 from muster.registration.drivers.errors import BadField
 from muster.registration.drivers.profile import Process
 from muster.registration.drivers.seam import Driver
@@ -34,6 +36,8 @@ from muster.work.hub.options import UNSUPPORTED_GATES as WORK_UNSUPPORTED_GATES
 
 AUTO_APPROVAL: Final = "ManagedClusterAutoApproval"
 ADDON_GATES: Final = ("AddonManagement",)
+SERVER_GATES: Final = ()
+"""The gRPC server has none of its own; those of registration reach it too."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,16 @@ class Plan:
         return chosen_image(self.manager.spec.work_image_pull_spec, self.image)
 
     @property
+    def server_image(self) -> str:
+        configured = self.manager.spec.server_configuration
+        return chosen_image(configured.image_pull_spec if configured else "", self.registration_image)
+
+    @cached_property
+    def grpc_server(self) -> bool:
+        """Whether a driver of this hub has agents come through the gRPC server; one that is not installed has no wishes."""
+        return any(_wants_server(entry.auth_type) for entry in self.registration.registration_drivers)
+
+    @property
     def work_controllers(self) -> bool:
         """Whether the hub has anything to do for works beyond admitting them."""
         gates = self.manager.spec.work_configuration.feature_gates
@@ -130,6 +144,13 @@ class Plan:
             return self.hosted_webhook(webhook).bind_configuration
         option = self.manager.spec.deploy_option.default
         return webhook.default(option).bind_configuration if option else BindConfiguration()
+
+
+def _wants_server(auth_type: str) -> bool:
+    try:
+        return find(auth_type).grpc_server
+    except DriverError:
+        return False
 
 
 def is_hosted(manager: ClusterManager) -> bool:
@@ -167,6 +188,11 @@ def _driver_arguments(configured: HubRegistrationConfiguration) -> list[str]:
     return [*enabled, *(argument for _, process in found for argument in process.arguments)]
 
 
+def driver_secrets(plan: Plan) -> dict[str, str]:
+    """What drivers have the controllers read as files: Secrets, and in which directories. Raises BadSpec."""
+    return {name: path for _, process in _drivers(plan.registration) for name, path in process.secrets.items()}
+
+
 def account_annotations(plan: Plan) -> dict[str, str]:
     """What drivers put on the account that the controllers run as. Raises BadSpec."""
     return {key: value for _, process in _drivers(plan.registration) for key, value in process.annotations.items()}
@@ -195,5 +221,7 @@ def invalid_gates(manager: ClusterManager) -> dict[str, list[str]]:
     listed["work"] = (spec.work_configuration.feature_gates, WORK_GATES, WORK_UNSUPPORTED_GATES)
     if spec.add_on_manager_configuration:
         listed["addon"] = (spec.add_on_manager_configuration.feature_gates, ADDON_GATES, ())
+    if spec.server_configuration:
+        listed["server"] = (spec.server_configuration.feature_gates, SERVER_GATES, ())
     found = {component: invalid(*gates) for component, gates in listed.items()}
     return {component: names for component, names in found.items() if names}

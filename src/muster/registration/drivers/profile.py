@@ -33,6 +33,10 @@ class Process:
     arguments: tuple[str, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Of the account that it runs as."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Of its namespace, which it reads as files: name to directory."""
+    scratch: Mapping[str, str] = field(default_factory=dict)
+    """Directories of its own that it writes to: volume to path."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,9 @@ class Profile:
     """Whether agents ask for certificates by signing requests on the hub: `accept` approves these then."""
     kubernetes_signs: bool = False
     """Whether Kubernetes itself has to sign these certificates, which not every cluster does."""
+
+    grpc_server: bool = False
+    """Whether agents reach the hub through its gRPC server: operators deploy one then, and keep an authority for its clients."""
 
     def marks(self, cluster: ManagedCluster) -> bool:
         """Whether the cluster says that it registers by this driver. Cheap, no side effect, never raises on odd objects."""
