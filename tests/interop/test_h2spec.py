@@ -20,7 +20,7 @@ async def test_a_server_conforms(tmp_path: Path) -> None:
     site.server = Http2Server(site.request)
     await site.server.start("127.0.0.1", 0)
     report = tmp_path / "report.xml"
-    command = [peers.need("h2spec"), "-h", "127.0.0.1", "-p", str(site.server.port), "-o", "5", "-j", str(report)]
+    command = [str(peers.need("h2spec")), "-h", "127.0.0.1", "-p", str(site.server.port), "-o", "5", "-j", str(report)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
     async with asyncio.timeout(110):
         await process.wait()

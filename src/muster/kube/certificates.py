@@ -184,13 +184,27 @@ class CertificateAuthority:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
+    def vouch(self, other: CertificateAuthority) -> bytes:
+        """A certificate (PEM) for another authority; beside what that one signed, it convinces whoever trusts this one alone."""
+        theirs, mine = other.certificate, self.certificate
+        not_before = max(theirs.not_valid_before_utc, mine.not_valid_before_utc)
+        not_after = min(theirs.not_valid_after_utc, mine.not_valid_after_utc)
+        builder = _builder(theirs.subject, mine.subject, theirs.public_key(), not_before, not_after)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(_key_usage(sign_certificates=True), critical=True)
+        builder = builder.add_extension(other._own_identifier(), critical=False)
+        builder = builder.add_extension(self._key_identifier(), critical=False)
+        return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    def _own_identifier(self) -> x509.SubjectKeyIdentifier:
+        try:
+            return self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        except x509.ExtensionNotFound:
+            return x509.SubjectKeyIdentifier.from_public_key(self.key.public_key())
+
     def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
         """As the authority's own certificate has it: others derive it otherwise, and OpenSSL insists that both agree."""
-        try:
-            own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-        except x509.ExtensionNotFound:
-            return x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
-        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._own_identifier())
 
     def signed(self, certificate: x509.Certificate) -> bool:
         """Whether this authority itself signed the certificate (not merely one of the same name)."""

@@ -35,6 +35,14 @@ class SecretVolume:
 
 
 @dataclass(frozen=True)
+class ConfigMapVolume:
+    name: str
+    config_map: str
+    path: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
 class Workload:
     """A Deployment with one container, which runs `muster <args>`."""
 
@@ -50,6 +58,7 @@ class Workload:
     ready_path: str = "/readyz"
     ports: Mapping[str, int] = field(default_factory=dict)
     secrets: tuple[SecretVolume, ...] = ()
+    config_maps: tuple[ConfigMapVolume, ...] = ()
     scratch: Mapping[str, str] = field(default_factory=dict)
     """Empty directories: name to path. `/tmp` is always there."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -113,7 +122,8 @@ def _pod(workload: Workload) -> Document:
 
 
 def _container(workload: Workload) -> Document:
-    mounts = [{"name": volume.name, "mountPath": volume.path, "readOnly": True} for volume in workload.secrets]
+    volumes: list[SecretVolume | ConfigMapVolume] = [*workload.secrets, *workload.config_maps]
+    mounts = [{"name": volume.name, "mountPath": volume.path, "readOnly": True} for volume in volumes]
     mounts += [{"name": name, "mountPath": path} for name, path in _scratch(workload).items()]
     ports = {**workload.ports, "health": workload.health_port}
     container: Document = {
@@ -143,11 +153,13 @@ def _scratch(workload: Workload) -> dict[str, str]:
 
 
 def _volumes(workload: Workload) -> list[Document]:
-    secrets = [
-        {"name": volume.name, "secret": {"secretName": volume.secret, **({"optional": True} if volume.optional else {})}}
-        for volume in workload.secrets
-    ]
-    return [*secrets, *({"name": name, "emptyDir": {}} for name in _scratch(workload))]
+    secrets = [{"name": one.name, "secret": {"secretName": one.secret, **_optional(one)}} for one in workload.secrets]
+    maps = [{"name": one.name, "configMap": {"name": one.config_map, **_optional(one)}} for one in workload.config_maps]
+    return [*secrets, *maps, *({"name": name, "emptyDir": {}} for name in _scratch(workload))]
+
+
+def _optional(volume: SecretVolume | ConfigMapVolume) -> Document:
+    return {"optional": True} if volume.optional else {}
 
 
 def _environment(workload: Workload) -> list[Document]:

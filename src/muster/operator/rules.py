@@ -13,6 +13,7 @@ from muster.api import Document
 from muster.api.crds import ACCOUNTS, HUB, SPOKE, Definition
 from muster.api.operator.v1 import GROUP
 from muster.operator.cluster_manager.components import COMPONENTS, HUB_ACCOUNT_SECRETS, POSSIBLE_HOOKS, WEBHOOK_SECRETS
+from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS
 from muster.operator.klusterlet.properties import DEFINITION as PROPERTIES
 from muster.operator.names import EXTERNAL_HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET
@@ -66,7 +67,7 @@ _WEBHOOKS: Final = ["mutatingwebhookconfigurations", "validatingwebhookconfigura
 CLUSTER_MANAGER_RULES: Final = (
     *_operator("clustermanagers"),
     *_definitions(HUB + ACCOUNTS),
-    *_secrets([*WEBHOOK_SECRETS, PULL_SECRET, EXTERNAL_HUB_SECRET, *HUB_ACCOUNT_SECRETS]),
+    *_secrets([*WEBHOOK_SECRETS, *GRPC_SECRETS, PULL_SECRET, EXTERNAL_HUB_SECRET, *HUB_ACCOUNT_SECRETS]),
     *_emptied(HUB + ACCOUNTS),
     rule("coordination.k8s.io", ["leases"], ["delete"], [LEASE]),
     rule("admissionregistration.k8s.io", _WEBHOOKS, ["create", "list", "watch"]),

@@ -42,6 +42,8 @@ COLLECTION_CLEANUP: Final = "cluster.open-cluster-management.io/resource-cleanup
 WORK_CLEANUP: Final = WORK_FINALIZER
 """Finalizer of the binding through which an agent can still remove its works."""
 
+GRPC_SIGNER_SECRET: Final = "signer-secret"
+"""Where a hub keeps the authority that signs the certificates of gRPC agents."""
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
 
 HUB_LOCK: Final = "registration-controller-lock"

@@ -74,7 +74,7 @@ class Site:
 
     def install(self) -> None:
         self.hub.install()
-        command = [MUSTER, "grpc-server", "--kubeconfig", self.hub.cluster.kubeconfig, "--install-only"]
+        command: list[str | Path] = [MUSTER, "grpc-server", "--kubeconfig", self.hub.cluster.kubeconfig, "--install-only"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         token = service_account_token(self.hub.admin, HUB_NAMESPACE, SERVER_ACCOUNT)

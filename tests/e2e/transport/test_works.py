@@ -34,7 +34,7 @@ def applied(agent: GrpcAgent, name: str) -> bool:
     work = agent.site.hub.admin.get(works(agent, name)).json
     conditions = {one["type"]: one for one in (work.get("status") or {}).get("conditions") or ()}
     told = conditions.get("Applied")
-    return bool(told) and told["status"] == "True" and told["observedGeneration"] == work["metadata"]["generation"]
+    return told is not None and told["status"] == "True" and told["observedGeneration"] == work["metadata"]["generation"]
 
 
 def serving(site: Site, name: str) -> GrpcAgent:

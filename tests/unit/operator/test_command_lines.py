@@ -162,5 +162,9 @@ def test_what_is_for_a_driver_is_heard_as_its_option() -> None:
             "auto-approved-arn-patterns": ("a{1,2}", ".*"),
             "aws-resource-tags": ("k=v", "l=m"),
         },
-        "grpc": {"auto-approved-grpc-users": ("carol",)},
+        "grpc": {
+            "auto-approved-grpc-users": ("carol",),
+            "grpc-ca-file": ("/var/run/secrets/hub/grpc/certs/tls.crt",),
+            "grpc-key-file": ("/var/run/secrets/hub/grpc/certs/tls.key",),
+        },
     }

@@ -21,11 +21,12 @@ SURFACE = {
     """,
     "client": """
         AlreadyExists AuthInfo BadRequest ClientConfig Conflict CredentialError DelegatingClient Expired
-        Forbidden HttpClient Invalid JSON Kind KubeClient KubeError KubeconfigError NoCredential NoKindMatch
-        NotFound ObjectList Query RESTMapper RestClient SERVICE_ACCOUNT Send ServerFailure StatusError Target
-        TooManyRequests Unauthorized Unreachable Untrusted WatchEvent Write dump_kubeconfig in_cluster_config
-        load_kubeconfig parse_kubeconfig patch_changes patch_object patch_status retry_on_conflict served
-        stamp_of status_error
+        Forbidden HttpClient Invalid JSON Kind KubeClient KubeError KubeconfigError Material
+        NoCredential NoKindMatch NotFound ObjectList PAGE Page PatchKind Query RESTMapper RestClient
+        SERVICE_ACCOUNT Send ServerFailure StatusError Target TooManyRequests Unauthorized Unreachable
+        Untrusted WatchEvent Watched WritableKind Write document_of dump_kubeconfig gvr_of
+        in_cluster_config load_kubeconfig namespace_of parse_kubeconfig patch_changes patch_object
+        patch_status proxy_for retry_on_conflict served stamp_of status_error
     """,
     "controller": """
         Controller ControllerContext EventRecorder LeaderElection LeadershipLost Manager Runnable RunnableFunc

@@ -163,10 +163,13 @@ class EndpointExposure(Record):
     route: Endpoint | None = None
 
 
+GRPC_PROTOCOL: Final = "grpc"
+
+
 class ServerEndpoint(Record):
     """An endpoint of the hub's server, for a protocol and a use."""
 
-    protocol: Annotated[str, one_of("grpc", "https"), REQUIRED] = "grpc"
+    protocol: Annotated[str, one_of(GRPC_PROTOCOL, "https"), REQUIRED] = GRPC_PROTOCOL
     usage: str = ""
     grpc: EndpointExposure | None = None
     https: EndpointExposure | None = None

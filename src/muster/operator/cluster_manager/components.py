@@ -6,28 +6,44 @@ deployed nor given any rights, but taken away like the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from muster.api import Document
+from muster.api.agents import GRPC_SERVER_ACCOUNT
+from muster.api.operator.v1 import GRPC_PROTOCOL
 from muster.machinery.objects import GVR
+from muster.operator.cluster_manager import exposure
+from muster.operator.cluster_manager.grpc_certificates import SERVING_SECRET
 from muster.operator.cluster_manager.plan import (
     REGISTRATION_WEBHOOK,
     WORK_WEBHOOK,
     Plan,
     WebhookField,
+    driver_secrets,
     registration_arguments,
     registration_gates,
     work_gates,
 )
+from muster.operator.deployments import ConfigMapVolume, SecretVolume
 from muster.registration.hub import install as registration
 from muster.runtime.client.builtin import CRDS
 from muster.runtime.webhook import Hook
+from muster.transport.server.install import SERVER_RULES
 from muster.work.hub import install as work
 
 REGISTRATION_DEGRADED: Final = "HubRegistrationDegraded"
 REGISTRATION_WEBHOOK_ACCOUNT: Final = "registration-webhook-sa"
+GRPC_DEGRADED: Final = "GrpcServerDegraded"
+CA_BUNDLE: Final = "ca-bundle-configmap"
+"""Has every authority of this hub: of its webhooks, of its gRPC server, and of that one's clients."""
+GRPC_CONFIG: Final = "grpc-server-config"
+"""Where an administrator may configure the gRPC server, in `config.yaml`."""
+
+_CONTROLLERS: Final = ("--no-install", "--no-webhook")
+_WEBHOOKS: Final = ("--no-install", "--no-controllers")
+_GRPC_FILES: Final = "/var/run/secrets/hub/grpc"
 
 
 @dataclass(frozen=True)
@@ -64,6 +80,8 @@ class Component:
     role: str
     rules: Callable[[], Sequence[Document]]
     command: str
+    flags: tuple[str, ...]
+    """What it is told whatever the spec says."""
     image: Callable[[Plan], str]
     settings: Callable[[Plan], list[str]]
     """Flags that come from the spec."""
@@ -72,6 +90,10 @@ class Component:
     """The condition that tells of it, if there is one; `Progressing` tells of all."""
     wanted: Callable[[Plan], bool] = lambda plan: True
     binding_rules: tuple[Document, ...] = ()
+    secrets: Callable[[Plan], tuple[SecretVolume, ...]] = lambda plan: ()
+    """That it reads, beside what webhooks and hosted components do."""
+    config_maps: tuple[ConfigMapVolume, ...] = ()
+    ports: Mapping[str, int] = field(default_factory=dict)
 
     def deployment(self, plan: Plan) -> str:
         return f"{plan.name}-{self.suffix}"
@@ -89,9 +111,11 @@ REGISTRATION_CONTROLLER: Final = Component(
     "registration:controller",
     lambda: (*registration.HUB_WORK, *registration.handed_out()),
     "hub",
+    _CONTROLLERS,
     lambda plan: plan.registration_image,
     registration_arguments,
     degraded=REGISTRATION_DEGRADED,
+    secrets=lambda plan: tuple(SecretVolume(name, name, path) for name, path in driver_secrets(plan).items()),
 )
 REGISTRATION_SERVER: Final = Component(
     "registration-webhook",
@@ -99,6 +123,7 @@ REGISTRATION_SERVER: Final = Component(
     "registration:webhook",
     lambda: registration.WEBHOOK_WORK,
     "hub",
+    _WEBHOOKS,
     lambda plan: plan.registration_image,
     registration_gates,
     Webhooks(REGISTRATION_WEBHOOK, registration.SERVICE, registration.WEBHOOK_SECRET, registration.HOOKS, registration.CONVERTED),
@@ -110,6 +135,7 @@ WORK_CONTROLLER: Final = Component(
     "work:controller",
     lambda: work.CONTROLLER_RULES,
     "work-hub",
+    _CONTROLLERS,
     lambda plan: plan.work_image,
     work_gates,
     wanted=lambda plan: plan.work_controllers,
@@ -121,12 +147,32 @@ WORK_SERVER: Final = Component(
     "work:webhook",
     lambda: work.WEBHOOK_RULES,
     "work-hub",
+    _WEBHOOKS,
     lambda plan: plan.work_image,
     work_gates,
     Webhooks(WORK_WEBHOOK, work.SERVICE, work.WEBHOOK_SECRET, work.HOOKS, of_bindings=(work.BINDING_HOOK,)),
     binding_rules=work.BINDING_RULES,
 )
-COMPONENTS: Final = (REGISTRATION_CONTROLLER, REGISTRATION_SERVER, WORK_CONTROLLER, WORK_SERVER)
+GRPC_SERVER: Final = Component(
+    "grpc-server",
+    GRPC_SERVER_ACCOUNT,
+    "grpc-server",
+    lambda: SERVER_RULES,
+    "grpc-server",
+    # The Service leads to this port, whatever the file says.
+    (f"--server-config={_GRPC_FILES}/config/config.yaml", f"--bind-port={exposure.PORT}"),
+    lambda plan: plan.server_image,
+    registration_gates,
+    degraded=GRPC_DEGRADED,
+    wanted=lambda plan: plan.grpc_server,
+    secrets=lambda plan: (SecretVolume("serving-cert", SERVING_SECRET, f"{_GRPC_FILES}/serving-cert"),),
+    config_maps=(
+        ConfigMapVolume("client-ca", CA_BUNDLE, f"{_GRPC_FILES}/ca"),
+        ConfigMapVolume("config", GRPC_CONFIG, f"{_GRPC_FILES}/config", optional=True),
+    ),
+    ports={GRPC_PROTOCOL: exposure.PORT},
+)
+COMPONENTS: Final = (REGISTRATION_CONTROLLER, REGISTRATION_SERVER, WORK_CONTROLLER, WORK_SERVER, GRPC_SERVER)
 SERVERS: Final = tuple((component, component.webhooks) for component in COMPONENTS if component.webhooks is not None)
 WEBHOOK_SECRETS: Final = tuple(webhooks.secret for _, webhooks in SERVERS)
 HOOKS: Final = tuple(hook for _, webhooks in SERVERS for hook in webhooks.hooks)

@@ -18,6 +18,8 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.operator.cluster_manager import status as said
 from muster.operator.cluster_manager.components import HUB_ACCOUNT_SECRETS, WEBHOOK_SECRETS
+from muster.operator.cluster_manager.exposure import service_name
+from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS
 from muster.operator.cluster_manager.installation import KINDS, HubSite, install, settle, wanted_deployments
 from muster.operator.cluster_manager.plan import Plan, invalid_gates, is_hosted
 from muster.operator.cluster_manager.removal import Removal
@@ -41,7 +43,7 @@ from muster.operator.site import Installed
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.cache import Snapshot
 from muster.runtime.client import ClientConfig, KubeconfigError, Unreachable
-from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES
+from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES, SERVICES
 
 log = get_logger("muster.operator.cluster_manager")
 
@@ -53,7 +55,7 @@ SUBJECT: Final = Subject(
     CLUSTER_MANAGER_LABEL,
     CLUSTER_MANAGER_FIELDS,
     KINDS,
-    (EXTERNAL_HUB_SECRET, *WEBHOOK_SECRETS, PULL_SECRET, *HUB_ACCOUNT_SECRETS),
+    (EXTERNAL_HUB_SECRET, *WEBHOOK_SECRETS, *GRPC_SECRETS, PULL_SECRET, *HUB_ACCOUNT_SECRETS),
     HUB_FAILED,
     said.applied(),
 )
@@ -131,7 +133,8 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
         return invalid_gates(plan.manager)
 
     def _rollout_conditions(self, plan: Plan, deployments: Sequence[Object]) -> list[Condition]:
-        return said.rolling(plan, rollouts(wanted_deployments(plan), deployments))
+        service = self._here.find(SERVICES, ObjectKey(plan.namespace, service_name(plan)))
+        return said.rolling(plan, rollouts(wanted_deployments(plan), deployments), service)
 
     def _removing(self, plan: Plan) -> Removing[ClusterManager]:
         async def step() -> tuple[list[str], float]:

@@ -1,8 +1,9 @@
 """Makes a cluster a hub, step by step: what a later step needs, an earlier one has made.
 
-Namespaces → the webhooks' certificates and the trust in them → definitions → pull secret, accounts and roles → components → webhook
-configurations, once the webhooks answer. The first step that fails ends the pass with its reason; the next pass begins at the
-start again and costs nothing where all is well. A new certificate is trusted before it is stored, hence before it is served.
+Namespaces → certificates of the webhooks and of the gRPC server, and the trust in them → definitions → pull secret, accounts and
+roles → components → webhook configurations, once the webhooks answer. The first step that fails ends the pass with its reason; the
+next pass begins at the start again and costs nothing where all is well. A new certificate is trusted before it is stored, hence
+before it is served.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Final
 from muster.machinery.objects import Object, ObjectKey, key_of
 from muster.operator.accounts import AccountSecret, ensure_account_secret
 from muster.operator.applying import Place, Wanted, checked, places, remove
-from muster.operator.cluster_manager import manifests
-from muster.operator.cluster_manager.components import COMPONENTS, SERVERS, Component, Webhooks, account_secret, wanted
+from muster.operator.cluster_manager import exposure, manifests
+from muster.operator.cluster_manager.components import COMPONENTS, GRPC_SERVER, SERVERS, Component, Webhooks, account_secret, wanted
+from muster.operator.cluster_manager.grpc_certificates import SERVING_SECRET, ensure_authority, ensure_serving
 from muster.operator.cluster_manager.manifests import owned
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.cluster_manager.status import (
@@ -110,8 +112,34 @@ async def _certificates(site: HubSite, made: Installed) -> dict[Webhooks, Endpoi
     """Have one for each webhook server; gives where the hub finds them, and whom it trusts there."""
     pairs = {webhooks: await _certificate(site, webhooks) for _, webhooks in SERVERS}
     made.again = min(pair.not_before + (pair.not_after - pair.not_before) * 2 / 3 for pair in pairs.values())
-    await _here(site, made, [manifests.trust_bundle(site.plan, [pair.ca for pair in pairs.values()])])
+    trusted = [pair.ca for pair in pairs.values()]
+    if site.plan.grpc_server:
+        await _grpc_certificates(site, made, trusted)
+    else:
+        await _here(site, made, [manifests.trust_bundle(site.plan, trusted)])
+        await _drop_serving_certificate(site)
     return {webhooks: manifests.webhook_endpoint(site.plan, webhooks, pair.ca) for webhooks, pair in pairs.items()}
+
+
+async def _grpc_certificates(site: HubSite, made: Installed, trusted: Sequence[bytes]) -> None:
+    """The server trusts clients by the bundle, and those who join a cluster trust the server by it: the authority comes first."""
+    plan, client = site.plan, site.here.client
+    hosts = exposure.hosts(plan, site.here.find(SERVICES, ObjectKey(plan.namespace, exposure.service_name(plan))))
+
+    async def trust(bundle: bytes) -> None:
+        await _here(site, made, [manifests.trust_bundle(plan, [bundle, *trusted])])
+
+    signer = await ensure_authority(client, plan.namespace, site.clock, trust)
+    made.look_again(signer.renewal)
+    made.look_again(await ensure_serving(client, plan.namespace, hosts, signer, site.clock))
+
+
+async def _drop_serving_certificate(site: HubSite) -> None:
+    """Of a server that was there until now. The authority stays for as long as the ClusterManager does: agents keep trusting it,
+    and would have to join anew if the server came back with another one."""
+    plan = site.plan
+    if site.here.find(DEPLOYMENTS, ObjectKey(plan.namespace, GRPC_SERVER.deployment(plan))) is not None:
+        await remove(site.here.client, [Place(SECRETS, SERVING_SECRET, plan.namespace)])
 
 
 async def _certificate(site: HubSite, webhooks: Webhooks) -> ServingPair:

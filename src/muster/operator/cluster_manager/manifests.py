@@ -13,7 +13,8 @@ from typing import Final
 from muster.api import Document
 from muster.api.crds import ACCOUNTS, HUB, definitions
 from muster.operator.applying import Wanted, labelled
-from muster.operator.cluster_manager.components import COMPONENTS, SERVERS, Component, Webhooks, account_secret, wanted
+from muster.operator.cluster_manager import exposure
+from muster.operator.cluster_manager.components import CA_BUNDLE, COMPONENTS, SERVERS, Component, Webhooks, account_secret, wanted
 from muster.operator.cluster_manager.plan import Plan, account_annotations
 from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.names import CLUSTER_MANAGER_LABEL
@@ -24,7 +25,6 @@ from muster.runtime.install import account_permissions, named
 from muster.runtime.webhook import Endpoint
 from muster.work.hub.install import executor_admin
 
-CA_BUNDLE: Final = "ca-bundle-configmap"
 CERTIFICATES: Final = "/serving-certs"
 HUB_KUBECONFIG: Final = "/hub-kubeconfig"
 SERVICE_PORT: Final = 9443
@@ -111,12 +111,14 @@ def _annotated(wanted: Wanted, annotations: Mapping[str, str]) -> Wanted:
 
 
 def components(plan: Plan) -> list[Wanted]:
-    """Where the components run: Services of webhooks, and the Deployments. Raises BadSpec."""
+    """Where the components run: Services of those that are called, and the Deployments. Raises BadSpec."""
     documents: list[Wanted] = []
     if plan.hosted:
         accounts = [component.account for component in wanted(plan)]
         documents += _with_annotations(plan, [(SERVICE_ACCOUNTS, {"metadata": named(name, plan.namespace)}) for name in accounts])
     documents += [(SERVICES, _service(plan, component, webhooks)) for component, webhooks in SERVERS]
+    if plan.grpc_server:
+        documents.append((SERVICES, exposure.service(plan)))
     documents += [(DEPLOYMENTS, deployment(_workload(plan, component))) for component in wanted(plan)]
     return documents
 
@@ -140,8 +142,9 @@ def _workload(plan: Plan, component: Component) -> Workload:
         _arguments(plan, component),
         replicas=plan.replicas,
         health_port=bind.health_probe_port if bind else HEALTH_PORT,
-        ports={"webhook": bind.port} if bind else {},
+        ports={"webhook": bind.port} if bind else component.ports,
         secrets=_secrets(plan, component),
+        config_maps=component.config_maps,
         labels={CLUSTER_MANAGER_LABEL: plan.name},
         placement=spec.node_placement,
         resources=spec.resource_requirement,
@@ -151,12 +154,10 @@ def _workload(plan: Plan, component: Component) -> Workload:
 
 
 def _arguments(plan: Plan, component: Component) -> tuple[str, ...]:
-    arguments = [component.command, "--no-install", f"--namespace={plan.hub_namespace}", "--health-host=$(POD_IP)"]
-    if component.webhooks is None:
-        arguments.append("--no-webhook")
-    else:
+    arguments = [component.command, *component.flags, f"--namespace={plan.hub_namespace}", "--health-host=$(POD_IP)"]
+    if component.webhooks is not None:
         bind = plan.bind(component.webhooks.field)
-        arguments += ["--no-controllers", f"--webhook-cert-dir={CERTIFICATES}", "--webhook-host=$(POD_IP)"]
+        arguments += [f"--webhook-cert-dir={CERTIFICATES}", "--webhook-host=$(POD_IP)"]
         arguments += [f"--webhook-port={bind.port}", f"--health-port={bind.health_probe_port}"]
     if plan.hosted:
         arguments.append(f"--kubeconfig={HUB_KUBECONFIG}/kubeconfig")
@@ -167,7 +168,7 @@ def _secrets(plan: Plan, component: Component) -> tuple[SecretVolume, ...]:
     secrets = [SecretVolume("hub-kubeconfig", account_secret(component.account), HUB_KUBECONFIG)] if plan.hosted else []
     if component.webhooks is not None:
         secrets.append(SecretVolume("certificates", component.webhooks.secret, CERTIFICATES))
-    return tuple(secrets)
+    return (*secrets, *component.secrets(plan))
 
 
 def webhook_configurations(plan: Plan, webhooks: Webhooks, endpoint: Endpoint) -> list[Wanted]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from muster.api.operator.v1 import (
@@ -24,6 +25,7 @@ from muster.api.operator.v1 import (
 from muster.operator.names import chosen_image
 from muster.operator.spec import BadSpec, gate_flags, installed_driver
 from muster.operator.spec import invalid_gates as invalid
+from muster.registration.drivers import DriverError, find
 from muster.registration.drivers.errors import BadField
 from muster.registration.drivers.profile import Process
 from muster.registration.drivers.seam import Driver
@@ -104,6 +106,16 @@ class Plan:
         return chosen_image(self.manager.spec.work_image_pull_spec, self.image)
 
     @property
+    def server_image(self) -> str:
+        configured = self.manager.spec.server_configuration
+        return chosen_image(configured.image_pull_spec if configured else "", self.registration_image)
+
+    @cached_property
+    def grpc_server(self) -> bool:
+        """Whether a driver of this hub has agents come through the gRPC server; one that is not installed has no wishes."""
+        return any(_wants_server(entry.auth_type) for entry in self.registration.registration_drivers)
+
+    @property
     def work_controllers(self) -> bool:
         """Whether the hub has anything to do for works beyond admitting them."""
         gates = self.manager.spec.work_configuration.feature_gates
@@ -130,6 +142,13 @@ class Plan:
             return self.hosted_webhook(webhook).bind_configuration
         option = self.manager.spec.deploy_option.default
         return webhook.default(option).bind_configuration if option else BindConfiguration()
+
+
+def _wants_server(auth_type: str) -> bool:
+    try:
+        return find(auth_type).grpc_server
+    except DriverError:
+        return False
 
 
 def is_hosted(manager: ClusterManager) -> bool:
@@ -165,6 +184,11 @@ def _driver_arguments(configured: HubRegistrationConfiguration) -> list[str]:
     names = ",".join(dict.fromkeys(driver.name for driver, _ in found))
     enabled = [f"--enabled-registration-drivers={names}"] if names else []
     return [*enabled, *(argument for _, process in found for argument in process.arguments)]
+
+
+def driver_secrets(plan: Plan) -> dict[str, str]:
+    """What drivers have the controllers read as files: Secrets, and in which directories. Raises BadSpec."""
+    return {name: path for _, process in _drivers(plan.registration) for name, path in process.secrets.items()}
 
 
 def account_annotations(plan: Plan) -> dict[str, str]:

@@ -24,8 +24,9 @@ from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.operator.applying import Place, places, remove
-from muster.operator.cluster_manager import manifests
+from muster.operator.cluster_manager import exposure, manifests
 from muster.operator.cluster_manager.components import (
+    CA_BUNDLE,
     COMPONENTS,
     HUB_ACCOUNT_SECRETS,
     POSSIBLE_HOOKS,
@@ -35,6 +36,7 @@ from muster.operator.cluster_manager.components import (
     WORK_CONTROLLER,
     Component,
 )
+from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.deployments import rollout
 from muster.operator.ground import Ground
@@ -160,12 +162,12 @@ class Removal:
         if left:
             return [str(place) for place in left]
         others = [Place(SERVICES, webhooks.service, namespace) for _, webhooks in SERVERS]
-        others.append(Place(CONFIG_MAPS, manifests.CA_BUNDLE, namespace))
+        others += [Place(SERVICES, exposure.service_name(self.plan), namespace), Place(CONFIG_MAPS, CA_BUNDLE, namespace)]
         others += [Place(SERVICE_ACCOUNTS, one.account, namespace) for one in COMPONENTS] if self.plan.hosted else []
         others += [Place(SECRETS, name, namespace) for name in (PULL_SECRET, *HUB_ACCOUNT_SECRETS)]
         left_over = await self._remove(self.here, others)
         if await self._mine(self.here, namespace):
-            certificates = [Place(SECRETS, name, namespace) for name in WEBHOOK_SECRETS]
+            certificates = [Place(SECRETS, name, namespace) for name in (*WEBHOOK_SECRETS, *GRPC_SECRETS)]
             left_over += [str(one) for one in await remove(self.here.client, certificates)]
         return left_over
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from muster.api import Condition
-from muster.operator.cluster_manager.components import REGISTRATION_DEGRADED, wanted
+from muster.api import Condition, condition_of
+from muster.machinery.objects import Object
+from muster.operator.cluster_manager.components import GRPC_DEGRADED, REGISTRATION_DEGRADED, wanted
+from muster.operator.cluster_manager.exposure import balancers, is_load_balanced, service_name
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.deployments import Rollout
 from muster.operator.reporting import APPLIED, condition
@@ -24,29 +26,47 @@ def applied() -> Condition:
     return condition(APPLIED, True, "ClusterManagerApplied", "Components of cluster manager are applied")
 
 
-def rolling(plan: Plan, rollouts: Mapping[str, Rollout | None]) -> list[Condition]:
-    """Of the Deployments by name; None is one that is not there."""
+def rolling(plan: Plan, rollouts: Mapping[str, Rollout | None], service: Object | None = None) -> list[Condition]:
+    """Of the Deployments by name; None is one that is not there. `service` is the gRPC server's."""
     late = [name for name, found in rollouts.items() if found is None or not found.complete]
     if late:
         text = f"Deployments are rolling out: {', '.join(late)}"
         progressing = condition(PROGRESSING, True, "ClusterManagerDeploymentRolling", text)
     else:
         progressing = condition(PROGRESSING, False, "ClusterManagerUpToDate", "Components of cluster manager are up to date")
-    return [progressing, _registration(plan, rollouts)]
+    return [progressing, _registration(plan, rollouts), *_grpc_server(plan, rollouts, service)]
 
 
 def _registration(plan: Plan, rollouts: Mapping[str, Rollout | None]) -> Condition:
-    names = [one.deployment(plan) for one in wanted(plan) if one.degraded == REGISTRATION_DEGRADED]
+    said = _degraded(plan, rollouts, REGISTRATION_DEGRADED, "Registration", "registration")
+    return said or condition(REGISTRATION_DEGRADED, False, "RegistrationFunctional", "Registration is managing credentials")
+
+
+def _grpc_server(plan: Plan, rollouts: Mapping[str, Rollout | None], service: Object | None) -> list[Condition]:
+    """Nothing where there is none and never was."""
+    if not plan.grpc_server:
+        known = condition_of(plan.manager.status.conditions, GRPC_DEGRADED) is not None
+        text = "No registration driver of this hub has agents come through the gRPC server"
+        return [condition(GRPC_DEGRADED, False, "GrpcServerNotWanted", text)] if known else []
+    said = _degraded(plan, rollouts, GRPC_DEGRADED, "GrpcServer", "gRPC server")
+    if said is None and is_load_balanced(plan) and not balancers(service):
+        where = f"Service {plan.namespace}/{service_name(plan)}"
+        text = f"{where} has got no address from a load balancer yet: agents outside of the cluster cannot reach it"
+        said = condition(GRPC_DEGRADED, True, "LoadBalancerPending", text)
+    return [said or condition(GRPC_DEGRADED, False, "GrpcServerFunctional", "The gRPC server serves agents")]
+
+
+def _degraded(plan: Plan, rollouts: Mapping[str, Rollout | None], kind: str, stem: str, what: str) -> Condition | None:
+    """What is wrong with the Deployments that a condition tells of."""
+    names = [one.deployment(plan) for one in wanted(plan) if one.degraded == kind]
     missing = [name for name in names if rollouts.get(name) is None]
     if missing:
-        text = f"Failed to get registration deployment {', '.join(f'{plan.namespace}/{name}' for name in missing)}"
-        return condition(REGISTRATION_DEGRADED, True, "GetRegistrationDeploymentFailed", text)
+        text = f"Failed to get {what} deployment {', '.join(f'{plan.namespace}/{name}' for name in missing)}"
+        return condition(kind, True, f"Get{stem}DeploymentFailed", text)
     found = {name: rollout for name in names if (rollout := rollouts[name]) is not None}
     short = [
         f"{one.wanted - one.available} of requested {one.wanted} pods of deployment {plan.namespace}/{name} are not available"
         for name, one in found.items()
         if not one.functional
     ]
-    if short:
-        return condition(REGISTRATION_DEGRADED, True, "UnavailableRegistrationPod", "; ".join(short))
-    return condition(REGISTRATION_DEGRADED, False, "RegistrationFunctional", "Registration is managing credentials")
+    return condition(kind, True, f"Unavailable{stem}Pod", "; ".join(short)) if short else None

@@ -33,6 +33,8 @@ class Process:
     arguments: tuple[str, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Of the account that it runs as."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Of its namespace, which it reads as files: name to directory."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A client for any Kubernetes API: the verbs, how requests get there, who is asking, and what can go wrong."""
 
-from muster.runtime.client.base import KubeClient, ObjectList, WatchEvent
-from muster.runtime.client.credentials import CredentialError, stamp_of
+from muster.runtime.client.base import PAGE, KubeClient, ObjectList, Page, PatchKind, WatchEvent
+from muster.runtime.client.credentials import CredentialError, Watched, stamp_of
 from muster.runtime.client.delegating import DelegatingClient, Send, Target, Write
 from muster.runtime.client.errors import (
     AlreadyExists,
@@ -27,18 +27,21 @@ from muster.runtime.client.kubeconfig import (
     AuthInfo,
     ClientConfig,
     KubeconfigError,
+    Material,
     dump_kubeconfig,
     in_cluster_config,
     load_kubeconfig,
     parse_kubeconfig,
 )
 from muster.runtime.client.patches import patch_changes, patch_object, patch_status, retry_on_conflict
+from muster.runtime.client.proxies import proxy_for
 from muster.runtime.client.rest import JSON, Query, RestClient
 from muster.runtime.client.restmapper import NoKindMatch, RESTMapper
-from muster.runtime.client.typed import Kind, served
+from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of, namespace_of, served
 
 __all__ = [
     "JSON",
+    "PAGE",
     "SERVICE_ACCOUNT",
     "AlreadyExists",
     "AuthInfo",
@@ -55,10 +58,13 @@ __all__ = [
     "KubeClient",
     "KubeError",
     "KubeconfigError",
+    "Material",
     "NoCredential",
     "NoKindMatch",
     "NotFound",
     "ObjectList",
+    "Page",
+    "PatchKind",
     "Query",
     "RESTMapper",
     "RestClient",
@@ -71,14 +77,20 @@ __all__ = [
     "Unreachable",
     "Untrusted",
     "WatchEvent",
+    "Watched",
+    "WritableKind",
     "Write",
+    "document_of",
     "dump_kubeconfig",
+    "gvr_of",
     "in_cluster_config",
     "load_kubeconfig",
+    "namespace_of",
     "parse_kubeconfig",
     "patch_changes",
     "patch_object",
     "patch_status",
+    "proxy_for",
     "retry_on_conflict",
     "served",
     "stamp_of",

@@ -23,10 +23,26 @@ from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.machinery.clock import SYSTEM, Clock, Random, pause, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectKey
-from muster.runtime.client import Conflict, Expired, Invalid, NotFound, StatusError, Unreachable
-from muster.runtime.client.base import PAGE, KubeClient, ObjectList, Page, PatchKind, WatchEvent
+from muster.runtime.client import (
+    PAGE,
+    Conflict,
+    Expired,
+    Invalid,
+    Kind,
+    KubeClient,
+    NotFound,
+    ObjectList,
+    Page,
+    PatchKind,
+    StatusError,
+    Unreachable,
+    WatchEvent,
+    WritableKind,
+    document_of,
+    gvr_of,
+    namespace_of,
+)
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
-from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of, namespace_of
 from muster.transport.client.connection import HubConnection, is_refusal
 from muster.transport.client.mirror import Entry, Mirror
 from muster.transport.client.subscriptions import Subscription

@@ -23,7 +23,7 @@ from muster.kube import yaml
 from muster.machinery import confinement
 from muster.machinery.golang.durations import SECOND, format_duration, parse_duration
 from muster.machinery.golang.errors import GoError
-from muster.runtime.client.kubeconfig import Material
+from muster.runtime.client import Material
 
 DEFAULT_PORT: Final = 443
 """gRPC's, for an address that has none."""

@@ -17,9 +17,7 @@ from muster.machinery import confinement
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
-from muster.runtime.client import CredentialError, NoCredential
-from muster.runtime.client.credentials import Watched
-from muster.runtime.client.proxies import proxy_for
+from muster.runtime.client import CredentialError, NoCredential, Watched, proxy_for
 from muster.transport.client.client import TransportClient
 from muster.transport.client.config import TransportConfig, host_and_port
 from muster.transport.client.connection import HubConnection

@@ -18,9 +18,7 @@ import orjson
 from muster.kube.selectors import SelectorError, parse_field_selector, parse_label_selector
 from muster.machinery.clock import Clock, pause
 from muster.machinery.objects import GVR, ObjectKey
-from muster.runtime.client import BadRequest
-from muster.runtime.client.base import WatchEvent
-from muster.runtime.client.typed import Kind
+from muster.runtime.client import BadRequest, Kind, WatchEvent
 from muster.transport.client.connection import is_refusal
 from muster.transport.client.mirror import Entry
 from muster.transport.client.subscriptions import Subscription

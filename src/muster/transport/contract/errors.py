@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from muster.machinery.objects import GVR
-from muster.runtime.client.errors import (
+from muster.runtime.client import (
     BadRequest,
     Forbidden,
     KubeError,

@@ -19,11 +19,11 @@ from muster.machinery.authorization import AccessAttributes
 from muster.registration.drivers.certificates.options import expiration_arguments
 from muster.registration.drivers.errors import Unfit
 from muster.registration.drivers.flags import GRPC
-from muster.registration.drivers.grpc.options import APPROVED_USERS, bootstrap_configs, hub_config
+from muster.registration.drivers.grpc.options import APPROVED_USERS, CA_FILE, KEY_FILE, bootstrap_configs, hub_config
 from muster.registration.drivers.profile import AgentFiles, HubSetup, MemberSetup, Process, carrying, last
 from muster.registration.drivers.seam import Driver
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.registration.names import REGISTER_GROUP
+from muster.registration.names import GRPC_SIGNER_SECRET, REGISTER_GROUP
 from muster.runtime.auth import rights
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from muster.runtime.client import KubeClient
 
 CONFIG: Final = "config.yaml"
+SIGNER_FILES: Final = "/var/run/secrets/hub/grpc/certs"
+"""Where the hub's controllers find the authority that signs agents' certificates."""
 SERVER: Final = "grpc-server"
 AUTHORITY: Final = "grpc-ca"
 AUTHORITY_HASH: Final = "grpc-ca-hash"
@@ -91,7 +93,9 @@ class GrpcDriver(Driver):
 
     def hub_process(self, entry: HubRegistrationDriver) -> Process:
         users = entry.grpc.auto_approved_identities if entry.grpc is not None else ()
-        return Process((*(f"--{APPROVED_USERS}={user}" for user in users), *super().hub_process(entry).arguments))
+        files = (f"--{CA_FILE}={SIGNER_FILES}/tls.crt", f"--{KEY_FILE}={SIGNER_FILES}/tls.key")
+        approved = (f"--{APPROVED_USERS}={user}" for user in users)
+        return Process((*files, *approved, *super().hub_process(entry).arguments), secrets={GRPC_SIGNER_SECRET: SIGNER_FILES})
 
     def agent_process(self, configured: SpokeRegistrationConfiguration) -> Process:
         return Process((*expiration_arguments(configured), *super().agent_process(configured).arguments))

@@ -1,0 +1,99 @@
+"""How agents reach a hub's gRPC server: by which names, which its certificate has to bear, and through which Service.
+
+`serverConfiguration.endpointsExposure` says so. Behind a `hostname` or a `route` is whatever the administrator put there (an
+ingress or an OpenShift Route that passes TLS through), which leads to the Service; `loadBalancer` makes the Service one, whose
+addresses are known once somebody has given it some. The server is always called by its Service's name too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any, Final
+
+from muster.api import Document
+from muster.api.operator.v1 import GRPC_PROTOCOL, EndpointExposure
+from muster.kube.names import dns1123_subdomain
+from muster.machinery.objects import Object
+from muster.operator.cluster_manager.plan import Plan
+from muster.operator.pod_namespaces import place_of
+from muster.operator.spec import BadSpec
+from muster.runtime.install import named
+
+PORT: Final = 8090
+LOAD_BALANCER_PORT: Final = 443
+LOAD_BALANCER: Final = "loadBalancer"
+_FIELD: Final = "spec.serverConfiguration.endpointsExposure"
+
+
+def service_name(plan: Plan) -> str:
+    return f"{plan.name}-grpc-server"
+
+
+def is_load_balanced(plan: Plan) -> bool:
+    return any(exposure.type == LOAD_BALANCER for _, exposure in _exposures(plan))
+
+
+def service(plan: Plan) -> Document:
+    balanced = is_load_balanced(plan)
+    others = any(exposure.type != LOAD_BALANCER for _, exposure in _exposures(plan))
+    ports = [_port(GRPC_PROTOCOL, PORT)] if others or not balanced else []
+    ports += [_port("https", LOAD_BALANCER_PORT)] if balanced else []
+    spec: Document = {"selector": {"app": service_name(plan)}, "ports": ports}
+    return {
+        "metadata": named(service_name(plan), plan.namespace),
+        "spec": {**spec, "type": "LoadBalancer" if balanced else "ClusterIP"},
+    }
+
+
+def hosts(plan: Plan, found: Object | None) -> list[str]:
+    """By which names and addresses agents know the server; `found` is the Service as it is. Raises BadSpec."""
+    own = f"{service_name(plan)}.{plan.namespace}"
+    names = [f"{own}.svc", own, f"{own}.svc.cluster.local"]
+    return list(dict.fromkeys((*names, *_configured(plan), *(balancers(found) if is_load_balanced(plan) else ()))))
+
+
+def balancers(found: Object | None) -> list[str]:
+    """The addresses that the Service's load balancer has got."""
+    ingress: list[dict[str, Any]] = (((found or {}).get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+    return [str(one[key]) for one in ingress for key in ("ip", "hostname") if one.get(key)]
+
+
+def _exposures(plan: Plan) -> Iterator[tuple[int, EndpointExposure]]:
+    configured = plan.manager.spec.server_configuration
+    for index, endpoint in enumerate(configured.endpoints_exposure if configured else ()):
+        if endpoint.protocol == GRPC_PROTOCOL and endpoint.grpc is not None:
+            yield index, endpoint.grpc
+
+
+def _configured(plan: Plan) -> Iterator[str]:
+    for index, exposure in _exposures(plan):
+        chosen = {"hostname": exposure.hostname, LOAD_BALANCER: exposure.load_balancer, "route": exposure.route}[exposure.type]
+        field = f"{_FIELD}[{index}].grpc.{exposure.type}.host"
+        host = chosen.host if chosen else ""
+        if not host and exposure.type == LOAD_BALANCER:
+            continue
+        if not host:
+            raise BadSpec(field, "missing; give the name that agents dial, so that the server's certificate bears it")
+        yield _bare(host, field)
+
+
+def _bare(host: str, field: str) -> str:
+    """Without the port that agents dial."""
+    found = None if _is_address(host) else place_of(host)
+    name = found[0] if found else host
+    if not _is_address(name) and dns1123_subdomain(name):
+        raise BadSpec(field, f"{host!r} is neither a host name nor an address")
+    return name
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _port(name: str, port: int) -> Document:
+    return {"name": name, "port": port, "targetPort": PORT, "protocol": "TCP"}

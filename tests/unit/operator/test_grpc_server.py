@@ -1,0 +1,237 @@
+"""A hub whose agents come over gRPC: its server is deployed, certified for every name it goes by, told of, and taken away."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from muster.api.operator.v1 import ClusterManager
+from muster.machinery.objects import Object
+from muster.operator.cluster_manager import exposure
+from muster.operator.cluster_manager.components import GRPC_SERVER
+from muster.operator.cluster_manager.plan import Plan
+from muster.operator.names import CLUSTER_MANAGERS
+from muster.operator.spec import BadSpec
+from muster.registration.names import HUB_NAMESPACE
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
+from tests.unit.operator.conftest import Place
+from tests.unit.operator.hubs import CM, CONTROLLER, Hub
+from tests.unit.operator.test_hosted_hub import CM as HOSTED_CM
+from tests.unit.operator.test_hosted_hub import HOSTED, way
+from tests.unit.operator.test_hosted_hub import hub as hosted_hub
+
+__all__ = ["hosted_hub"]
+
+SERVER = f"{CM}-grpc-server"
+SIGNER, SERVING = "signer-secret", "grpc-server-serving-cert"
+GRPC = {"registrationDrivers": [{"authType": "csr"}, {"authType": "grpc"}]}
+
+
+def exposed(kind: str, host: str = "", **more: Any) -> dict[str, Any]:
+    exposure = {"type": kind, **({kind: {"host": host}} if host else {})}
+    return {"endpointsExposure": [{"protocol": "grpc", "grpc": exposure}], **more}
+
+
+def decode(secret: Object | None, key: str = "tls.crt") -> bytes:
+    return base64.b64decode(((secret or {}).get("data") or {}).get(key, ""))
+
+
+async def certified(place: Place, namespace: str = HUB_NAMESPACE) -> set[str]:
+    """The names that the server's certificate bears."""
+    found = decode(await place.find(SECRETS, SERVING, namespace))
+    if not found:
+        return set()
+    names = x509.load_pem_x509_certificate(found).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {str(name.value) for name in names}
+
+
+async def until_certified(place: Place, *names: str, but: str = "") -> None:
+    async def so() -> bool:
+        found = await certified(place)
+        return set(names) <= found and but not in found
+
+    await place.until(so, f"the certificate is for {names}, not for {but}")
+
+
+async def up(hub: Hub, **server: Any) -> None:
+    await hub.create(registrationConfiguration=GRPC, serverConfiguration=server or exposed("hostname", "hub.example.com:443"))
+    await hub.says("Applied", "True", "ClusterManagerApplied")
+    await hub.available(SERVER)
+    await hub.says("GrpcServerDegraded", "False", "GrpcServerFunctional")
+
+
+async def test_it_is_deployed_with_its_files_account_and_rights(hub: Hub) -> None:
+    await up(hub, **exposed("hostname", "hub.example.com", imagePullSpec="example.com/server:1"))
+    pod = (await hub.deployment(SERVER))["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert container["image"] == "example.com/server:1"
+    assert container["args"][0] == "grpc-server"
+    assert "--server-config=/var/run/secrets/hub/grpc/config/config.yaml" in container["args"]
+    assert pod["serviceAccountName"] == "grpc-server-sa"
+    mounted = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    where = {
+        (volume.get("secret") or {}).get("secretName") or (volume.get("configMap") or {}).get("name"): mounted[volume["name"]]
+        for volume in pod["volumes"]
+    }
+    assert where[SERVING] == "/var/run/secrets/hub/grpc/serving-cert"
+    assert where["ca-bundle-configmap"] == "/var/run/secrets/hub/grpc/ca"
+    assert where["grpc-server-config"] == "/var/run/secrets/hub/grpc/config"
+    assert SIGNER not in where, "what signs is not on the server that everybody can reach"
+    role = await hub.place.until_found(CLUSTER_ROLES, f"open-cluster-management:{CM}-grpc-server")
+    assert not any("secrets" in one.get("resources", ()) or "*" in one["verbs"] for one in role["rules"])
+    service = await hub.place.until_found(SERVICES, SERVER, HUB_NAMESPACE)
+    assert [(port["port"], port["targetPort"]) for port in service["spec"]["ports"]] == [(8090, 8090)]
+
+
+async def test_the_controllers_sign_with_the_authority_that_vouches_for_the_server(hub: Hub) -> None:
+    await up(hub)
+    assert "--grpc-ca-file=/var/run/secrets/hub/grpc/certs/tls.crt" in (await hub.container())["args"]
+    pod = (await hub.deployment(CONTROLLER))["spec"]["template"]["spec"]
+    assert [one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one] == [SIGNER]
+    authority = x509.load_pem_x509_certificate(decode(await hub.place.find(SECRETS, SIGNER, HUB_NAMESPACE)))
+    leaf = x509.load_pem_x509_certificate(decode(await hub.place.find(SECRETS, SERVING, HUB_NAMESPACE)))
+    leaf.verify_directly_issued_by(authority)
+    bundle = await hub.place.until_found(CONFIG_MAPS, "ca-bundle-configmap", HUB_NAMESPACE)
+    assert authority in x509.load_pem_x509_certificates(bundle["data"]["ca-bundle.crt"].encode())
+
+
+async def test_its_certificate_follows_the_host_that_is_configured(hub: Hub) -> None:
+    await up(hub)
+    await until_certified(hub.place, "hub.example.com", f"{SERVER}.{HUB_NAMESPACE}.svc")
+    before = decode(await hub.place.find(SECRETS, SIGNER, HUB_NAMESPACE))
+    await hub.change({"serverConfiguration": exposed("route", "other.example.com")})
+    await until_certified(hub.place, "other.example.com", but="hub.example.com")
+    assert decode(await hub.place.find(SECRETS, SIGNER, HUB_NAMESPACE)) == before, "agents go on trusting whom they know"
+
+
+async def test_its_certificate_follows_the_load_balancers_addresses(hub: Hub) -> None:
+    await hub.create(registrationConfiguration=GRPC, serverConfiguration=exposed("loadBalancer"))
+    await hub.says("Applied", "True")
+    await hub.available(SERVER)
+    await hub.says("GrpcServerDegraded", "True", "LoadBalancerPending")
+    service = await hub.place.until_found(SERVICES, SERVER, HUB_NAMESPACE)
+    assert service["spec"]["type"] == "LoadBalancer"
+    assert [(port["port"], port["targetPort"]) for port in service["spec"]["ports"]] == [(443, 8090)]
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"hostname": "lb.example.com"}]}}}
+    await hub.place.admin.patch(SERVICES, SERVER, status, HUB_NAMESPACE, subresource="status")
+    await until_certified(hub.place, "192.0.2.7", "lb.example.com")
+    await hub.says("GrpcServerDegraded", "False", "GrpcServerFunctional")
+
+
+async def test_secrets_that_vanish_are_made_again(hub: Hub) -> None:
+    await up(hub)
+    await hub.place.admin.delete(SECRETS, SERVING, HUB_NAMESPACE)
+    await until_certified(hub.place, "hub.example.com")
+
+
+async def test_the_condition_tells_of_pods_that_are_not_there(hub: Hub) -> None:
+    await up(hub)
+    await hub.place.set_available(SERVER, HUB_NAMESPACE, available=False)
+    await hub.says("GrpcServerDegraded", "True", "UnavailableGrpcServerPod")
+
+
+async def test_without_the_driver_there_is_nothing_of_it(hub: Hub) -> None:
+    await hub.up()
+    assert await hub.place.find(DEPLOYMENTS, SERVER, HUB_NAMESPACE) is None
+    for name in (SIGNER, SERVING):
+        assert await hub.place.find(SECRETS, name, HUB_NAMESPACE) is None
+    assert await hub.place.condition(CLUSTER_MANAGERS, CM, "GrpcServerDegraded") == {}
+
+
+async def test_when_the_driver_goes_so_does_the_server_but_not_the_authority(hub: Hub) -> None:
+    await up(hub)
+    await hub.change({"registrationConfiguration": {"registrationDrivers": [{"authType": "csr"}]}})
+    for resource, name in ((DEPLOYMENTS, SERVER), (SERVICES, SERVER), (SECRETS, SERVING), (SERVICE_ACCOUNTS, "grpc-server-sa")):
+        await hub.place.until_gone(resource, name, HUB_NAMESPACE)
+    await hub.says("GrpcServerDegraded", "False", "GrpcServerNotWanted")
+    assert await hub.place.find(SECRETS, SIGNER, HUB_NAMESPACE) is not None
+
+
+async def test_deleted_it_leaves_nothing_behind(hub: Hub) -> None:
+    await up(hub)
+    await hub.place.admin.delete(CLUSTER_MANAGERS, CM)
+    await hub.until_gone()
+    assert await hub.remains() == []
+
+
+async def test_a_hub_at_rest_costs_no_writes(hub: Hub) -> None:
+    await up(hub)
+    await hub.says("Progressing", "False")
+    hub.client.taken()
+    await hub.place.admin.patch(CLUSTER_MANAGERS, CM, {"metadata": {"labels": {"a": "b"}}})
+
+    async def looked() -> bool:
+        return any(path.endswith(f"/secrets/{SERVING}") for _, path in hub.client.__dict__.get("requests", ()))
+
+    await hub.place.until(looked, "it has looked at the certificate")
+    assert {verb for verb, _ in hub.client.taken()} == {"GET"}
+
+
+async def test_a_hosted_hub_has_its_server_where_its_components_are(hosted_hub: Hub, far: Place) -> None:
+    hub = hosted_hub
+    server = f"{HOSTED_CM}-grpc-server"
+    configured = exposed("hostname", "hub.example.com")
+    await hub.create(HOSTED_CM, **HOSTED, registrationConfiguration=GRPC, serverConfiguration=configured)
+    await hub.place.until_found(NAMESPACES, HOSTED_CM)
+    await hub.place.admin.create(SECRETS, way())
+    await hub.says("Applied", "True", name=HOSTED_CM)
+    pod = (await hub.place.until_found(DEPLOYMENTS, server, HOSTED_CM))["spec"]["template"]["spec"]
+    assert "--kubeconfig=/hub-kubeconfig/kubeconfig" in pod["containers"][0]["args"]
+    assert {f"{server}.{HOSTED_CM}.svc", "hub.example.com"} <= await certified(hub.place, HOSTED_CM)
+    assert await far.find(SERVICE_ACCOUNTS, "grpc-server-sa", HUB_NAMESPACE)
+    assert await hub.place.find(SECRETS, "grpc-server-sa-kubeconfig", HOSTED_CM)
+    assert await far.find(SECRETS, SIGNER, HUB_NAMESPACE) is None, "the key is where it is used"
+    await hub.place.admin.delete(CLUSTER_MANAGERS, HOSTED_CM)
+    await hub.until_gone(HOSTED_CM)
+    assert await Hub(far, hub.client).remains() == []
+    assert await hub.place.find(NAMESPACES, HOSTED_CM) is None
+
+
+def plan(server: Object) -> Plan:
+    spec = {"registrationConfiguration": GRPC, "serverConfiguration": server}
+    return Plan(ClusterManager.decode({"metadata": {"name": CM}, "spec": spec}), "muster:1")
+
+
+@pytest.mark.parametrize(
+    ("given", "host"),
+    [
+        ("hub.example.com", "hub.example.com"),
+        ("hub.example.com:8443", "hub.example.com"),
+        ("https://hub.example.com:8443", "hub.example.com"),
+        ("192.0.2.1:443", "192.0.2.1"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("[2001:db8::1]:443", "2001:db8::1"),
+    ],
+)
+def test_a_host_is_certified_without_the_port(given: str, host: str) -> None:
+    assert exposure.hosts(plan(exposed("hostname", given)), None)[-1] == host
+
+
+@pytest.mark.parametrize("host", ["", "not a host", "-a", "*.example.com", "a..b"])
+def test_a_host_that_is_none_is_refused_by_its_field(host: str) -> None:
+    with pytest.raises(BadSpec, match=r"spec.serverConfiguration.endpointsExposure\[0\].grpc.hostname.host: "):
+        exposure.hosts(plan(exposed("hostname", host)), None)
+
+
+def test_several_exposures_share_the_service() -> None:
+    both = exposed("hostname", "hub.example.com")["endpointsExposure"] + exposed("loadBalancer")["endpointsExposure"]
+    found = exposure.service(plan({"endpointsExposure": both}))
+    assert [port["port"] for port in found["spec"]["ports"]] == [8090, 443]
+
+
+@pytest.mark.parametrize(("names", "wanted"), [((), False), (("csr",), False), (("unheard",), False), (("csr", "grpc"), True)])
+def test_the_server_runs_only_where_a_driver_wants_it(names: tuple[str, ...], wanted: bool) -> None:
+    drivers = {"registrationDrivers": [{"authType": name} for name in names]}
+    manager = ClusterManager.decode({"metadata": {"name": CM}, "spec": {"registrationConfiguration": drivers}})
+    assert GRPC_SERVER.wanted(Plan(manager, "muster:1")) is wanted
