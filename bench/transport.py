@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.interop.grpc_fleet import listens
 from tests.support import peers
@@ -52,14 +51,16 @@ class Sizes:
     rate: float
     works: int
     agents: int
+    rounds: int
+    """On the kube-apiserver, every other one in reverse order: what the machine does meanwhile meets all sides."""
 
     @property
     def clusters(self) -> int:
         return max(self.publishers, self.readers + self.silent, self.agents)
 
 
-FULL = Sizes(100, 20, 8, (100, 1000, 5000), 100_000, 100, 1, 50, 5000, 500)
-SHORT = Sizes(5, 2, 1, (10,), 1000, 5, 1, 10, 50, 5)
+FULL = Sizes(100, 20, 8, (100, 1000, 5000), 100_000, 100, 1, 50, 5000, 500, 2)
+SHORT = Sizes(5, 2, 1, (10,), 1000, 5, 1, 10, 50, 5, 1)
 
 
 def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
@@ -71,66 +72,91 @@ def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
 # On a kube-apiserver
 
 
-@dataclass
+@dataclass(frozen=True)
+class Latency:
+    p50: float | None
+    """Milliseconds; None where nothing was delivered."""
+    p99: float | None
+    delivered: float
+    """Percent."""
+
+
+@dataclass(frozen=True)
 class OnKube:
     """What was found of one server."""
 
     publish: dict[str, tuple[float, float]]
     """By kind: Publish/s, and requests to the API server for each."""
-    latency: dict[str, dict[str, Any]]
+    alone: Latency
+    silent: Latency
     memory: float
     """KiB per agent of five streams."""
     back: float
 
 
 def _kube_rows(directory: Path, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
+    sides: tuple[type[GrpcServer], ...] = (Ours, Upstream, Lifted)
+    found: dict[type[GrpcServer], list[OnKube]] = {side: [] for side in sides}
     ground = Ground(directory, sizes.clusters)
     try:
         say(f"a kube-apiserver with {sizes.clusters} clusters …")
         ground.start()
-        found = {kind: _on_kube(kind(ground), sizes, say) for kind in (Ours, Upstream, Lifted)}
+        for number in range(sizes.rounds):
+            for side in sides if number % 2 == 0 else sides[::-1]:
+                found[side].append(_on_kube(side(ground), sizes, say))
     finally:
         ground.discard()
-    ours, theirs, lifted = found[Ours], found[Upstream], found[Lifted]
-    rows = []
-    for kind, title in (("lease", "lease renewals"), ("work", "works' status")):
-        rows += [
-            Row(f"Publish of {title}", "/s", ours.publish[kind][0], theirs.publish[kind][0], target=20),
-            Row(f"Publish of {title}, upstream's limit lifted", "/s", ours.publish[kind][0], lifted.publish[kind][0], target=1),
-            Row(f"requests to the API server per Publish of {title}", "", ours.publish[kind][1], lifted.publish[kind][1], "less"),
+
+    def row(
+        title: str,
+        unit: str,
+        figure: Callable[[OnKube], float | None],
+        better: str = "more",
+        target: float | None = None,
+        *,
+        peer: type[GrpcServer] = Lifted,
+        limit: float | None = None,
+    ) -> Row:
+        ours, theirs = (_median([*map(figure, found[side])]) for side in (Ours, peer))
+        return Row(title, unit, ours, theirs, better, target, limit)
+
+    def publish(kind: str, title: str) -> list[Row]:
+        return [
+            row(f"Publish of {title}", "/s", lambda one: one.publish[kind][0], target=20, peer=Upstream),
+            row(f"Publish of {title}, upstream's limit lifted", "/s", lambda one: one.publish[kind][0], target=1),
+            row(f"requests to the API server per Publish of {title}", "", lambda one: one.publish[kind][1], "less"),
         ]
-    for case, title in (("alone", "hub's write until the agent has it"), ("silent", "the same with 1 % silent readers")):
-        mine, others = ours.latency[case], lifted.latency[case]
-        for quantile in ("p50", "p99"):
-            rows.append(Row(f"{title}, {quantile}", "ms", _told(mine, quantile), _told(others, quantile), "less"))
-        rows.append(Row(f"{title}: delivered", "%", _share(mine), _share(others)))
+
     return [
-        *rows,
-        Row("memory per agent of five streams", "KiB", ours.memory, lifted.memory, "less", 1),
-        Row(f"{sizes.agents} agents are back after a restart", "s", ours.back, theirs.back, "less", limit=10),
-        Row("the same, upstream's limit lifted", "s", ours.back, lifted.back, "less"),
+        *publish("lease", "lease renewals"),
+        *publish("work", "works' status"),
+        row("hub's write until the agent has it, p50", "ms", lambda one: one.alone.p50, "less"),
+        row("hub's write until the agent has it, p99", "ms", lambda one: one.alone.p99, "less"),
+        row("the same with 1 % silent readers, p50", "ms", lambda one: one.silent.p50, "less"),
+        row("the same with 1 % silent readers, p99", "ms", lambda one: one.silent.p99, "less"),
+        row("delivered with 1 % silent readers", "%", lambda one: one.silent.delivered),
+        row("memory per agent of five streams", "KiB", lambda one: one.memory, "less", 1),
+        row(f"{sizes.agents} agents are back after a restart", "s", lambda one: one.back, "less", peer=Upstream, limit=10),
+        row("the same, upstream's limit lifted", "s", lambda one: one.back, "less"),
     ]
 
 
-def _told(found: dict[str, Any], quantile: str) -> float | None:
-    return float(found["latency"][quantile]) if found["delivered"] else None
-
-
-def _share(found: dict[str, Any]) -> float:
-    return 100 * float(found["delivered"]) / float(found["written"])
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def _on_kube(server: GrpcServer, sizes: Sizes, say: Callable[[str], None]) -> OnKube:
     server.start()
     try:
         published = {kind: _publish(server, kind, sizes, say) for kind in ("lease", "work")}
-        latency = {"alone": _latency(server, sizes, 0, say)}
-        # A silent reader may leave upstream's server stuck; whatever comes after starts on a new one.
-        latency["silent"] = _latency(server, sizes, sizes.silent, say)
+        alone = _latency(server, sizes, 0, say)
+        silent = _latency(server, sizes, sizes.silent, say)
+        # A silent reader leaves upstream's server stuck; whatever comes after starts on a new one.
         server.stop()
         server.start()
         memory, back = _agents(server, sizes, say)
-        return OnKube(published, latency, memory, back)
+        return OnKube(published, alone, silent, memory, back)
     finally:
         server.stop()
 
@@ -150,12 +176,13 @@ def _publish(server: GrpcServer, kind: str, sizes: Sizes, say: Callable[[str], N
     return float(found["perSecond"]), per
 
 
-def _latency(server: GrpcServer, sizes: Sizes, silent: int, say: Callable[[str], None]) -> dict[str, Any]:
+def _latency(server: GrpcServer, sizes: Sizes, silent: int, say: Callable[[str], None]) -> Latency:
     ground = server.ground
     flags = {"clusters": sizes.readers, "silent": silent, "rate": sizes.rate, "seconds": f"{sizes.seconds}s", **ground.kube_flags()}
     found = measure(server.endpoint, "latency", ground.directory / "load.log", **flags)
     say(f"{server.name}: latency with {silent} silent: {found}")
-    return found
+    p50, p99 = (found["latency"][name] if found["delivered"] else None for name in ("p50", "p99"))
+    return Latency(p50, p99, 100 * found["delivered"] / found["written"])
 
 
 def _agents(server: GrpcServer, sizes: Sizes, say: Callable[[str], None]) -> tuple[float, float]:

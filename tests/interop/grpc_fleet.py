@@ -9,12 +9,14 @@ Upstream's programs run with the accounts and rights that upstream's manifests g
 
 from __future__ import annotations
 
+import abc
 import base64
 import socket
-from collections.abc import Callable, Sequence
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import yaml
 
@@ -26,7 +28,7 @@ from tests.support.link import Link
 from tests.support.pki import Authority, Pair
 from tests.support.planes import Cluster, write_kubeconfig
 from tests.support.processes import Server, free_ports
-from tests.support.registration import http_status
+from tests.support.registration import HUB_SECRET, Hub, Spoke, http_status
 
 BOOTSTRAP_ACCOUNT: Final = "agent-registration-bootstrap"
 BOOTSTRAP_USER: Final = f"system:serviceaccount:{ocm.BOOTSTRAP_NAMESPACE}:{BOOTSTRAP_ACCOUNT}"
@@ -35,6 +37,7 @@ WORK_API: Final = "/apis/work.open-cluster-management.io/v1"
 OUR_ACCOUNT: Final = "muster-grpc-server"
 CERTIFICATE_POLL: Final = "30s"
 """How often upstream's agents look whether their certificate has changed; five minutes unless told."""
+OUR_PROGRAM: Final = peers.ROOT / ".venv/bin/muster"
 Document = dict[str, Any]
 
 
@@ -62,7 +65,7 @@ def _go(kubeconfig: Path, config: Path, health: int) -> list[str | Path]:
 
 def _muster(kubeconfig: Path, config: Path, health: int) -> list[str | Path]:
     return [
-        peers.ROOT / ".venv/bin/muster",
+        OUR_PROGRAM,
         "grpc-server",
         f"--kubeconfig={kubeconfig}",
         f"--listen=127.0.0.1:{health}",
@@ -96,12 +99,13 @@ def write_server_config(path: Path, serving: Pair, client_ca: Path, port: int) -
 
 @dataclass
 class GrpcHub:
-    """Upstream's `registration controller` and one of the gRPC servers. `flags` are more of the controller's."""
+    """One of the gRPC servers, and as controller upstream's `registration controller` or `muster hub`."""
 
     cluster: Cluster
     directory: Path
     program: ServerProgram = GO
-    flags: Sequence[str] = ()
+    ours: bool = False
+    """Whether the controller is ours."""
     servers: list[Server] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -114,12 +118,20 @@ class GrpcHub:
         self.port, self._health = free_ports(2)
 
     def start(self) -> None:
-        ocm.install(self.admin, "hub-grpc", ocm.HUB_NAMESPACE)
+        flags = ["--enabled-registration-drivers=csr,grpc"]
+        flags += [f"--grpc-ca-file={self.signer.pair.cert}", f"--grpc-key-file={self.signer.pair.key}"]
+        if self.ours:
+            account = f"--grpc-server-account=system:serviceaccount:{ocm.HUB_NAMESPACE}:{self.program.account}"
+            hub = Hub(self.cluster, self.directory / "controller", [*flags, account])
+            hub.install()
+            controller = hub.process
+        else:
+            ocm.install(self.admin, "hub-grpc", ocm.HUB_NAMESPACE)
+            controller = self._upstreams_controller(flags)
         ocm.install_bootstrap(self.admin)
         install_our_account(self.admin)
         self.server = self._server()
-        self.controller = self._controller()
-        for one in (self.controller, self.server):
+        for one in (controller, self.server):
             one.start()
             self.servers.append(one)
             self.administrator.servers.append(one)
@@ -153,7 +165,7 @@ class GrpcHub:
         environment = {"POD_NAME": "grpc-server", "KUBECONFIG": ""}
         return Server(f"{self.program.name} grpc-server", command, self.directory / "grpc-server.log", environment)
 
-    def _controller(self) -> Server:
+    def _upstreams_controller(self, flags: Sequence[str]) -> Server:
         (health,) = free_ports(1)
         command: list[str | Path] = [
             peers.need("registration"),
@@ -162,61 +174,36 @@ class GrpcHub:
             f"--namespace={ocm.HUB_NAMESPACE}",
             f"--listen=127.0.0.1:{health}",
             "--disable-leader-election",
-            "--enabled-registration-drivers=csr,grpc",
-            f"--grpc-ca-file={self.signer.pair.cert}",
-            f"--grpc-key-file={self.signer.pair.key}",
-            *self.flags,
+            *flags,
         ]
         return Server("go controller", command, self.directory / "controller.log", {"POD_NAME": "controller", "KUBECONFIG": ""})
 
 
 @dataclass
-class GrpcAgents:
-    """Upstream's `registration agent` and `work agent` of one cluster."""
+class GrpcAgents(abc.ABC):
+    """The registration agent and the work agent of one cluster."""
 
     hub: GrpcHub
     spoke: Cluster
     directory: Path
     name: str
     servers: list[Server] = field(default_factory=list)
+    secret: ClassVar[str]
+    """Where the registration agent keeps what it got."""
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.admin: Client = self.spoke.client()
         self.link = Link(f"https://127.0.0.1:{self.hub.port}")
-        self.secret = f"hub-kubeconfig-{self.name}"
         self.config = self.directory / "hub" / "config.yaml"
         """The hub's file, once the agent is registered."""
 
-    def start_registration(self) -> None:
-        ocm.install(self.admin, "agent", ocm.AGENT_NAMESPACE)
-        bootstrap = self.directory / "bootstrap.yaml"
-        bootstrap.write_text(yaml.safe_dump(self.hub.bootstrap_config(f"127.0.0.1:{self.link.port}")))
-        # Outside of a pod the agent ends without a bootstrap kubeconfig, of which it uses nothing but the address.
-        nowhere = self.directory / "nowhere.kubeconfig"
-        write_kubeconfig(nowhere, "https://127.0.0.1:1", self.hub.signer.pair.cert, {"token": "none"})
-        self._start(
-            "registration",
-            "klusterlet-registration-sa",
-            f"--hub-kubeconfig-secret={self.secret}",
-            f"--hub-kubeconfig-dir={self.config.parent}",
-            "--registration-auth=grpc",
-            f"--grpc-bootstrap-config={bootstrap}",
-            f"--grpc-config={self.config}",
-            f"--bootstrap-kubeconfig={nowhere}",
-            "--feature-gates=AddonManagement=false",
-        )
+    @abc.abstractmethod
+    def start_registration(self) -> None: ...
 
+    @abc.abstractmethod
     def start_work(self) -> None:
         """After registration, with the certificate that it got."""
-        self._start(
-            "work",
-            "klusterlet-work-sa",
-            "--workload-source-driver=grpc",
-            f"--workload-source-config={self.config}",
-            f"--cloudevents-client-id={self.name}-work-agent",
-            "--status-sync-interval=2s",
-        )
 
     def stop(self) -> None:
         for one in reversed(self.servers):
@@ -226,6 +213,50 @@ class GrpcAgents:
         """What a ConfigMap of a work says on the managed cluster."""
         reply = self.admin.get(f"{ocm.MAPS}/{name}")
         return reply.json["data"]["greeting"] if reply.status == 200 else None
+
+    def _bootstrap(self) -> Path:
+        path = self.directory / "bootstrap.yaml"
+        path.write_text(yaml.safe_dump(self.hub.bootstrap_config(f"127.0.0.1:{self.link.port}")))
+        return path
+
+    def _run(self, program: str, command: list[str | Path], environment: Mapping[str, str]) -> None:
+        server = Server(f"{program} of {self.name}", command, self.directory / f"{program}.log", environment)
+        server.start()
+        self.servers.append(server)
+        self.hub.administrator.servers.append(server)
+
+
+class GoAgents(GrpcAgents):
+    """Upstream's `registration agent` and `work agent`."""
+
+    secret = "hub-kubeconfig-go"
+
+    def start_registration(self) -> None:
+        ocm.install(self.admin, "agent", ocm.AGENT_NAMESPACE)
+        # Outside of a pod the agent ends without a bootstrap kubeconfig, of which it uses nothing but the address.
+        nowhere = self.directory / "nowhere.kubeconfig"
+        write_kubeconfig(nowhere, "https://127.0.0.1:1", self.hub.signer.pair.cert, {"token": "none"})
+        self._start(
+            "registration",
+            "klusterlet-registration-sa",
+            f"--hub-kubeconfig-secret={self.secret}",
+            f"--hub-kubeconfig-dir={self.config.parent}",
+            "--registration-auth=grpc",
+            f"--grpc-bootstrap-config={self._bootstrap()}",
+            f"--grpc-config={self.config}",
+            f"--bootstrap-kubeconfig={nowhere}",
+            "--feature-gates=AddonManagement=false",
+        )
+
+    def start_work(self) -> None:
+        self._start(
+            "work",
+            "klusterlet-work-sa",
+            "--workload-source-driver=grpc",
+            f"--workload-source-config={self.config}",
+            f"--cloudevents-client-id={self.name}-work-agent",
+            "--status-sync-interval=2s",
+        )
 
     def _start(self, program: str, account: str, *flags: str) -> None:
         own = ocm.service_account_kubeconfig(
@@ -251,10 +282,48 @@ class GrpcAgents:
             # The informers of client-go 1.35 wait for a bookmark that the stores of sdk-go 1.2 never send; those of 1.3 do.
             "KUBE_FEATURE_WatchListClient": "false",
         }
-        server = Server(f"go {program} agent of {self.name}", command, self.directory / f"{program}.log", environment)
-        server.start()
-        self.servers.append(server)
-        self.hub.administrator.servers.append(server)
+        self._run(f"go {program} agent", command, environment)
+
+
+class MusterAgents(GrpcAgents):
+    """`muster agent` and `muster work-agent`."""
+
+    secret = HUB_SECRET
+
+    def start_registration(self) -> None:
+        own = Spoke(self.spoke, self.directory / "spoke").prepare(ocm.AGENT_NAMESPACE)
+        command: list[str | Path] = [
+            OUR_PROGRAM,
+            "agent",
+            f"--kubeconfig={own}",
+            f"--namespace={ocm.AGENT_NAMESPACE}",
+            f"--cluster-name={self.name}",
+            f"--hub-kubeconfig-dir={self.config.parent}",
+            "--registration-auth=grpc",
+            f"--grpc-bootstrap-config={self._bootstrap()}",
+            f"--grpc-config={self.config}",
+            "--health-port=0",
+        ]
+        self._run("muster agent", command, {"KUBECONFIG": ""})
+
+    def start_work(self) -> None:
+        install: list[str | Path] = [OUR_PROGRAM, "work-agent", "--install-only", f"--kubeconfig={self.spoke.kubeconfig}"]
+        subprocess.run(install, check=True, timeout=60, stdout=subprocess.DEVNULL)
+        own = ocm.service_account_kubeconfig(
+            self.spoke, self.admin, ocm.AGENT_NAMESPACE, "klusterlet-work-sa", self.directory / "work.kubeconfig"
+        )
+        command: list[str | Path] = [
+            OUR_PROGRAM,
+            "work-agent",
+            f"--kubeconfig={own}",
+            f"--namespace={ocm.AGENT_NAMESPACE}",
+            f"--spoke-cluster-name={self.name}",
+            "--disable-leader-election",
+            "--workload-source-driver=grpc",
+            f"--workload-source-config={self.config}",
+            "--health-port=0",
+        ]
+        self._run("muster work-agent", command, {"KUBECONFIG": ""})
 
 
 def listens(port: int) -> bool:

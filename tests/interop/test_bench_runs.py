@@ -72,3 +72,16 @@ def test_the_watch_over_memory_tells_of_both_processes() -> None:
 def test_the_short_benchmark_measures_both_work_agents() -> None:
     expected = {"requests to the managed cluster per manifest", "requests when idle", "access reviews per manifest"}
     assert expected <= rows_of("work")
+
+
+@pytest.mark.timeout(240)
+def test_the_short_benchmark_measures_both_grpc_servers() -> None:
+    expected = {
+        "Publish of lease renewals",
+        "Publish of works' status, upstream's limit lifted",
+        "delivered with 1 % silent readers",
+        "5 agents are back after a restart",
+        "deliveries to 10 streams",
+        "resync of 50 known works",
+    }
+    assert expected <= rows_of("transport")

@@ -70,6 +70,7 @@ class HubStream:
     cluster: str
     channel: FakeChannel
     metadata: Metadata
+    opened: float
     messages: asyncio.Queue[bytes | RpcError | None] = field(default_factory=asyncio.Queue)
 
     def send(self, event: CloudEvent) -> None:
@@ -115,6 +116,8 @@ class FakeHub:
         """Rows whose changes are told to nobody."""
         self.version = 100
         self.subscription_ids = True
+        self.registers_after = 0.0
+        """Seconds from the head of a stream until it is served."""
         self.metrics = Metrics()
         """Of all its clients."""
 
@@ -181,6 +184,10 @@ class FakeHub:
         for stream in self.streams():
             stream.send(heartbeat())
 
+    def served(self, row: Row) -> list[HubStream]:
+        begun = self.clock.monotonic() - self.registers_after
+        return [stream for stream in self.streams(row) if stream.opened <= begun]
+
     def streams(self, row: Row | None = None) -> list[HubStream]:
         return [stream for server in self.servers.values() for stream in server.streams if row in (None, stream.row)]
 
@@ -198,7 +205,7 @@ class FakeHub:
         if row in self.mute:
             return
         cluster = row.belongs.cluster_of(obj)
-        streams = [stream for stream in self.streams(row) if stream.cluster == cluster]
+        streams = [stream for stream in self.served(row) if stream.cluster == cluster]
         if streams:
             event = self.event(row, action, obj)
             for stream in streams:
@@ -231,7 +238,7 @@ class FakeHub:
                 answers.append(self._vanished(row, request.cluster, uid, one.name, one.version))
         if request.resync_id and not self.go:
             answers.append(encode_resync_end(row.data_type, request.cluster, request.resync_id, now=self.clock.now()))
-        for stream in self.streams(row):
+        for stream in self.served(row):
             asks = stream.channel is channel or self.go
             if asks and stream.cluster == request.cluster:
                 for answer in answers:
@@ -313,7 +320,7 @@ class FakeHub:
         answer = {**request, "status": {"token": f"token-of-{request['metadata']['name']}", "expirationTimestamp": None}}
         kind = EventType(TOKENS.data_type, Subresource.SPEC, Action.CREATE)
         told = encode_object(TOKENS, answer, kind, source="kube", now=self.clock.now())
-        for stream in self.streams(TOKENS):
+        for stream in self.served(TOKENS):
             if stream.channel is channel:
                 stream.send(told)
 
@@ -357,7 +364,7 @@ class FakeChannel:
         if refusal := self.hub.refuse("Subscribe", row):
             raise refusal
         head = {"subscription-id": str(uuid.uuid4())} if self.hub.subscription_ids else {}
-        stream = HubStream(row, request.cluster_name, self, head)
+        stream = HubStream(row, request.cluster_name, self, head, self.hub.clock.monotonic())
         self.server.streams.append(stream)
         try:
             yield stream

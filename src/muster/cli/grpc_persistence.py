@@ -16,6 +16,7 @@ import click
 
 from muster.cli.process import LOOPBACK, FoundCluster, ProcessEnv, find_cluster
 from muster.cli.values import FilePath
+from muster.machinery.confinement import current
 
 if TYPE_CHECKING:
     from muster.api.cluster.write_rules import ClusterWriteRules
@@ -85,6 +86,9 @@ def persistence(given: dict[str, Any], here: ProcessEnv) -> FoundCluster | SqlHu
         return find_cluster(given["kubeconfig"], given["context"], here)
     from muster.transport.services.store.hub import SqlHubOptions
 
+    if current() is not None:
+        # It would serve an API of its own and keep files beyond the boundary of the pod.
+        raise click.UsageError(f"--persistence {SQL} is for a process of its own, not for a pod of the node runtime")
     if not given["write_kubeconfig"]:
         raise click.UsageError(f"--persistence {SQL} needs --write-kubeconfig: by it the hub's controllers reach this process")
     return SqlHubOptions(

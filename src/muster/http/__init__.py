@@ -1,7 +1,8 @@
 """HTTP/1.1 server and streaming relay on asyncio protocols and httptools; knows nothing of Kubernetes.
 
 `HttpServer` serves a handler; the handler's answers are `Response`, `StreamResponse` or `Takeover`. `relay` forwards a
-request to another server, upgrades included. `server_context` makes a TLS context that asks for client certificates.
+request to another server, upgrades included. `server_context` makes a TLS context that asks for client certificates. HTTP/2
+is a package of its own in here, for what has use for it.
 """
 
 from muster.http.bodies import BodyRefused

@@ -89,7 +89,7 @@ async def established(client: DirectClient) -> None:
     async with asyncio.timeout(30):
         while True:
             found = await client.get(f"{CRDS}/things.example.com")
-            if any(c["type"] == "Established" for c in (found.get("status") or {}).get("conditions", ())):
+            if any(c["type"] == "Established" for c in (found.get("status") or {}).get("conditions") or ()):
                 return
             await asyncio.sleep(0.01)
 

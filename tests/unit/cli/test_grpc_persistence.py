@@ -97,3 +97,9 @@ def test_a_database_that_cannot_be_reached_ends_it_with_one_line(tmp_path: Path)
     assert result.output.startswith("Error: ")
     assert "PostgreSQL 127.0.0.1 muster" in result.output
     assert "secret" not in result.output
+
+
+def test_a_pod_of_the_node_runtime_keeps_objects_in_the_hub_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.cli.grpc_persistence.current", object)
+    with pytest.raises(click.UsageError, match="not for a pod of the node runtime"):
+        settings("--persistence=sql", "--database=sqlite:///hub.db", "--write-kubeconfig=k")

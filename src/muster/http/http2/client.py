@@ -17,9 +17,10 @@ from weakref import WeakKeyDictionary
 
 from muster.http.flushing import FlushQueue
 from muster.http.http2 import frames
-from muster.http.http2.connection import ConnectionFailure, Http2Connection, Http2Limits
+from muster.http.http2.connection import Http2Connection
 from muster.http.http2.fields import TABLE_SIZE, Fields, check_response
 from muster.http.http2.frames import ErrorCode
+from muster.http.http2.limits import ConnectionFailure, Http2Limits
 from muster.http.http2.stream import Stream, StreamHandler
 from muster.http.keepalive import keep_tcp_alive
 from muster.http.pool import UpstreamKey, explained, open_connection

@@ -1,19 +1,16 @@
-"""What both ends of an HTTP/2 connection do: take frames apart, keep windows and streams, and write once per loop turn.
+"""What both ends of an HTTP/2 connection do with frames: take them apart, keep to the rules, and tell the streams' handlers.
 
-Bytes become frames here and frames become calls of the streams' handlers; what is particular to a server or a client is in
-their own modules. An error of one stream resets it, an error of the connection ends it with GOAWAY, and both are told by the
-codes that RFC 9113 asks for. Everything that the other side can make us keep is bounded: a frame by its size, a header block by
-`max_fields`, data by the windows that we open, what is unsent by `max_unsent`, what the transport holds by its limits, streams
-by their number, and the record of streams we have given up by `_ABANDONED`.
+Bytes become frames here and frames become calls of handlers; what is particular to a server or a client is in their own
+modules. An error of one stream resets it, an error of the connection ends it with GOAWAY, and both are told by the codes that
+RFC 9113 asks for. What is kept is bounded: a frame by its size, a header block by `max_fields`, data by the windows that we
+open, streams by their number.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from muster.http.flow import GONE
 from muster.http.flushing import FlushQueue
 from muster.http.http2 import frames
 from muster.http.http2.fields import (
@@ -25,251 +22,30 @@ from muster.http.http2.fields import (
     check_trailers,
     content_length,
 )
+from muster.http.http2.flow import Http2Flow
 from muster.http.http2.frames import ErrorCode
-from muster.http.http2.guard import Guard
+from muster.http.http2.limits import ConnectionFailure, Http2Limits, StreamFailure
 from muster.http.http2.stream import Stream
 from muster.machinery.clock import Clock
 
-TURN_BYTES: Final = 256 * 1024
-"""The most data that one connection puts into one write."""
-TRANSPORT_BYTES: Final = 64 * 1024
-"""Bytes in a connection's transport from which on the other side is behind."""
 MOST_CONTINUATIONS: Final = 32
 SMALL_WINDOW_UPDATE: Final = 256
 """Whoever opens windows by less has us send data by the byte."""
-_ABANDONED: Final = 256
 
 
-@dataclass(frozen=True, kw_only=True)
-class Http2Limits:
-    """Times are seconds, sizes bytes."""
-
-    max_streams: int = 1000
-    """That the other side may have open at once."""
-    max_fields: int = 64 * 1024
-    """Of one head, as RFC 9113 counts it."""
-    max_unsent: int = 16 * 1024 * 1024
-    """Of all streams of a connection."""
-    stream_window: int = frames.DEFAULT_WINDOW
-    """Bytes that may come on a stream before anybody has looked at its head."""
-    connection_window: int = frames.DEFAULT_WINDOW
-    ping_interval: float = 30.0
-    """Of silence, after which the other side is asked for a sign of life."""
-    ping_timeout: float = 10.0
-    send_timeout: float = 60.0
-    """For a connection that takes nothing of what was written."""
-    nuisance_burst: float = 1000.0
-    """How many resets, pings, settings and the like may come at once, and per second from then on."""
-    nuisance_rate: float = 100.0
-
-
-class ConnectionFailure(Exception):
-    """The other side broke the protocol; the connection ends."""
-
-    def __init__(self, code: ErrorCode, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason
-
-
-class StreamFailure(Exception):
-    """The other side broke the rules of one stream."""
-
-    def __init__(self, stream: int, code: ErrorCode) -> None:
-        super().__init__(code.name)
-        self.stream = stream
-        self.code = code
-
-
-class Http2Connection(asyncio.BufferedProtocol):
+class Http2Connection(Http2Flow):
     def __init__(
         self, loop: asyncio.AbstractEventLoop, read_buffer: memoryview, flushing: FlushQueue, limits: Http2Limits, clock: Clock
     ) -> None:
-        self.loop = loop
-        self.limits = limits
-        self.window = frames.DEFAULT_WINDOW
-        """Bytes that we may send on all streams together."""
-        self.frame_limit = frames.FRAME_LIMIT
-        self.holding = False
-        """No data can leave in this turn."""
-        self.ready: dict[Stream, None] = {}
-        """Streams with data to send that wait for the connection."""
-        self.streams: dict[int, Stream] = {}
-        self.unsent = 0
-        self.has_sent = False
-        """Heads or data, since the last ping came."""
-        self.lost = False
-        self.closing = False
-        """We have said that this is the end."""
-        self.last_read = clock.monotonic()
-        self._clock = clock
-        self._read_buffer = read_buffer
-        self._flush_soon = flushing.add
-        self._transport: Any = GONE
-        self._out: list[bytes] = []
-        self._out_size = 0
-        self._write_paused = False
-        self._partial = b""
+        super().__init__(loop, read_buffer, flushing, limits, clock)
         self._decoder = FieldDecoder(limits.max_fields)
         self._block: tuple[int, int, bytearray] | None = None
         """Of a head that is not there in full: stream, flags, bytes."""
         self._continuations = 0
         self._first_stream_window = frames.DEFAULT_WINDOW
         """What the other side lets us send on a new stream."""
-        self._allowance = frames.DEFAULT_WINDOW
-        self._unacknowledged = 0
-        self._last = 0
-        """The highest stream that the other side has opened."""
-        self._abandoned: dict[int, None] = {}
         self._settled = False
         self._settings_acknowledged = False
-        self._guard = Guard(limits.nuisance_burst, limits.nuisance_rate, self.last_read)
-        self._ping_sent: float | None = None
-        self._stuck_since: float | None = None
-        self._stuck_size = 0
-
-    # Transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-        self._transport.set_write_buffer_limits(TRANSPORT_BYTES)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._read_buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        if self.closing and not self.streams:
-            return
-        self.last_read = self._clock.monotonic()
-        data = bytes(self._read_buffer[:nbytes])
-        try:
-            self._feed(self._partial + data if self._partial else data)
-        except ConnectionFailure as failure:
-            self.fail(failure.code, failure.reason)
-
-    def eof_received(self) -> bool | None:
-        return None
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.lost = True
-        self._transport = GONE
-        self._out.clear()
-        self._partial = b""
-        self._lose_streams()
-        self.gone(error)
-
-    def pause_writing(self) -> None:
-        self._write_paused = self.holding = True
-        self._stuck_since = self._clock.monotonic()
-        self._stuck_size = self._transport.get_write_buffer_size()
-
-    def resume_writing(self) -> None:
-        self._write_paused = self.holding = False
-        self._stuck_since = None
-        self._pump_ready()
-
-    def put(self, data: bytes) -> None:
-        """Into this turn's write."""
-        if not self._out:
-            self._flush_soon(self)
-        self._out.append(data)
-        self._out_size += len(data)
-        if self._out_size > TURN_BYTES:
-            self.holding = True
-
-    def flush(self) -> None:
-        if self.lost or not self._out:
-            return
-        out = self._out[0] if len(self._out) == 1 else b"".join(self._out)
-        self._out.clear()
-        self._out_size = 0
-        self.holding = self._write_paused
-        self._transport.write(out)
-        if self._write_paused:
-            if self._transport.get_write_buffer_size() > self.limits.max_unsent:
-                self.abort()
-        elif self.ready:
-            self._pump_ready()
-
-    def _pump_ready(self) -> None:
-        """Each stream in turn, as long as anything can leave; whoever had a turn stands behind those who had none."""
-        ready, self.ready = self.ready, {}
-        for stream in list(ready):
-            if self.holding or self.window <= 0:
-                break
-            del ready[stream]
-            if not stream.closed:
-                stream.pump()
-        if ready:
-            self.ready = {**ready, **self.ready}
-
-    def check_unsent(self) -> None:
-        if self.unsent > self.limits.max_unsent:
-            self.fail(ErrorCode.ENHANCE_YOUR_CALM, "too much is unsent: open the windows, or ask for less")
-
-    def held(self) -> int:
-        """Everything that is kept until the other side reads it."""
-        return 0 if self.lost else self.unsent + self._out_size + int(self._transport.get_write_buffer_size())
-
-    # Ending
-
-    def fail(self, code: ErrorCode, reason: str = "") -> None:
-        """End the connection at once, and say why."""
-        if self.lost or self._transport.is_closing():
-            return
-        self.closing = True
-        self.put(frames.goaway(self._last, code, reason.encode()[:128]))
-        self.flush()
-        self._lose_streams()
-        self._transport.close()
-
-    def close(self) -> None:
-        """After everything that was written."""
-        if not self.lost and not self._transport.is_closing():
-            self.closing = True
-            self.flush()
-            self._transport.close()
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    def _lose_streams(self) -> None:
-        streams, self.streams = self.streams, {}
-        self.ready.clear()
-        for stream in streams.values():
-            stream.lost(None)
-
-    # For streams
-
-    def sent_end(self, stream: Stream) -> None:
-        if stream.remote_ended:
-            self._remove(stream)
-
-    def abandon(self, stream: Stream) -> None:
-        """We want no more of it; what is on its way will be ignored."""
-        if not stream.remote_ended:
-            self.ignore(stream.id)
-        self._remove(stream)
-
-    def ignore(self, number: int) -> None:
-        """Whatever is still on its way of this stream. What comes of one that was given up long ago is an error."""
-        self._abandoned[number] = None
-        if len(self._abandoned) > _ABANDONED:
-            del self._abandoned[next(iter(self._abandoned))]
-
-    def _remove(self, stream: Stream) -> None:
-        self.streams.pop(stream.id, None)
-        self.ready.pop(stream, None)
-        stream.close()
-        if not self.streams:
-            self.idle()
-
-    def consumed(self, size: int) -> None:
-        self._unacknowledged += size
-        if self._unacknowledged * 2 >= self.limits.connection_window and not self.lost:
-            self.put(frames.window_update(0, self._unacknowledged))
-            self._allowance += self._unacknowledged
-            self._unacknowledged = 0
 
     # What the roles do
 
@@ -288,56 +64,8 @@ class Http2Connection(asyncio.BufferedProtocol):
     def told_to_go(self, last: int, code: int, reason: bytes) -> None:
         """By the other side."""
 
-    def idle(self) -> None:
-        """No stream is left."""
-
-    def gone(self, error: Exception | None) -> None:
-        """The connection is lost."""
-
     def pong(self) -> None:
         """Our ping was answered."""
-
-    def is_stranger(self) -> bool:
-        return False
-
-    def charge(self, cost: float = 1.0) -> None:
-        """For what costs us more than the other side. Raises ConnectionFailure."""
-        if not self._guard.charge(self.last_read, stranger=self.is_stranger(), cost=cost):
-            raise ConnectionFailure(ErrorCode.ENHANCE_YOUR_CALM, "too many resets, refusals or control frames")
-
-    def nuisance(self) -> None:
-        """As `charge`, from outside of reading."""
-        try:
-            self.charge()
-        except ConnectionFailure as failure:
-            self.fail(failure.code, failure.reason)
-
-    # Keeping alive
-
-    def ping(self) -> None:
-        self.put(frames.ping(b"\0\0\0\0\0\0\0\1"))
-
-    def keep_alive(self, now: float, interval: float, timeout: float) -> None:
-        """Ask a silent peer for a sign of life, and give up one that gives none."""
-        if self._ping_sent is not None:
-            if self.last_read >= self._ping_sent:
-                self._ping_sent = None
-            elif now - self._ping_sent >= timeout:
-                self.abort()
-                return
-        if self._ping_sent is None and now - self.last_read >= interval:
-            self._ping_sent = now
-            self.ping()
-        self._check_progress(now)
-
-    def _check_progress(self, now: float) -> None:
-        if self._stuck_since is None or now - self._stuck_since < self.limits.send_timeout:
-            return
-        size = self._transport.get_write_buffer_size()
-        if size >= self._stuck_size:
-            self.abort()
-        else:
-            self._stuck_since, self._stuck_size = now, size
 
     # Frames
 

@@ -21,9 +21,11 @@ from muster.http.acceptor import Acceptor, describe
 from muster.http.backlogs import Backlogs
 from muster.http.flushing import FlushQueue
 from muster.http.http2 import frames
-from muster.http.http2.connection import TRANSPORT_BYTES, ConnectionFailure, Http2Connection, Http2Limits, StreamFailure
+from muster.http.http2.connection import Http2Connection
 from muster.http.http2.fields import TABLE_SIZE, Fields, MalformedFields, check_request, content_length
+from muster.http.http2.flow import TRANSPORT_BYTES
 from muster.http.http2.frames import ErrorCode
+from muster.http.http2.limits import ConnectionFailure, Http2Limits, StreamFailure
 from muster.http.http2.stream import Stream, StreamHandler
 from muster.http.message import Connection
 from muster.http.tls import HTTP_2

@@ -15,7 +15,7 @@ from muster.http.http2.fields import Fields
 from muster.http.http2.frames import DATA, END_STREAM, frame_header, headers, reset, window_update
 
 if TYPE_CHECKING:
-    from muster.http.http2.connection import Http2Connection
+    from muster.http.http2.flow import Http2Flow
 
 
 class StreamHandler(Protocol):
@@ -69,7 +69,7 @@ class Stream:
         "window",
     )
 
-    def __init__(self, connection: Http2Connection, number: int, window: int, allowance: int) -> None:
+    def __init__(self, connection: Http2Flow, number: int, window: int, allowance: int) -> None:
         self.connection = connection
         self.id = number
         self.window = window

@@ -23,6 +23,7 @@ from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.machinery.tasks import race
 from muster.registration.agent.choosing import choose
+from muster.registration.agent.context import AgentContext, AgentState, Connect
 from muster.registration.agent.failover import Failover
 from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
 from muster.registration.agent.memory.hub_secret import HubSecret, names_of
@@ -31,10 +32,9 @@ from muster.registration.agent.memory.old_layout import take_over
 from muster.registration.agent.options import AgentOptions
 from muster.registration.agent.registering import register
 from muster.registration.agent.serving import Leave, serve
-from muster.registration.agent.world import AgentState, AgentWorld, Connect
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, HubAddress, HubEndpoint
 from muster.registration.drivers.seam import Driver, SpokeContext
-from muster.runtime.cache import Informer, Snapshot
+from muster.runtime.cache import Informer, Informers, Snapshot
 from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.client.builtin import SECRETS
 from muster.runtime.controller import EventRecorder
@@ -67,6 +67,7 @@ class Agent:
 
             driver = drivers.find(options.driver)
         self._spoke = spoke
+        self._informers = Informers(spoke, clock=clock, random=random)
         self._management = management or spoke
         self._options = options
         self._clock = clock
@@ -75,7 +76,7 @@ class Agent:
         self._driver = driver
         self._connect = connect or self._connected
         self._failover = Failover(clock, options.hub_connection_timeout)
-        self._world: AgentWorld | None = None
+        self._context: AgentContext | None = None
         self.state = AgentState()
 
     @property
@@ -85,7 +86,7 @@ class Agent:
 
     def unhealthy(self) -> str | None:
         """Why this process is no longer of use as it is; None when it is."""
-        gone = self.state.registered and self._world is not None and self._world.credential_problem()
+        gone = self.state.registered and self._context is not None and self._context.credential_problem()
         return EXPIRED if gone else None
 
     def unready(self) -> str | None:
@@ -111,7 +112,8 @@ class Agent:
             events = self._recorder()
             watches = [own, *given.values()]
             live = self._live(watches, secret, bootstraps, events)
-            await race(live, secret.run(), bootstraps.run(), events.run(), *(watch.run() for watch in watches))
+            following = (watch.run() for watch in watches)
+            await race(live, secret.run(), bootstraps.run(), events.run(), self._informers.run(), *following)
 
     def _watch_of(self, secret: str) -> Informer[Snapshot]:
         """By name: what else is in the namespace is none of our business."""
@@ -140,20 +142,20 @@ class Agent:
             await informer.synced()
         await self._remembered(secret)
         await bootstraps.refresh()
-        world = self._world = self._settled(secret, bootstraps, events)
-        log.info("agent", cluster=world.cluster, agent=world.identity.agent, driver=self._driver.name)
+        context = self._context = self._settled(secret, bootstraps, events)
+        log.info("agent", cluster=context.cluster, agent=context.identity.agent, driver=self._driver.name)
         backoff = Backoff(1.0, 60.0, random=self._random)
         while True:
-            hub = await choose(world, self._failover)
+            hub = await choose(context, self._failover)
             address = hub.address if isinstance(hub, Candidate) else hub
             for_want_of_better = self._failover.is_failed(address)
             try:
-                if isinstance(hub, Candidate) and world.credential_problem(address):
-                    await register(world, hub, self._failover)
+                if isinstance(hub, Candidate) and context.credential_problem(address):
+                    await register(context, hub, self._failover)
                 else:
-                    await self._after(await serve(world, address), address)
+                    await self._after(await serve(context, address), address)
             except (OSError, EndpointError) as error:
-                world.state.say("serving", address.server, f"the hub's kubeconfig cannot be used: {error}")
+                context.state.say("serving", address.server, f"the hub's kubeconfig cannot be used: {error}")
                 for_want_of_better = True
             if for_want_of_better:
                 await sleep(self._clock, backoff.next())
@@ -172,41 +174,42 @@ class Agent:
                 self.state.say("starting", "", f"cannot read what was begun: {error}")
                 await sleep(self._clock, backoff.next())
 
-    def _settled(self, secret: HubSecret, bootstraps: Bootstraps, events: EventRecorder) -> AgentWorld:
+    def _settled(self, secret: HubSecret, bootstraps: Bootstraps, events: EventRecorder) -> AgentContext:
         identity = settle(self._options, {**secret.pending.data, **secret.data}, self._random)
         options = self._options
         driver = self._driver.spoke(
             SpokeContext(identity, self._clock, self._random, self._metrics, options.driver_options, options.hub_kubeconfig_dir)
         )
         self.state.cluster = identity.cluster
-        return AgentWorld(
+        return AgentContext(
             self._spoke,
-            secret,
-            bootstraps,
+            self._informers,
             events,
-            self._options,
-            identity,
-            driver,
-            self._connect,
-            self.state,
             self._metrics,
             self._clock,
             self._random,
+            secret=secret,
+            bootstraps=bootstraps,
+            options=self._options,
+            identity=identity,
+            driver=driver,
+            connect=self._connect,
+            state=self.state,
         )
 
     async def _after(self, leave: Leave, address: HubAddress) -> None:
-        assert self._world is not None
+        assert self._context is not None
         log.warning("leaving the hub", cluster=self.state.cluster, hub=address.server, reason=leave.value)
         if leave is Leave.FAILED:
             self._failover.failed(address)
         elif leave in (Leave.REFUSED, Leave.REPLACED):
-            await self._give_up(self._world, address)
+            await self._give_up(self._context, address)
 
-    async def _give_up(self, world: AgentWorld, address: HubAddress) -> None:
+    async def _give_up(self, context: AgentContext, address: HubAddress) -> None:
         """Only the names are kept: what was pending there was asked for with an identity that is gone."""
-        others = [one.address for one in world.bootstraps.candidates if one.address != address]
+        others = [one.address for one in context.bootstraps.candidates if one.address != address]
         try:
-            await world.secret.pending.begin(names_of(world.identity), others)
-            await world.secret.remove()
+            await context.secret.pending.begin(names_of(context.identity), others)
+            await context.secret.remove()
         except KubeError as error:
             log.warning("cannot give up the refused credential", error=str(error))

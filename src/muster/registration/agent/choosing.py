@@ -12,67 +12,67 @@ import asyncio
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import pause
 from muster.machinery.logs import get_logger
+from muster.registration.agent.context import AgentContext
 from muster.registration.agent.failover import Failover, objection
 from muster.registration.agent.memory.bootstrap import Candidate
-from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.endpoints import EndpointError, HubAddress
 
 log = get_logger("muster.registration.agent")
 
 
-async def choose(world: AgentWorld, failover: Failover) -> Candidate | HubAddress:
+async def choose(context: AgentContext, failover: Failover) -> Candidate | HubAddress:
     """A hub to register with or to serve; only the address of one that needs no registering."""
-    backoff = Backoff(5.0, 60.0, random=world.random)
+    backoff = Backoff(5.0, 60.0, random=context.random)
     news = asyncio.Event()
-    ignore = world.bootstraps.on_change(news.set)
+    ignore = context.bootstraps.on_change(news.set)
     try:
         while True:
-            found = from_store(world, failover) or await _from_candidates(world, failover)
+            found = from_store(context, failover) or await _from_candidates(context, failover)
             if found is not None:
                 return found
-            world.state.say("choosing", "", _nothing_to_go_to(world))
-            await pause(world.clock, news, backoff.next())
+            context.state.say("choosing", "", _nothing_to_go_to(context))
+            await pause(context.clock, news, backoff.next())
     finally:
         ignore()
 
 
-def from_store(world: AgentWorld, failover: Failover) -> Candidate | HubAddress | None:
+def from_store(context: AgentContext, failover: Failover) -> Candidate | HubAddress | None:
     """The hub that the stored credential is for, unless it failed us or the bootstrap kubeconfigs no longer name it."""
-    stored = world.secret.address
-    if stored is None or world.credential_problem(stored):
+    stored = context.secret.address
+    if stored is None or context.credential_problem(stored):
         return None
-    if not world.bootstraps.candidates:
+    if not context.bootstraps.candidates:
         # A bootstrap kubeconfig may be taken away once it has served its purpose.
         return stored
-    if len(world.bootstraps.candidates) > 1 and failover.is_failed(stored):
+    if len(context.bootstraps.candidates) > 1 and failover.is_failed(stored):
         return None
-    return world.candidate(stored)
+    return context.candidate(stored)
 
 
-async def _from_candidates(world: AgentWorld, failover: Failover) -> Candidate | None:
-    candidates = failover.order(world.bootstraps.candidates)
+async def _from_candidates(context: AgentContext, failover: Failover) -> Candidate | None:
+    candidates = failover.order(context.bootstraps.candidates)
     if len(candidates) < 2:
         return candidates[0] if candidates else None
     for candidate in candidates:
-        problem = await _objection(world, candidate)
+        problem = await _objection(context, candidate)
         if not problem:
             log.info("hub chosen", hub=candidate.address.server, source=candidate.source)
             return candidate
         log.info("hub passed over", hub=candidate.address.server, source=candidate.source, problem=problem)
-    return next((candidate for candidate in candidates if not world.credential_problem(candidate.address)), None)
+    return next((candidate for candidate in candidates if not context.credential_problem(candidate.address)), None)
 
 
-async def _objection(world: AgentWorld, candidate: Candidate) -> str:
+async def _objection(context: AgentContext, candidate: Candidate) -> str:
     try:
-        hub = world.connect(candidate.endpoint)
+        hub = context.connect(candidate.endpoint)
     except EndpointError as error:
         return str(error)
     try:
-        return await objection(hub, world.cluster, world.options.driver)
+        return await objection(hub, context.cluster, context.options.driver)
     finally:
         await hub.close()
 
 
-def _nothing_to_go_to(world: AgentWorld) -> str:
-    problems = "; ".join(f"{source}: {problem}" for source, problem in world.bootstraps.problems.items())
+def _nothing_to_go_to(context: AgentContext) -> str:
+    problems = "; ".join(f"{source}: {problem}" for source, problem in context.bootstraps.problems.items())
     return f"no hub to register with: {problems or 'none of the bootstrap kubeconfigs can be used'}"

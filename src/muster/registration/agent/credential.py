@@ -16,8 +16,8 @@ from muster.api.resource import Document
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import pause
 from muster.machinery.logs import get_logger
+from muster.registration.agent.context import AgentContext
 from muster.registration.agent.memory.hub_secret import names_of
-from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.drivers.seam import DriverError, Progress, Report, Watched
 from muster.runtime.cache import Informer, Snapshot
@@ -35,32 +35,32 @@ Trouble = Callable[[Exception | None], None]
 class CredentialKeeper:
     def __init__(
         self,
-        world: AgentWorld,
+        context: AgentContext,
         hub: KubeClient,
         address: HubAddress,
         *,
         trouble: Trouble,
         report: Callable[[Report], None] = lambda report: None,
     ) -> None:
-        self._world = world
+        self._context = context
         self._hub = hub
         self._address = address
         self._trouble = trouble
         self._report = report
         self._news = asyncio.Event()
-        self._backoff = Backoff(1.0, 60.0, random=world.random)
+        self._backoff = Backoff(1.0, 60.0, random=context.random)
         self._watched: Watched | None = None
         self._watching: asyncio.Task[None] | None = None
         self._seen: Document | None = None
 
     async def run(self, *, until_usable: bool = False) -> None:
-        ignore = self._world.secret.on_change(self._news.set)
+        ignore = self._context.secret.on_change(self._news.set)
         try:
             while True:
                 again = await self._step()
                 if until_usable and not self.problem:
                     return
-                await pause(self._world.clock, self._news, again)
+                await pause(self._context.clock, self._news, again)
         finally:
             ignore()
             await self._watch(None)
@@ -68,16 +68,16 @@ class CredentialKeeper:
     @property
     def problem(self) -> str:
         """Why what is stored cannot be used on this hub; empty when it can."""
-        return self._world.credential_problem(self._address)
+        return self._context.credential_problem(self._address)
 
     async def _step(self) -> float | None:
         """One step of the driver; how long to wait for the next."""
         self._news.clear()
         try:
             async with asyncio.timeout(STEP_SECONDS):
-                secret = self._world.secret
+                secret = self._context.secret
                 stored, begun = secret.stored(self._address), secret.pending.begun(self._address)
-                progress = await self._world.driver.advance(self._hub, stored, begun, self._seen)
+                progress = await self._context.driver.advance(self._hub, stored, begun, self._seen)
                 await self._store(progress)
         except Conflict as error:
             log.debug("a secret of ours was changed by somebody else", error=str(error))
@@ -97,7 +97,7 @@ class CredentialKeeper:
         return progress.again
 
     async def _store(self, progress: Progress) -> None:
-        secret = self._world.secret
+        secret = self._context.secret
         if progress.credential is not None:
             await secret.replace(self._address, self._whole(progress.credential))
             try:
@@ -106,30 +106,30 @@ class CredentialKeeper:
                 # The credential is there and is to be told of; the driver finds what is left of how it came.
                 log.debug("cannot forget what was pending", error=str(error))
         elif progress.pending:
-            await secret.pending.note(self._address, progress.pending, names_of(self._world.identity))
+            await secret.pending.note(self._address, progress.pending, names_of(self._context.identity))
             if not secret.pending.begun(self._address) and not self.problem:
                 await self._forget()
 
     def _whole(self, credential: Mapping[str, bytes]) -> dict[str, bytes]:
         """A driver's credential with all that makes it usable."""
         # Somebody else's way to the same hub is as good as ours.
-        way = self._world.secret.way_to(self._address) or self._world.driver.way_to(self._address)
-        whole = {**names_of(self._world.identity), **way, **credential}
-        problem = self._world.driver.problem(whole)
+        way = self._context.secret.way_to(self._address) or self._context.driver.way_to(self._address)
+        whole = {**names_of(self._context.identity), **way, **credential}
+        problem = self._context.driver.problem(whole)
         if problem:
             raise DriverError(f"the driver has got a credential that it cannot use itself: {problem}")
         return whole
 
     async def _forget(self) -> None:
-        world = self._world
-        await world.secret.pending.close(self._address, [one.address for one in world.bootstraps.candidates])
+        context = self._context
+        await context.secret.pending.close(self._address, [one.address for one in context.bootstraps.candidates])
 
     def _tell(self, report: Report) -> None:
         write = log.info if report.status else log.warning
-        write("credential", cluster=self._world.cluster, reason=report.event or report.reason, message=report.message)
+        write("credential", cluster=self._context.cluster, reason=report.event or report.reason, message=report.message)
         severity = "Normal" if report.status else "Warning"
         reason = report.event or report.reason
-        self._world.events.event(self._world.secret.reference, severity, reason, report.message)  # type: ignore[arg-type]
+        self._context.events.event(self._context.secret.reference, severity, reason, report.message)  # type: ignore[arg-type]
         self._report(report)
 
     async def _watch(self, wanted: Watched | None) -> None:
@@ -145,8 +145,8 @@ class CredentialKeeper:
                 self._hub,
                 wanted.resource,
                 field_selector=f"metadata.name={wanted.name}",
-                clock=self._world.clock,
-                random=self._world.random,
+                clock=self._context.clock,
+                random=self._context.random,
             )
             informer.on_change(self._changed)
             self._watching = asyncio.create_task(informer.run())

@@ -20,8 +20,8 @@ from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.api.resource import Document
 from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
+from muster.registration.agent.context import AgentContext
 from muster.registration.agent.options import AgentOptions
-from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import SpokeDriver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_ANNOTATIONS, reserved_name_problem
@@ -64,20 +64,20 @@ class ReservedName(KubeError):
     """The cluster has a name under which no new one may be introduced."""
 
 
-async def introduce(hub: KubeClient, world: AgentWorld) -> None:
+async def introduce(hub: KubeClient, context: AgentContext) -> None:
     """See to it that the hub knows of this cluster. Raises KubeError."""
-    problem = reserved_name_problem(world.cluster)
-    if problem and not await _is_known(hub, world.cluster):
+    problem = reserved_name_problem(context.cluster)
+    if problem and not await _is_known(hub, context.cluster):
         raise ReservedName(problem)
     try:
-        await hub.create(MANAGED_CLUSTERS, new_cluster(world.cluster, world.options, world.driver))
+        await hub.create(MANAGED_CLUSTERS, new_cluster(context.cluster, context.options, context.driver))
     except AlreadyExists:
-        log.debug("the hub knows this cluster already", cluster=world.cluster)
+        log.debug("the hub knows this cluster already", cluster=context.cluster)
     except Forbidden as error:
         # An administrator may have made it for us; if not, nothing that follows will be accepted.
-        log.warning("may not create the ManagedCluster; going on", cluster=world.cluster, error=str(error))
+        log.warning("may not create the ManagedCluster; going on", cluster=context.cluster, error=str(error))
     else:
-        log.info("introduced this cluster to the hub", cluster=world.cluster, hub=hub.server)
+        log.info("introduced this cluster to the hub", cluster=context.cluster, hub=hub.server)
 
 
 async def _is_known(hub: KubeClient, cluster: str) -> bool:
@@ -88,7 +88,7 @@ async def _is_known(hub: KubeClient, cluster: str) -> bool:
     return True
 
 
-async def accepted(hub: KubeClient, world: AgentWorld) -> None:
+async def accepted(hub: KubeClient, context: AgentContext) -> None:
     """Until the hub accepts this cluster, seen with whatever identity `hub` has."""
     seen = asyncio.Event()
 
@@ -96,18 +96,18 @@ async def accepted(hub: KubeClient, world: AgentWorld) -> None:
         if new is not None and is_true(new.status.conditions, ACCEPTED):
             seen.set()
 
-    clusters = own_cluster(hub, world)
+    clusters = own_cluster(hub, context)
     clusters.on_change(look)
     await race(seen.wait(), clusters.run())
 
 
-def own_cluster(hub: KubeClient, world: AgentWorld) -> Informer[ManagedCluster]:
+def own_cluster(hub: KubeClient, context: AgentContext) -> Informer[ManagedCluster]:
     """A watch of this cluster's ManagedCluster and no other: more an agent may not see."""
     return Informer(
         hub,
         MANAGED_CLUSTERS,
-        field_selector=f"metadata.name={world.cluster}",
+        field_selector=f"metadata.name={context.cluster}",
         decode=ManagedCluster.decode,
-        clock=world.clock,
-        random=world.random,
+        clock=context.clock,
+        random=context.random,
     )

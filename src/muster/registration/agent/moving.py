@@ -16,8 +16,8 @@ from muster.machinery.backoff import Backoff
 from muster.machinery.clock import sleep
 from muster.machinery.confinement import temporary_directory
 from muster.machinery.logs import get_logger
+from muster.registration.agent.context import AgentContext
 from muster.registration.agent.memory.bootstrap import Candidate
-from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.endpoints import EndpointError
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client import Conflict, Forbidden, KubeClient, KubeError, NotFound, Unauthorized, Unreachable
@@ -29,32 +29,32 @@ MOST_BREAKS = 2
 """So often in a row a hub may break off on our credential and answer the bootstrap identity before it does not know us."""
 
 
-async def moved(world: AgentWorld, candidate: Candidate, bootstrap: KubeClient) -> bool:
+async def moved(context: AgentContext, candidate: Candidate, bootstrap: KubeClient) -> bool:
     """Whether the stored credential is good for this hub too; if so, it is stored as this hub's from now on."""
-    stored = world.secret.address
-    if stored is None or stored.name != candidate.address.name or world.credential_problem():
+    stored = context.secret.address
+    if stored is None or stored.name != candidate.address.name or context.credential_problem():
         return False
-    way = world.driver.way_to(candidate.address)
-    backoff = Backoff(1.0, 60.0, random=world.random)
+    way = context.driver.way_to(candidate.address)
+    backoff = Backoff(1.0, 60.0, random=context.random)
     breaks = 0
     while True:
         try:
-            if not await _knows_us(world, way):
+            if not await _knows_us(context, way):
                 return False
-            await world.secret.pending.move(stored, candidate.address)
-            await world.secret.store(way)
+            await context.secret.pending.move(stored, candidate.address)
+            await context.secret.store(way)
         except Conflict:
-            await sleep(world.clock, backoff.next() / 10)
+            await sleep(context.clock, backoff.next() / 10)
         except (KubeError, OSError, TimeoutError) as error:
             unheard = isinstance(error, Unreachable | TimeoutError)
-            breaks = breaks + 1 if unheard and await _answers(bootstrap, world.cluster) else 0
+            breaks = breaks + 1 if unheard and await _answers(bootstrap, context.cluster) else 0
             if breaks >= MOST_BREAKS:
                 return False
             problem = f"cannot ask whether it still knows us: {error or type(error).__name__}"
-            world.state.say("registering", candidate.address.server, problem)
-            await sleep(world.clock, backoff.next())
+            context.state.say("registering", candidate.address.server, problem)
+            await sleep(context.clock, backoff.next())
         else:
-            log.info("the hub has moved", cluster=world.cluster, hub=candidate.address.server, before=stored.server)
+            log.info("the hub has moved", cluster=context.cluster, hub=candidate.address.server, before=stored.server)
             return True
 
 
@@ -70,16 +70,16 @@ async def _answers(hub: KubeClient, cluster: str) -> bool:
     return True
 
 
-async def _knows_us(world: AgentWorld, way: Mapping[str, bytes]) -> bool:
+async def _knows_us(context: AgentContext, way: Mapping[str, bytes]) -> bool:
     """Ask with the stored credential, from a directory of its own: the one in use stays as it is until the answer is yes."""
     with temporary_directory("muster-agent-") as scratch:
         try:
-            hub = world.connect(await world.secret.tried(way, Path(scratch) / "moved"))
+            hub = context.connect(await context.secret.tried(way, Path(scratch) / "moved"))
         except EndpointError:
             return False
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                await hub.get(MANAGED_CLUSTERS, world.cluster)
+                await hub.get(MANAGED_CLUSTERS, context.cluster)
         except (Unauthorized, Forbidden, NotFound):
             return False
         finally:

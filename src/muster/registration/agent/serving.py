@@ -19,13 +19,13 @@ from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.machinery.clock import pause, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
+from muster.registration.agent.context import AgentContext
 from muster.registration.agent.credential import CredentialKeeper
 from muster.registration.agent.failover import CHECK_SECONDS, denied
 from muster.registration.agent.joining import accepted, own_cluster
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.reports.lease import LeaseKeeper
 from muster.registration.agent.reports.status import StatusReporter
-from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.endpoints import EndpointError, HubAddress
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.cache import Informer
@@ -56,45 +56,45 @@ class Leave(Enum):
     FAILED = "the hub failed us"
 
 
-async def serve(world: AgentWorld, address: HubAddress) -> Leave:
+async def serve(context: AgentContext, address: HubAddress) -> Leave:
     """Raises OSError when the way to the hub cannot be put where it belongs, EndpointError when it cannot be used."""
-    await world.secret.mirrored()
-    if world.secret.endpoint is None:
+    await context.secret.mirrored()
+    if context.secret.endpoint is None:
         return Leave.EXPIRED
-    hub = world.connect(world.secret.endpoint)
+    hub = context.connect(context.secret.endpoint)
     try:
-        world.state.registered = True
-        world.state.say("serving", address.server)
-        return await Service(world, hub, address).run()
+        context.state.registered = True
+        context.state.say("serving", address.server)
+        return await Service(context, hub, address).run()
     finally:
         await hub.close()
 
 
 class Service:
-    def __init__(self, world: AgentWorld, hub: KubeClient, address: HubAddress) -> None:
-        self._world = world
+    def __init__(self, context: AgentContext, hub: KubeClient, address: HubAddress) -> None:
+        self._context = context
         self._hub = hub
         self._address = address
         self._events = EventRecorder(
-            hub, CONTROLLER, world.identity.agent, metrics=world.metrics, clock=world.clock, random=world.random
+            hub, CONTROLLER, context.identity.agent, metrics=context.metrics, clock=context.clock, random=context.random
         )
-        self._clusters: Informer[ManagedCluster] = own_cluster(hub, world)
-        self._lease = LeaseKeeper(world, hub, self._clusters)
-        self._status = StatusReporter(world, hub, self._clusters, self._lease, self._events, address.server_hash)
+        self._clusters: Informer[ManagedCluster] = own_cluster(hub, context)
+        self._lease = LeaseKeeper(context, hub, self._clusters)
+        self._status = StatusReporter(context, hub, self._clusters, self._lease, self._events, address.server_hash)
         self._lease.on_answered(self._status.wake)
-        self._keeper = CredentialKeeper(world, hub, address, trouble=_quiet, report=self._status.report)
+        self._keeper = CredentialKeeper(context, hub, address, trouble=_quiet, report=self._status.report)
 
     async def run(self) -> Leave:
-        endless = (self._clusters, *self._status.informers, self._keeper, self._lease, self._status, self._events)
+        endless = (self._clusters, self._keeper, self._lease, self._status, self._events)
         parts: list[Any] = [part.run() for part in endless]
         leave: Leave = await race(*parts, self._until_over(), self._until_replaced(), self._through_the_door())
         return leave
 
     async def _through_the_door(self) -> Leave:
         """If the hub does not let us see our cluster yet, the bootstrap identity waits for the moment when it does."""
-        world = self._world
-        await sleep(world.clock, ACCEPTED_SECONDS)
-        candidate = world.candidate(self._address)
+        context = self._context
+        await sleep(context.clock, ACCEPTED_SECONDS)
+        candidate = context.candidate(self._address)
         if candidate is not None and not self._clusters.has_synced:
             await self._wait_with(candidate)
         await asyncio.Event().wait()
@@ -102,7 +102,7 @@ class Service:
 
     async def _wait_with(self, candidate: Candidate) -> None:
         try:
-            hub = self._world.connect(candidate.endpoint)
+            hub = self._context.connect(candidate.endpoint)
         except EndpointError:
             return
         try:
@@ -111,22 +111,22 @@ class Service:
             await hub.close()
 
     async def _hurry_once_accepted(self, bootstrap: KubeClient) -> None:
-        await accepted(bootstrap, self._world)
+        await accepted(bootstrap, self._context)
         while True:
             self._clusters.hurry()
-            await sleep(self._world.clock, HURRY_SECONDS)
+            await sleep(self._context.clock, HURRY_SECONDS)
 
     async def _until_over(self) -> Leave:
-        world, news = self._world, asyncio.Event()
+        context, news = self._context, asyncio.Event()
         self._clusters.on_change(lambda old, new: news.set())
-        ignore = [world.secret.on_change(news.set), world.bootstraps.on_change(news.set)]
-        look = min(LOOK_SECONDS, world.options.hub_connection_timeout / 4)
+        ignore = [context.secret.on_change(news.set), context.bootstraps.on_change(news.set)]
+        look = min(LOOK_SECONDS, context.options.hub_connection_timeout / 4)
         try:
             while True:
                 leave = self._reason_to_leave()
                 if leave is not None:
                     return leave
-                await pause(world.clock, news, look)
+                await pause(context.clock, news, look)
         finally:
             for end in ignore:
                 end()
@@ -135,18 +135,18 @@ class Service:
         """Until the hub has accepted a cluster of our name and shut us out of it."""
         found = 0
         while found < 2:
-            await sleep(self._world.clock, SHUT_OUT_SECONDS)
+            await sleep(self._context.clock, SHUT_OUT_SECONDS)
             found = found + 1 if await self._is_shut_out() else 0
         return Leave.REPLACED
 
     async def _is_shut_out(self) -> bool:
         """Whether our own ManagedCluster is accepted, as the bootstrap identity sees it, and we may not even look at it."""
-        candidate = self._world.candidate(self._address)
+        candidate = self._context.candidate(self._address)
         if candidate is None or not self._in_doubt:
             return False
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                await self._hub.get(MANAGED_CLUSTERS, self._world.cluster)
+                await self._hub.get(MANAGED_CLUSTERS, self._context.cluster)
         except Forbidden:
             return await self._is_accepted(candidate)
         except (KubeError, TimeoutError):
@@ -160,16 +160,16 @@ class Service:
         The lease alone would not tell: it is renewed once a minute, and not at all once the cluster was seen to go.
         """
         clusters = self._clusters
-        return bool(clusters.outage) or clusters.cache.named(self._world.cluster) is None or self._lease.failing
+        return bool(clusters.outage) or clusters.cache.named(self._context.cluster) is None or self._lease.failing
 
     async def _is_accepted(self, candidate: Candidate) -> bool:
         try:
-            bootstrap = self._world.connect(candidate.endpoint)
+            bootstrap = self._context.connect(candidate.endpoint)
         except EndpointError:
             return False
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                found = ManagedCluster.decode(await bootstrap.get(MANAGED_CLUSTERS, self._world.cluster))
+                found = ManagedCluster.decode(await bootstrap.get(MANAGED_CLUSTERS, self._context.cluster))
         except (KubeError, MalformedObject, TimeoutError):
             return False
         finally:
@@ -177,18 +177,18 @@ class Service:
         return is_true(found.status.conditions, ACCEPTED) and not found.metadata.deletion_timestamp
 
     def _reason_to_leave(self) -> Leave | None:
-        world, lease = self._world, self._lease
-        now = world.clock.monotonic()
-        candidates = world.bootstraps.candidates
-        if candidates and world.candidate(self._address) is None:
+        context, lease = self._context, self._lease
+        now = context.clock.monotonic()
+        candidates = context.bootstraps.candidates
+        if candidates and context.candidate(self._address) is None:
             return Leave.MOVED
-        if world.credential_problem():
+        if context.credential_problem():
             return Leave.EXPIRED
         if len(candidates) > 1:
-            cluster = self._clusters.cache.named(world.cluster)
+            cluster = self._clusters.cache.named(context.cluster)
             if cluster is not None and denied(cluster):
                 return Leave.FAILED
-            if now - lease.heard >= world.options.hub_connection_timeout:
+            if now - lease.heard >= context.options.hub_connection_timeout:
                 return Leave.FAILED
         if candidates and lease.refused_since is not None and now - lease.refused_since >= REFUSED_SECONDS:
             return Leave.REFUSED

@@ -74,11 +74,12 @@ class Informer(Reflector, Generic[T]):
         self._handlers: list[Handler[T]] = []
         self._subscriptions: list[Subscription[T]] = []
 
-    def on_change(self, handler: Handler[T]) -> None:
-        """Tell `handler` everything that is here already, then every change."""
+    def on_change(self, handler: Handler[T]) -> Callable[[], None]:
+        """Tell `handler` everything that is here already, then every change; what is given back ends that."""
         self._handlers.append(handler)
         for value in self.cache:
             self._call(handler, None, value)
+        return lambda: self._handlers.remove(handler)
 
     def subscribe(self, handler: AsyncHandler[T]) -> Subscription[T]:
         """Like `on_change` for a handler that takes its time; the caller runs the subscription's `run`."""
@@ -142,7 +143,7 @@ class Informer(Reflector, Generic[T]):
         self.malformed[key] = why
 
     def _tell(self, key: ObjectKey, old: T | None, new: T | None) -> None:
-        for handler in self._handlers:
+        for handler in tuple(self._handlers):
             self._call(handler, old, new)
         for subscription in self._subscriptions:
             subscription.offer(key, old, new)
@@ -181,6 +182,7 @@ class Informers:
         label_selector: str = "",
         field_selector: str = "",
         decode: Callable[[bytes], T],
+        reduce: Callable[[bytes], bytes] | None = None,
     ) -> Informer[T]: ...
 
     def of(
@@ -191,12 +193,13 @@ class Informers:
         label_selector: str = "",
         field_selector: str = "",
         decode: Callable[[bytes], Any] | None = None,
+        reduce: Callable[[bytes], bytes] | None = None,
     ) -> Informer[Any]:
-        """The informer of a selection; those who decode it differently have one each. Of a GVR without a decoder its values are
-        snapshots, of a typed kind they are of that type."""
+        """The informer of a selection; those who decode or reduce it differently have one each. Of a GVR without a decoder its
+        values are snapshots, of a typed kind they are of that type."""
         if not isinstance(resource, GVR):
             resource, decode = served(resource), resource.decode
-        wanted = (resource, namespace, label_selector, field_selector, decode)
+        wanted = (resource, namespace, label_selector, field_selector, decode, reduce)
         informer = self._shared.get(wanted)
         if informer is None:
             informer = self._shared[wanted] = Informer(
@@ -206,6 +209,7 @@ class Informers:
                 label_selector=label_selector,
                 field_selector=field_selector,
                 decode=decode,
+                reduce=reduce,
                 clock=self._clock,
                 random=self._random,
             )

@@ -122,9 +122,10 @@ class Mirror:
 
     # Resyncs.
 
-    def begin_resync(self) -> list[Known]:
-        """A resync is about to be asked for: what it is to name."""
-        self._touched = set()
+    def begin_resync(self, *, again: bool = False) -> list[Known]:
+        """A resync is about to be asked for: what it is to name. `again`: the same question, whose first answers may be late."""
+        if self._touched is None or not again:
+            self._touched = set()
         now = self._clock.monotonic()
         self._asked = {uid for uid, since in self._doubts.items() if now - since >= CONFIRM_SECONDS}
         return [

@@ -5,7 +5,7 @@ somebody asks), and a watchdog that ends it when nothing is heard. What cannot b
 must not cost the others their stream.
 
 The end of a resync: we ask with an id, and a server that knows this extension gives it back when everything has been sent. Whether
-a server does is only known once it did. Until then silence ends a resync too.
+a server does is only known once it did. Until then silence ends a resync too, and the question is asked twice (`REPEAT_SECONDS`).
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ QUIET_SECONDS: Final = 2.0
 """Silence that ends a resync of servers that do not say when it has ended."""
 MARKER_TIMEOUT: Final = 30.0
 """How long the end of a resync is waited for that is going to be told."""
+REPEAT_SECONDS: Final = 0.5
+"""After which such a server is asked once more. Upstream's accept a subscription a moment before they begin to serve it: what they
+answer in between is lost."""
 COLD_SECONDS: Final = 5.0
 """A server that cannot answer a resync yet is given so long where there is another."""
 YIELD_EVERY: Final = 64
@@ -152,24 +155,34 @@ class EventStream:
         """Ask for everything, and wait for the end of what comes."""
         began = self._clock.monotonic()
         await self._request(channel)
+        if not self._connection.markers:
+            await self._ending(REPEAT_SECONDS)
+            if not self._ended:
+                await self._request(channel, again=True)
         while not self._ended:
             silence = MARKER_TIMEOUT if self._connection.markers else QUIET_SECONDS
             left = self._told + silence - self._clock.monotonic()
             if left <= 0:
                 break
-            await pause(self._clock, self._news, left)
+            await self._ending(left)
         self._mirror.end_resync()
         self._connection.metrics.resynced(self._data_type, self._clock.monotonic() - began)
 
-    async def _request(self, channel: Channel) -> None:
+    async def _ending(self, seconds: float) -> None:
+        """Until the server has told the end, or so much time has passed."""
+        if not self._ended:
+            await pause(self._clock, self._news, seconds)
+
+    async def _request(self, channel: Channel, *, again: bool = False) -> None:
         """Until a server has taken the question. One that has just started may not be able to answer yet."""
         backoff = Backoff(0.2, 5.0, random=self._random)
         since = self._clock.monotonic()
         while True:
-            self._asked = new_event_id()
+            self._asked = self._asked if again else new_event_id()
             self._ended = False
             self._told = self._clock.monotonic()
-            event = resync_event(self._row, self._cluster, self._source, self._mirror.begin_resync(), self._asked, self._clock)
+            known = self._mirror.begin_resync(again=again)
+            event = resync_event(self._row, self._cluster, self._source, known, self._asked, self._clock)
             try:
                 await self._connection.publish_over(channel, event, self._row.resource)
             except Unreachable:

@@ -6,10 +6,11 @@ is never sent to where nobody waits for it, nor kept anywhere.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Final
 
-from muster.machinery.clock import Clock, within
+from muster.machinery.clock import Clock, pause, within
 from muster.machinery.objects import Object
 from muster.runtime.client import KubeError, Unreachable
 from muster.transport.client.connection import HubConnection
@@ -21,6 +22,8 @@ from muster.transport.contract.wire import decode_event
 from muster.transport.rpc.interfaces import ClientStream
 
 TOKEN_TIMEOUT: Final = 10.0
+REPEAT_SECONDS: Final = 1.0
+"""After which it is asked once more: what upstream's servers answer before they serve a stream is lost."""
 _CREATE: Final = EventType(TOKENS.data_type, Subresource.SPEC, Action.CREATE)
 
 
@@ -34,13 +37,28 @@ async def request_token(
 
     async def ask() -> Object:
         async with connection.subscribe(TOKENS, cluster) as (channel, stream):
-            await connection.publish_over(channel, event, TOKENS.resource, account, timeout=TOKEN_TIMEOUT)
-            return await _answer(stream, uid, connection.server)
+            answer = asyncio.ensure_future(_answer(stream, uid, connection.server))
+            try:
+                await connection.publish_over(channel, event, TOKENS.resource, account, timeout=TOKEN_TIMEOUT)
+                await _rest(answer, clock)
+                if not answer.done():
+                    await connection.publish_over(channel, event, TOKENS.resource, account, timeout=TOKEN_TIMEOUT)
+                return await answer
+            finally:
+                answer.cancel()
+                await asyncio.gather(answer, return_exceptions=True)
 
     try:
         return await within(clock, TOKEN_TIMEOUT, ask())
     except TimeoutError:
         raise Unreachable(connection.server, f"no token for {namespace}/{account} within {TOKEN_TIMEOUT:g} s") from None
+
+
+async def _rest(answer: asyncio.Future[Object], clock: Clock) -> None:
+    """Until there is an answer, or it is time to ask again."""
+    over = asyncio.Event()
+    answer.add_done_callback(lambda _: over.set())
+    await pause(clock, over, REPEAT_SECONDS)
 
 
 async def _answer(stream: ClientStream, uid: str, server: str) -> Object:

@@ -64,6 +64,9 @@ class Row:
     typed: bool = True
     """Whether objects say their kind and their version."""
 
+    def __str__(self) -> str:
+        return str(self.data_type)
+
 
 def _accepting(*pairs: tuple[Subresource, Action]) -> frozenset[tuple[Subresource, Action]]:
     return frozenset(pairs)

@@ -36,9 +36,9 @@ _BEARER: Final = "Bearer "
 MAX_TOKEN: Final = 16 * 1024
 """Bytes: a longer one is nobody's, and is not sent on to be reviewed."""
 REVIEWS_AT_ONCE: Final = 16
-"""Of tokens, which anybody can send: in all, by one address, and waiting for one address."""
+"""Of tokens, which anybody can send: in all, of one address, and waiting of one address, which may be a load balancer's."""
 REVIEWS_EACH: Final = 4
-REVIEWS_WAITING: Final = 64
+REVIEWS_WAITING: Final = 1_024
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """What the server counts, under the names of OCM's server, so that its dashboards fit.
 
 `grpc_server_*` counts calls and messages, those of strangers too; `grpc_server_ce_*` counts events by cluster (`consumer`) and
-data type. A cluster becomes a label only when a call for it was authorized, and only so many do: the rest is counted under
-`other`. So no caller can make series at will. Connections are one number: a series per remote address would grow for ever.
+data type. A cluster becomes a label only when an agent of it was authorized, and only so many do: the rest, and what newcomers
+do, is counted under `other`. So no caller can make series at will. Connections are one number: a series per remote address would
+grow for ever.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from muster.transport.contract.types import DataType
 from muster.transport.contract.wire import PUBLISH, SERVICE, SUBSCRIBE
 from muster.transport.rpc.status import Code, RpcError
 from muster.transport.server.broker import Broker
+from muster.transport.services.interfaces import Caller
 
 M = TypeVar("M")
 
@@ -101,9 +103,11 @@ class EventMetrics:
             if measured.series is not None:
                 measured.series.ended(code, measured.sent, time.perf_counter() - began)
 
-    def authorized(self, measured: MeasuredCall, method: str, cluster: str, data_type: DataType) -> None:
-        """The call is about a cluster's events."""
-        key = method, self._consumer(cluster), data_type
+    def authorized(self, measured: MeasuredCall, method: str, caller: Caller, data_type: DataType) -> None:
+        """The call is about events of the caller's cluster."""
+        if caller.is_agent and len(self._clusters) < MAX_CLUSTERS:
+            self._clusters.add(caller.cluster)
+        key = method, self._consumer(caller.cluster), data_type
         series = self._series.get(key)
         if series is None:
             series = self._series[key] = _EventSeries(self._metrics, *key)
@@ -112,11 +116,7 @@ class EventMetrics:
         series.received.inc()
 
     def _consumer(self, cluster: str) -> str:
-        if cluster not in self._clusters:
-            if len(self._clusters) >= MAX_CLUSTERS:
-                return OTHER
-            self._clusters.add(cluster)
-        return cluster
+        return cluster if cluster in self._clusters else OTHER
 
     def _subscribers(self) -> Iterable[tuple[Labels, float]]:
         tally: Tally[Labels] = Tally()

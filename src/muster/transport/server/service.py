@@ -53,7 +53,7 @@ SYNC_CHECK_INTERVAL: Final = 0.05
 
 
 @dataclass(frozen=True)
-class PublishingCaller:
+class AuthorizedCaller:
     """A `Caller` of services."""
 
     user: UserInfo
@@ -93,8 +93,8 @@ class CloudEventService:
                 service, event_type = self._spoken(event)
                 cluster, payload = event.cluster, _read_payload(event, service.row, event_type)
                 await self._authorization.publication(who, service.row, event_type, cluster, (payload and payload.name) or "")
-                self._metrics.authorized(measured, PUBLISH, cluster, service.row.data_type)
-                caller = PublishingCaller(who.user, cluster, who.is_agent)
+                caller = AuthorizedCaller(who.user, cluster, who.is_agent)
+                self._metrics.authorized(measured, PUBLISH, caller, service.row.data_type)
                 if event_type.action is Action.RESYNC:
                     await self._answer_resync(call, service, event, caller)
                 else:
@@ -116,10 +116,12 @@ class CloudEventService:
             if not request.cluster_name:
                 raise RpcError(Code.INVALID_ARGUMENT, "cluster_name: the name of a cluster is expected")
             service = self._service(DataType.parse(request.data_type))
-            async with self.turns.turn(who.user.name, len(message)):
-                await self._authorization.subscription(who, service.row, request.cluster_name)
-            self._metrics.authorized(measured, SUBSCRIBE, request.cluster_name, service.row.data_type)
             await self._until_synced(service)
+            async with self.turns.turn(who.user.name, len(message)):
+                # From the answer to being looked at with every change of rights nothing is waited for.
+                await self._authorization.subscription(who, service.row, request.cluster_name)
+            caller = AuthorizedCaller(who.user, request.cluster_name, who.is_agent)
+            self._metrics.authorized(measured, SUBSCRIBE, caller, service.row.data_type)
             if self.broker.on_connection(call.connection) >= MAX_SUBSCRIPTIONS:
                 raise RpcError(Code.RESOURCE_EXHAUSTED, f"this connection has {MAX_SUBSCRIPTIONS} subscriptions already")
             visible = None if who.is_agent else _visible_to_newcomer(service.row, who.user)
@@ -160,7 +162,7 @@ class CloudEventService:
             raise InvalidType(f"{str(data_type)[:200]!r} is not spoken; there are {', '.join(map(str, self.broker.services))}")
         return service
 
-    async def _answer_resync(self, call: Call, service: Service, event: CloudEvent, caller: PublishingCaller) -> None:
+    async def _answer_resync(self, call: Call, service: Service, event: CloudEvent, caller: AuthorizedCaller) -> None:
         if not service.row.sends:
             return
         await self._until_synced(service)

@@ -147,6 +147,17 @@ async def test_a_stranger_has_few_streams_at_once(serve: Serve, connect: Connect
     assert len(site.exchanges) == STRANGER_STREAMS
 
 
+async def test_strangers_have_a_part_of_the_connections(serve: Serve, connect: Connect) -> None:
+    site = await serve(max_connections=8, strangers=0.25)
+    peer = await known(site, connect)
+    strangers = [await connect(site) for _ in range(6)]
+    await strangers[0].closed()
+    await until(lambda: site.server.connections <= 3)
+    for one, number in ((peer, 3), (strangers[-1], 1)):
+        one.request(number)
+        assert (await one.answer(number))[1] == ANSWER
+
+
 async def test_streams_beyond_the_limit_are_refused(serve: Serve, connect: Connect) -> None:
     site = await serve(max_streams=3)
     peer = await known(site, connect)

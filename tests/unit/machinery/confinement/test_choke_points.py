@@ -13,10 +13,12 @@ from pathlib import Path
 import muster
 
 ROOT = Path(muster.__file__).parent
-ROOMS = ("runtime", "registration", "work", "operator", "http")
+ROOMS = ("runtime", "registration", "transport", "work", "operator", "http")
 PARTS = (
     "agent",
     "component",
+    "grpc_persistence",
+    "grpc_server",
     "hub",
     "hub_address",
     "operator",
@@ -45,9 +47,15 @@ KNOWN = {
     "operator/klusterlet/connection.py": {"open": "a function of that name, for a Secret's kubeconfig"},
     "operator/klusterlet/controller.py": {"open": "an option of that name, for the same"},
     "http/dialing.py": {"sock_connect": "asks before"},
-    "http/pool.py": {"create_connection": "asks before", "open": "a method of that name, which asks"},
-    "http/tunnel.py": {"open": "the same, for the proxy"},
-    "http/server.py": {"listening_sockets": "asks before"},
+    "http/pool.py": {
+        **dict.fromkeys(("create_connection", "open_connection"), "asks before"),
+        "open": "a method of that name, which asks",
+    },
+    "http/tunnel.py": {"open_connection": "the pool's, which asks, for the proxy"},
+    "http/http2/client.py": {"open_connection": "the pool's, which asks"},
+    "http/acceptor.py": {"listening_sockets": "asks before"},
+    "transport/rpc/channel.py": {"open": "a method of that name, of a connection"},
+    "transport/services/store/hub.py": {"make_directories": "no pod gets there: its persistence is the hub cluster"},
     "http/tls.py": {
         "read_text": "files that servers of this process are given",
         **dict.fromkeys(("write_text", "TemporaryDirectory"), "a pair that OpenSSL reads from files only"),

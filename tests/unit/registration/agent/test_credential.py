@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from muster.machinery.authentication import UserInfo
+from muster.registration.agent.context import AgentContext
 from muster.registration.agent.credential import CredentialKeeper
-from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.drivers.seam import Progress, Report, Watched
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.builtin import EVENTS
 from muster.runtime.client.errors import Unreachable
 from tests.unit.registration.agent.conftest import Fleet, Link, until
-from tests.unit.registration.agent.worlds import IdleDriver, world_of
+from tests.unit.registration.agent.contexts import IdleDriver, context_of
 
 ADDRESS = HubAddress("hub", "https://hub.example:6443")
 BOOTSTRAP = UserInfo("bootstrap", groups=("system:authenticated",))
@@ -23,13 +23,13 @@ CERTIFICATE = {"tls.crt": b"c", "tls.key": b"k"}
 @asynccontextmanager
 async def keeping(
     fleet: Fleet, driver: IdleDriver, troubles: list[Exception | None] | None = None, **options: bool
-) -> AsyncIterator[tuple[AgentWorld, "asyncio.Task[None]"]]:
-    world = world_of(fleet, driver)
+) -> AsyncIterator[tuple[AgentContext, "asyncio.Task[None]"]]:
+    context = context_of(fleet, driver)
     heard = [] if troubles is None else troubles
-    keeper = CredentialKeeper(world, Link(fleet.hub, BOOTSTRAP), ADDRESS, trouble=heard.append)
-    task, events = asyncio.create_task(keeper.run(**options)), asyncio.create_task(world.events.run())
+    keeper = CredentialKeeper(context, Link(fleet.hub, BOOTSTRAP), ADDRESS, trouble=heard.append)
+    task, events = asyncio.create_task(keeper.run(**options)), asyncio.create_task(context.events.run())
     try:
-        yield world, task
+        yield context, task
     finally:
         task.cancel()
         events.cancel()

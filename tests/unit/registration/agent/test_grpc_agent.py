@@ -341,6 +341,36 @@ async def test_a_death_at_any_moment_of_joining_costs_nothing(wired: GrpcFleet, 
     assert await wired.pending() == {}
 
 
+@pytest.mark.parametrize("moment", range(1, 22, 3))
+async def test_a_death_at_any_moment_of_a_renewal_costs_nothing(wired: GrpcFleet, moment: int) -> None:
+    await wired.introduce()
+    death = Death(moment)
+    async with wired.hub_side(grpc_signing_duration="30m"):
+        async with wired.running():
+            await wired.joined()
+        before = (await wired.stored())["tls.crt"]
+        await wired.clock.advance(timedelta(minutes=25).total_seconds())
+        wired.hub.fate = wired.spoke.fate = death
+        async with wired.running():
+            await until(lambda: death.struck.is_set() or _has_other(wired, before), "death or success")
+        wired.hub.fate = wired.spoke.fate = _peace
+        async with wired.running() as agent:
+            await until(lambda: _has_other(wired, before), "the next certificate")
+            await until(lambda: _nothing_begun(wired), "nothing being pending")
+            await until(lambda: agent.state.phase == "serving", "serving")
+    after = await wired.stored()
+    assert certificates.KeyPair(after["tls.crt"], after["tls.key"]).matches()
+    assert len(await wired.hub.requests_made()) == 2, "the first, and one renewal"
+
+
+async def _has_other(wired: GrpcFleet, before: bytes) -> bool:
+    return (await wired.stored())["tls.crt"] != before
+
+
+async def _nothing_begun(wired: GrpcFleet) -> bool:
+    return await wired.pending() == {}
+
+
 class TestChangingTheDriver:
     async def test_from_csr_to_grpc_and_back_name_and_cluster_stay(self, wired: GrpcFleet) -> None:
         plain = Fleet(wired.server, wired.clock, wired.directory)
@@ -351,13 +381,13 @@ class TestChangingTheDriver:
         await wired.introduce()
         async with wired.hub_side(), wired.running() as agent:
             await until(lambda: _marked(wired.hub), "the mark")
-            assert agent.state.phase == "serving"
+            await until(lambda: agent.state.phase == "serving", "serving over gRPC")
         by_grpc = await wired.stored()
         assert "kubeconfig" not in by_grpc, "nothing leads to the API server any more"
         await plain.give(plain.hub.kubeconfig())
         async with plain.running() as agent:
             await until(lambda: _unmarked(wired.hub), "the mark being gone")
-            assert agent.state.phase == "serving"
+            await until(lambda: agent.state.phase == "serving", "serving by csr")
         after = await wired.stored()
         assert "config.yaml" not in after
         for names in (by_csr, by_grpc, after):

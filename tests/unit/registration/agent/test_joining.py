@@ -11,7 +11,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AgentIdentity
 from muster.runtime.client.builtin import CLUSTER_ROLES
 from tests.unit.registration.agent.conftest import Fleet, Link
-from tests.unit.registration.agent.worlds import IdleDriver, world_of
+from tests.unit.registration.agent.contexts import IdleDriver, context_of
 
 BOOTSTRAP = UserInfo("bootstrap", groups=("system:authenticated",))
 
@@ -51,22 +51,22 @@ def test_a_cluster_that_lacks_nothing_stays_as_it_is() -> None:
 
 async def test_introducing_is_one_request_and_may_be_repeated(fleet: Fleet) -> None:
     hub = Link(fleet.hub, BOOTSTRAP)
-    await introduce(hub, world_of(fleet))
-    await introduce(hub, world_of(fleet))
+    await introduce(hub, context_of(fleet))
+    await introduce(hub, context_of(fleet))
     assert fleet.hub.requests == [("POST", "/apis/cluster.open-cluster-management.io/v1/managedclusters")] * 2
     assert await fleet.hub.cluster() is not None
 
 
 async def test_an_identity_that_may_not_create_clusters_goes_on_all_the_same(fleet: Fleet) -> None:
     await fleet.hub.admin.patch(CLUSTER_ROLES, "bootstrap", {"rules": []})
-    await introduce(Link(fleet.hub, BOOTSTRAP), world_of(fleet))
+    await introduce(Link(fleet.hub, BOOTSTRAP), context_of(fleet))
     assert await fleet.hub.cluster() is None
 
 
 async def test_nobody_is_introduced_under_a_name_that_is_reserved_and_who_is_known_stays(fleet: Fleet) -> None:
     hub = Link(fleet.hub, BOOTSTRAP)
-    world = replace(world_of(fleet), identity=AgentIdentity("default", "a"))
+    context = replace(context_of(fleet), identity=AgentIdentity("default", "a"))
     with pytest.raises(ReservedName, match="'default' cannot name a cluster"):
-        await introduce(hub, world)
+        await introduce(hub, context)
     await fleet.hub.admin.create(MANAGED_CLUSTERS, {**new_cluster("default", AgentOptions(), IdleDriver())})
-    await introduce(hub, world)
+    await introduce(hub, context)

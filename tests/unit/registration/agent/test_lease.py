@@ -13,7 +13,7 @@ from muster.registration.names import LEASE
 from muster.runtime.cache.informer import Informer
 from muster.runtime.client.builtin import LEASES
 from tests.unit.registration.agent.conftest import Fleet, Link, until
-from tests.unit.registration.agent.worlds import world_of
+from tests.unit.registration.agent.contexts import context_of
 
 AGENT = UserInfo("system:open-cluster-management:c1:a", groups=("system:open-cluster-management:c1", "system:authenticated"))
 
@@ -27,7 +27,7 @@ async def keeper(fleet: Fleet) -> AsyncIterator[LeaseKeeper]:
     clusters: Informer[ManagedCluster] = Informer(
         hub, MANAGED_CLUSTERS, field_selector="metadata.name=c1", decode=ManagedCluster.decode, clock=fleet.clock
     )
-    keeper = LeaseKeeper(world_of(fleet), hub, clusters)
+    keeper = LeaseKeeper(context_of(fleet), hub, clusters)
     tasks = [asyncio.create_task(clusters.run()), asyncio.create_task(keeper.run())]
     yield keeper
     for task in tasks:

@@ -19,7 +19,7 @@ from muster.runtime.cache.informer import Informer
 from muster.runtime.client.builtin import EVENTS, NAMESPACES
 from muster.runtime.controller.events import EventRecorder
 from tests.unit.registration.agent.conftest import Fleet, Link, until
-from tests.unit.registration.agent.worlds import IdleDriver, world_of
+from tests.unit.registration.agent.contexts import IdleDriver, context_of
 
 AGENT = UserInfo("system:open-cluster-management:c1:a", groups=("system:open-cluster-management:c1", "system:authenticated"))
 NOW = "2026-01-01T00:00:00Z"
@@ -78,15 +78,15 @@ async def reporting(fleet: Fleet, driver: IdleDriver | None = None, **options: A
         kind = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind}
         await fleet.hub.admin.create(MANAGED_CLUSTERS, {**kind, "metadata": {"name": "c1"}})
         await fleet.hub.accept()
-    world, hub = world_of(fleet, driver, **options), Link(fleet.hub, AGENT)
+    context, hub = context_of(fleet, driver, **options), Link(fleet.hub, AGENT)
     clusters: Informer[ManagedCluster] = Informer(
         hub, MANAGED_CLUSTERS, field_selector="metadata.name=c1", decode=ManagedCluster.decode, clock=fleet.clock
     )
     events = EventRecorder(hub, "klusterlet-agent", "a", clock=fleet.clock)
-    lease = LeaseKeeper(world, hub, clusters)
-    reporter = StatusReporter(world, hub, clusters, lease, events, "0123456789")
+    lease = LeaseKeeper(context, hub, clusters)
+    reporter = StatusReporter(context, hub, clusters, lease, events, "0123456789")
     lease.on_answered(reporter.wake)
-    runs = [part.run() for part in (clusters, *reporter.informers, lease, reporter, events, world.events)]
+    runs = [part.run() for part in (clusters, context.informers, lease, reporter, events, context.events)]
     tasks = [asyncio.create_task(run) for run in runs]
     try:
         yield reporter

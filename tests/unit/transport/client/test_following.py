@@ -406,3 +406,24 @@ async def test_who_has_reached_the_hub_again_wakes_the_others(hub: FakeHub, cloc
         client.subscription(LEASE_ROW).hurry()
         await until(lambda: client.subscription(CLUSTERS).current, "the other stream")
         assert client.subscription(LEASE_ROW).current
+
+
+async def test_what_an_upstream_server_answers_before_it_serves_the_stream_is_asked_for_again(
+    go_hub: FakeHub, clock: FakeClock
+) -> None:
+    go_hub.put(LEASE_ROW, lease("answered to nobody"))
+    go_hub.registers_after = 0.3
+    async with connected(go_hub) as client:
+        listed = await passing(clock, asyncio.ensure_future(client.list(LEASES)), step=0.1)
+        assert [one["spec"]["renewTime"] for one in listed.items] == ["answered to nobody"]
+
+
+async def test_a_server_that_tells_the_end_is_asked_once(hub: FakeHub, clock: FakeClock) -> None:
+    hub.put(LEASE_ROW, lease())
+    asked: list[object] = []
+    resync = hub.resync
+    hub.resync = lambda row, event, channel: (asked.append(event), resync(row, event, channel))  # type: ignore
+    async with connected(hub) as client:
+        await client.list(LEASES)
+        await clock.advance(5)
+    assert len(asked) == 1

@@ -171,6 +171,14 @@ async def test_a_token_comes_back_on_a_stream_that_is_left_then(hub: FakeHub, cl
     assert b'"expirationSeconds":3600' in (sent.data or b"")
 
 
+async def test_a_token_that_was_sent_to_nobody_is_asked_for_again(hub: FakeHub, clock: FakeClock) -> None:
+    hub.registers_after = 0.3
+    async with connected(hub) as client:
+        asked = asyncio.ensure_future(client.create(SERVICE_ACCOUNTS, {}, "c1", name="addon", subresource="token"))
+        assert (await passing(clock, asked))["status"]["token"] == "token-of-addon"
+    assert len(hub.published) == 2
+
+
 async def test_a_token_that_does_not_come_is_given_up(hub: FakeHub, clock: FakeClock) -> None:
     hub._token = lambda event, channel: None  # type: ignore[method-assign]
     async with connected(hub) as client:

@@ -125,6 +125,8 @@ def check(name: str, observed: Observation) -> None:
         assert observed.goaway or observed.closed or observed.resets, observed
     if name in HELD:
         assert observed.goaway or observed.closed or observed.stalled, observed
+    if name == "churn":
+        assert observed.answers == observed.sent, observed
     if name in ("slow_handshakes", "silent_connections"):
         assert observed.closed + observed.refused == observed.sent, observed
 

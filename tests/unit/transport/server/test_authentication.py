@@ -129,7 +129,10 @@ async def test_where_tokens_cannot_be_reviewed_the_caller_is_to_try_again(
     assert "hub" not in refused.value.message.replace("the hub cannot", "")
 
 
-async def test_many_tokens_of_one_address_wait_for_each_other_and_nobody_else_does(clock: FakeClock) -> None:
+async def test_many_tokens_of_one_address_wait_for_each_other_and_nobody_else_does(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.transport.server.authentication.REVIEWS_WAITING", 64)
     reviewed, gate = [], asyncio.Event()
 
     class SlowTokens:

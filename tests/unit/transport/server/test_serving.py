@@ -12,9 +12,10 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.api.agents import CLUSTER_LABEL, CSR_USER, GRPC_SIGNER, LEASE, AgentIdentity
+from muster.api.agents import CLUSTER_LABEL, CSR_USER, GRPC_SERVER_ACCOUNT, GRPC_SIGNER, LEASE, AgentIdentity
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.work.v1 import ManifestWork
+from muster.fleet.in_process import InProcessClient
 from muster.http.tls import HTTP_2, client_context, load_chain
 from muster.kube.certificates import SERVER_AUTH, CertificateAuthority, KeyPair, generate_key, signing_request, subject
 from muster.machinery.authentication import UserInfo
@@ -22,8 +23,10 @@ from muster.machinery.metrics import Metrics
 from muster.machinery.objects import Object
 from muster.machinery.tasks import race
 from muster.registration.hub.install import install
+from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client import served
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, LEASES, NAMESPACES, SIGNING_REQUESTS
+from muster.runtime.install import account_permissions, apply_all
 from muster.transport.codecs.resync import KnownObject, encode_resync_request, resync_end
 from muster.transport.contract.event import CLUSTER, RESOURCE_ID, RESOURCE_VERSION, CloudEvent, SubscriptionRequest
 from muster.transport.contract.rows import CLUSTERS, LEASE_ROW, SIGNING_REQUEST_ROW, WORKS, Row
@@ -38,12 +41,17 @@ from muster.transport.contract.wire import (
 from muster.transport.rpc.channel import RpcChannel
 from muster.transport.rpc.status import RpcError
 from muster.transport.server.config import GrpcServerConfig
+from muster.transport.server.install import ROLE, SERVER_RULES
 from muster.transport.server.server import GrpcServer, GrpcServerOptions
 from tests.support.in_process import serving
 from tests.unit.transport.server.fakes import code_of
 from tests.unit.transport.server.hub import AGENT_RULES, GROUP, Recording, rule
 
 NEWCOMER = UserInfo("system:serviceaccount:hub:bootstrap", groups=("system:authenticated",))
+ACCOUNT = UserInfo(
+    f"system:serviceaccount:{HUB_NAMESPACE}:{GRPC_SERVER_ACCOUNT}",
+    groups=("system:serviceaccounts", f"system:serviceaccounts:{HUB_NAMESPACE}", "system:authenticated"),
+)
 MANIFEST_WORKS = served(ManifestWork)
 MANAGED_CLUSTERS = served(ManagedCluster)
 
@@ -51,9 +59,11 @@ MANAGED_CLUSTERS = served(ManagedCluster)
 class Served:
     """A gRPC server on an API server, with its authorities."""
 
-    def __init__(self, admin: Recording, directory: Path) -> None:
+    def __init__(self, admin: InProcessClient, account: Recording, directory: Path) -> None:
         now = datetime.now(UTC)
         self.admin = admin
+        self.account = account
+        """As whom the server asks the hub."""
         self.directory = directory
         self.clients = CertificateAuthority.create("clients", now, timedelta(days=1))
         self.serving = CertificateAuthority.create("serving", now, timedelta(days=1))
@@ -67,7 +77,7 @@ class Served:
             server_bind_port=0,
             cert_watch_interval=0.05,
         )
-        self.server = GrpcServer(admin, GrpcServerOptions(config, "127.0.0.1"), metrics=self.metrics)
+        self.server = GrpcServer(account, GrpcServerOptions(config, "127.0.0.1"), metrics=self.metrics)
         self.stack = AsyncExitStack()
 
     def write_serving_pair(self, pair: KeyPair) -> None:
@@ -190,12 +200,13 @@ async def resync(channel: RpcChannel, row: Row, *known: KnownObject, resync_id: 
     await channel.unary(PUBLISH, encode_publish_request(event), timeout=10)
 
 
-@pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[Served]:
+@asynccontextmanager
+async def served_hub(directory: Path, rules: tuple[Object, ...] = SERVER_RULES) -> AsyncIterator[Served]:
     async with serving("default", static_tokens={"boottoken": NEWCOMER}) as api:
-        admin = Recording(api.client(api.clusters["default"]))
+        admin = InProcessClient(api.client(api.clusters["default"]))
         await install(admin)
-        made = Served(admin, tmp_path)
+        await apply_all(admin, account_permissions(GRPC_SERVER_ACCOUNT, HUB_NAMESPACE, ROLE, rules), "test")
+        made = Served(admin, Recording(api.client(api.clusters["default"], ACCOUNT)), directory)
         await made.server.start()
         running = asyncio.create_task(made.server.run())
         await race(made.server.synced(), _fail(running))
@@ -204,6 +215,12 @@ async def hub(tmp_path: Path) -> AsyncIterator[Served]:
         await made.server.stop(1.0)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served_hub(tmp_path) as made:
+        yield made
 
 
 async def _fail(running: asyncio.Task[Any]) -> None:
@@ -306,12 +323,12 @@ async def test_a_lease_renewal_costs_one_request_and_comes_back(hub: Served) -> 
             lease = await hub.admin.get(LEASES, LEASE, "cluster1")
             lease["spec"]["renewTime"] = f"2026-01-01T00:00:0{second}.000000Z"
             version = int(lease["metadata"]["resourceVersion"])
-            hub.admin.reviews.clear()
+            hub.account.reviews.clear()
             await publish(channel, LEASE_ROW, Action.UPDATE, lease)
             await leases.until(lambda event, version=version: int(event.text(RESOURCE_VERSION) or 0) > version)
             leases.events.clear()
             if second:
-                assert hub.admin.reviews == []
+                assert hub.account.reviews == []
         stale = {**lease, "spec": {"renewTime": "2026-01-01T00:01:00.000000Z"}}
         assert await code_of(publish(channel, LEASE_ROW, Action.UPDATE, stale)) == "FAILED_PRECONDITION"
 
@@ -361,10 +378,10 @@ async def test_while_the_hubs_api_is_away_calls_are_to_be_tried_again_and_stream
     async with listening(channel, LEASE_ROW) as leases:
         await resync(channel, LEASE_ROW, resync_id="r1")
         await leases.until(lambda event: resync_end(event) == "r1")
-        hub.admin.away = True
+        hub.account.away = True
         lease["spec"]["renewTime"] = "2026-01-01T00:00:00.000000Z"
         assert await code_of(publish(channel, LEASE_ROW, Action.UPDATE, lease)) == "UNAVAILABLE"
-        hub.admin.away = False
+        hub.account.away = False
         await publish(channel, LEASE_ROW, Action.UPDATE, lease)
         await leases.until(lambda event: b"2026-01-01T00:00:00" in (event.data or b""))
 
@@ -377,6 +394,27 @@ async def test_a_cluster_that_is_no_longer_accepted_is_cut_off(hub: Served) -> N
         async with asyncio.timeout(5.0):
             assert await works.end() == "PERMISSION_DENIED"
         assert await code_of(resync(channel, WORKS)) == "PERMISSION_DENIED"
+
+
+async def test_where_rbac_may_not_be_read_every_question_is_reviewed_and_lost_rights_are_noticed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream's manifests do not let the server read roles and bindings."""
+    monkeypatch.setattr("muster.transport.server.guard.SWEEP_INTERVAL", 0.2)
+    monkeypatch.setattr("muster.runtime.auth.standing.Standing.UNFOLLOWED_FOR", 0.1)
+    rules = tuple(one for one in SERVER_RULES if one["apiGroups"] != [GROUP])
+    assert len(rules) < len(SERVER_RULES)
+    async with served_hub(tmp_path, rules) as hub:
+        await hub.accept("cluster1")
+        channel = hub.channel(AGENT)
+        async with listening(channel, WORKS) as works:
+            await resync(channel, WORKS, resync_id="r1")
+            await works.until(lambda event: resync_end(event) == "r1")
+            assert hub.account.reviews
+            async with listening(channel, WORKS, "cluster2") as others:
+                assert others.ended == "PERMISSION_DENIED"
+            await hub.admin.delete(CLUSTER_ROLE_BINDINGS, "agents-cluster1")
+            assert await works.end() == "PERMISSION_DENIED"
 
 
 async def test_a_certificate_that_ends_ends_its_streams(hub: Served) -> None:
@@ -422,6 +460,9 @@ async def test_metrics_have_upstreams_names_and_no_stranger_makes_series(hub: Se
         await code_of(resync(stranger, WORKS))
         async with listening(channel, WORKS, "cluster-of-nobody"):
             pass
+        await invite(hub)
+        async with listening(hub.channel(token="boottoken"), CLUSTERS, "cluster-of-newcomer") as newcomer:
+            assert newcomer.ended == ""
         text = hub.metrics.render().decode()
     labels = 'grpc_method="Publish",grpc_service="io.cloudevents.v1.CloudEventService",grpc_type="unary"'
     assert f'grpc_server_handled_total{{{labels},grpc_code="OK"}} 1' in text
@@ -429,4 +470,5 @@ async def test_metrics_have_upstreams_names_and_no_stranger_makes_series(hub: Se
     assert 'grpc_server_ce_subscribers{consumer="cluster1",data_type="io.open-cluster-management.works' in text
     assert 'grpc_server_ce_processed_total{consumer="cluster1"' in text
     assert "grpc_server_ce_processing_duration_seconds_bucket" in text
-    assert "cluster-of-nobody" not in text
+    assert "cluster-of" not in text
+    assert 'consumer="other"' in text

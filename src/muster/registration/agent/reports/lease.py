@@ -21,7 +21,7 @@ from muster.machinery.clock import pause
 from muster.machinery.golang.timestamps import format_micro_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
-from muster.registration.agent.world import AgentWorld
+from muster.registration.agent.context import AgentContext
 from muster.registration.names import DEFAULT_LEASE_SECONDS, LEASE
 from muster.runtime.cache import Informer
 from muster.runtime.client import Conflict, KubeClient, KubeError, Unauthorized
@@ -49,20 +49,20 @@ def missed_at(cluster: ManagedCluster | None) -> str:
 class LeaseKeeper:
     def __init__(
         self,
-        world: AgentWorld,
+        context: AgentContext,
         hub: KubeClient,
         clusters: Informer[ManagedCluster],
     ) -> None:
         self._listener: Callable[[], None] = lambda: None
         self._answered = ""
-        self._world = world
+        self._context = context
         self._hub = hub
         self._clusters = clusters
         self._news = asyncio.Event()
         self._lease: Object | None = None
-        self._backoff = Backoff(1.0, 30.0, random=world.random)
+        self._backoff = Backoff(1.0, 30.0, random=context.random)
         self._failing = ""
-        self.heard = world.clock.monotonic()
+        self.heard = context.clock.monotonic()
         """When the hub last took a renewal, or this began."""
         self.refused_since: float | None = None
         """Since when the hub says that it does not know who we are."""
@@ -72,7 +72,7 @@ class LeaseKeeper:
         while True:
             seconds = self._seconds
             if seconds is None:
-                await pause(self._world.clock, self._news, None)
+                await pause(self._context.clock, self._news, None)
             else:
                 await self._rest(seconds, await self._renew(seconds))
 
@@ -91,7 +91,7 @@ class LeaseKeeper:
 
     @property
     def _cluster(self) -> ManagedCluster | None:
-        return self._clusters.cache.named(self._world.cluster)
+        return self._clusters.cache.named(self._context.cluster)
 
     @property
     def _seconds(self) -> int | None:
@@ -99,7 +99,7 @@ class LeaseKeeper:
 
     async def _rest(self, seconds: int, rest: float) -> None:
         """Until the next renewal is due, or another duration or the end of acceptance makes it a different matter."""
-        clock = self._world.clock
+        clock = self._context.clock
         due = clock.monotonic() + rest
         while self._seconds == seconds and clock.monotonic() < due:
             if missed_at(self._cluster) not in ("", self._answered):
@@ -112,9 +112,9 @@ class LeaseKeeper:
         missed = missed_at(self._cluster)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                lease = self._lease or await self._hub.get(LEASES, LEASE, self._world.cluster)
+                lease = self._lease or await self._hub.get(LEASES, LEASE, self._context.cluster)
                 self._lease = _remembered(
-                    await self._hub.update(LEASES, _with_time(lease, format_micro_time(self._world.clock.now())))
+                    await self._hub.update(LEASES, _with_time(lease, format_micro_time(self._context.clock.now())))
                 )
         except Conflict:
             self._lease = None
@@ -124,26 +124,26 @@ class LeaseKeeper:
             self._failed(error)
             return min(self._backoff.next(), float(seconds))
         self._went_well(missed)
-        return seconds * (1 + JITTER * self._world.random())
+        return seconds * (1 + JITTER * self._context.random())
 
     def _failed(self, error: Exception) -> None:
-        now = self._world.clock.monotonic()
+        now = self._context.clock.monotonic()
         if not isinstance(error, Unauthorized):
             self.refused_since = None
         elif self.refused_since is None:
             self.refused_since = now
         if not self._failing:
             self._failing = str(error) or type(error).__name__
-            log.warning("cannot renew the lease on the hub", cluster=self._world.cluster, error=self._failing)
+            log.warning("cannot renew the lease on the hub", cluster=self._context.cluster, error=self._failing)
 
     def _went_well(self, missed: str) -> None:
         if self._failing:
-            log.info("renewing the lease on the hub again", cluster=self._world.cluster)
+            log.info("renewing the lease on the hub again", cluster=self._context.cluster)
             # What the hub thinks of the cluster by now is known to nobody here until its watch is back.
             self._clusters.hurry()
         self._failing = ""
         self._backoff.reset()
-        self.heard = self._world.clock.monotonic()
+        self.heard = self._context.clock.monotonic()
         self.refused_since = None
         if missed:
             self._answered = missed

@@ -21,15 +21,15 @@ from muster.machinery.clock import pause, sleep
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
+from muster.registration.agent.context import AgentContext
 from muster.registration.agent.joining import kept_right
 from muster.registration.agent.reports.claims import PROPERTIES, TRUNCATED, exposed, values_of
 from muster.registration.agent.reports.health import ApiServerHealth
 from muster.registration.agent.reports.lease import LeaseKeeper, lease_seconds
 from muster.registration.agent.reports.managed_namespaces import Entries, ManagedNamespaces
 from muster.registration.agent.reports.resources import Node, Resources, decode_node, merged_capacity, reduced_node, resources_of
-from muster.registration.agent.world import AgentWorld
 from muster.registration.drivers.seam import Report
-from muster.registration.kinds import CLUSTER_CLAIMS, MANAGED_CLUSTERS
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.cache import Informer, Snapshot
 from muster.runtime.client import Conflict, KubeClient, KubeError, StatusError
 from muster.runtime.client.builtin import NODES
@@ -85,43 +85,39 @@ def _has(cluster: ManagedCluster, kind: str) -> bool:
 class StatusReporter:
     def __init__(
         self,
-        world: AgentWorld,
+        context: AgentContext,
         hub: KubeClient,
         clusters: Informer[ManagedCluster],
         lease: LeaseKeeper,
         events: EventRecorder,
         server_hash: str,
     ) -> None:
-        self._world = world
+        self._context = context
         self._hub = hub
         self._clusters = clusters
         self._lease = lease
         self._events = events
         self._news = asyncio.Event()
-        self._backoff = Backoff(0.5, 30.0, random=world.random)
+        self._backoff = Backoff(0.5, 30.0, random=context.random)
         self._failing = ""
         self._certificate: Condition | None = None
         self._checked: ManagedCluster | None = None
         self._hidden = 0
-        self._health = ApiServerHealth(world.spoke, world.clock, world.options.health_check_seconds)
-        self._namespaces = ManagedNamespaces(world.spoke, server_hash)
+        self._health = ApiServerHealth(context.client, context.clock, context.options.health_check_seconds)
+        self._namespaces = ManagedNamespaces(context.client, server_hash)
         self._wanted_namespaces: set[str] = set()
-        self._nodes: Informer[Node] = Informer(
-            world.spoke, NODES, decode=decode_node, reduce=reduced_node, clock=world.clock, random=world.random
-        )
-        self._claims: Informer[ClusterClaim] | None = None
-        self._properties: Informer[Snapshot] | None = None
-        if world.options.cluster_claims:
-            self._claims = Informer(world.spoke, CLUSTER_CLAIMS, decode=ClusterClaim.decode, clock=world.clock, random=world.random)
-        if world.options.cluster_properties:
-            self._properties = Informer(world.spoke, PROPERTIES, clock=world.clock, random=world.random)
-        for informer in (clusters, *self.informers):
-            informer.on_change(lambda old, new: self._news.set())
+        self._nodes = context.informers.of(NODES, decode=decode_node, reduce=reduced_node)
+        self._claims = context.informers.of(ClusterClaim) if context.options.cluster_claims else None
+        self._properties = context.informers.of(PROPERTIES) if context.options.cluster_properties else None
+        clusters.on_change(self._changed)
 
     @property
-    def informers(self) -> list[Informer[Node] | Informer[ClusterClaim] | Informer[Snapshot]]:
-        """What has to be followed on the managed cluster while this runs."""
+    def _informers(self) -> list[Informer[Node] | Informer[ClusterClaim] | Informer[Snapshot]]:
+        """What is told of the managed cluster."""
         return [informer for informer in (self._nodes, self._claims, self._properties) if informer is not None]
+
+    def _changed(self, old: object, new: object) -> None:
+        self._news.set()
 
     def wake(self) -> None:
         self._news.set()
@@ -134,7 +130,16 @@ class StatusReporter:
         self._news.set()
 
     async def run(self) -> None:
-        await self._first_look()
+        ignore = [informer.on_change(self._changed) for informer in self._informers]
+        try:
+            await self._first_look()
+            await self._report()
+        finally:
+            # The caches outlive us: another hub is told of the same cluster.
+            for end in ignore:
+                end()
+
+    async def _report(self) -> None:
         while True:
             self._news.clear()
             try:
@@ -149,19 +154,19 @@ class StatusReporter:
                 self._failed(f"{type(error).__name__}: {error}")
             else:
                 self._went_well()
-            await pause(self._world.clock, self._news, rest)
+            await pause(self._context.clock, self._news, rest)
 
     async def _first_look(self) -> None:
         """Wait a moment for the watches, so that the first report is whole."""
-        await race(self._synced(), sleep(self._world.clock, FIRST_LOOK))
+        await race(self._synced(), sleep(self._context.clock, FIRST_LOOK))
 
     async def _synced(self) -> None:
-        for informer in self.informers:
+        for informer in self._informers:
             await informer.synced()
 
     async def _pass(self) -> float | None:
         """Say what has changed; seconds until the next look at the API server."""
-        cluster = self._clusters.cache.named(self._world.cluster)
+        cluster = self._clusters.cache.named(self._context.cluster)
         if cluster is None or lease_seconds(cluster) is None:
             return None
         looked = self._health.rest <= 0
@@ -169,7 +174,7 @@ class StatusReporter:
             await self._health.look()
         await self._keep_right(cluster)
         await self._keep_namespaces(cluster, looked)
-        now = format_time(self._world.clock.now())
+        now = format_time(self._context.clock.now())
         after = observed(cluster, self._facts(cluster, now), now)
         patch = merge_patch(cluster, after)
         if patch:
@@ -191,7 +196,7 @@ class StatusReporter:
         )
 
     def _exposed(self) -> tuple[ManagedClusterClaim, ...] | None:
-        options = self._world.options
+        options = self._context.options
         sources = [informer for informer in (self._claims, self._properties) if informer is not None]
         if not sources or not all(informer.has_synced for informer in sources):
             return None
@@ -202,8 +207,8 @@ class StatusReporter:
                 f"of {found.custom} custom cluster claims the hub is told the first {options.max_custom_claims} by name; "
                 f"{found.hidden} are left out"
             )
-            self._world.events.event(self._world.secret.reference, "Warning", TRUNCATED, text)
-            log.warning("not all claims are told to the hub", cluster=self._world.cluster, hidden=found.hidden)
+            self._context.events.event(self._context.secret.reference, "Warning", TRUNCATED, text)
+            log.warning("not all claims are told to the hub", cluster=self._context.cluster, hidden=found.hidden)
         self._hidden = found.hidden
         return found.claims
 
@@ -221,14 +226,14 @@ class StatusReporter:
         if self._checked is cluster:
             return
         document = cluster.document()
-        right = kept_right(document, self._world.options, self._world.driver)
+        right = kept_right(document, self._context.options, self._context.driver)
         if right != document:
             try:
                 await self._hub.update(MANAGED_CLUSTERS, right)
             except StatusError as error:
                 if isinstance(error, Conflict):
                     raise
-                log.warning("cannot complete the ManagedCluster", cluster=self._world.cluster, error=str(error))
+                log.warning("cannot complete the ManagedCluster", cluster=self._context.cluster, error=str(error))
         self._checked = cluster
 
     def _tell(self, before: ManagedCluster, after: ManagedCluster) -> None:
@@ -249,10 +254,10 @@ class StatusReporter:
     def _failed(self, problem: str) -> None:
         if not self._failing:
             self._failing = problem
-            log.warning("cannot report the cluster's status to the hub", cluster=self._world.cluster, error=problem)
+            log.warning("cannot report the cluster's status to the hub", cluster=self._context.cluster, error=problem)
 
     def _went_well(self) -> None:
         self._backoff.reset()
         if self._failing:
             self._failing = ""
-            log.info("reporting the cluster's status to the hub again", cluster=self._world.cluster)
+            log.info("reporting the cluster's status to the hub again", cluster=self._context.cluster)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from muster.machinery.clock import Clock, Random
 from muster.machinery.logs import get_logger
-from muster.machinery.metrics import Metrics
 from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
 from muster.registration.agent.memory.hub_secret import HubSecret
 from muster.registration.agent.options import AgentOptions
@@ -15,7 +13,7 @@ from muster.registration.drivers.endpoints import HubAddress, HubEndpoint
 from muster.registration.drivers.seam import SpokeDriver
 from muster.registration.names import AgentIdentity
 from muster.runtime.client import KubeClient
-from muster.runtime.controller import EventRecorder
+from muster.runtime.controller import ControllerContext
 
 log = get_logger("muster.registration.agent")
 
@@ -44,22 +42,17 @@ class AgentState:
         self.phase, self.hub, self.problem = phase, hub, problem
 
 
-@dataclass(frozen=True)
-class AgentWorld:
-    spoke: KubeClient
-    """The managed cluster."""
+@dataclass(frozen=True, kw_only=True)
+class AgentContext(ControllerContext):
+    """Client and caches are the managed cluster's; events are recorded on the cluster that the agent's Secrets are on."""
+
     secret: HubSecret
     bootstraps: Bootstraps
-    events: EventRecorder
-    """On the cluster that the agent's Secrets are on."""
     options: AgentOptions
     identity: AgentIdentity
     driver: SpokeDriver
     connect: Connect
     state: AgentState
-    metrics: Metrics
-    clock: Clock
-    random: Random
 
     @property
     def cluster(self) -> str:

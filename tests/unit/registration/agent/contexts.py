@@ -1,4 +1,4 @@
-"""An agent's world for tests of one part of it, with a driver that does nothing."""
+"""An agent's context for tests of one part of it, with a driver that does nothing."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,12 +6,13 @@ from typing import Any
 
 from muster.api.resource import Document
 from muster.machinery.metrics import Metrics
+from muster.registration.agent.context import AgentContext, AgentState
 from muster.registration.agent.memory.bootstrap import Bootstraps
 from muster.registration.agent.memory.hub_secret import HubSecret
-from muster.registration.agent.world import AgentState, AgentWorld
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS, KubeconfigSpoke
 from muster.registration.drivers.seam import Progress
 from muster.registration.names import AGENT_NAMESPACE, AgentIdentity
+from muster.runtime.cache.informer import Informers
 from muster.runtime.client.base import KubeClient
 from muster.runtime.controller.events import EventRecorder
 from tests.unit.registration.agent.conftest import Fleet, Link
@@ -49,19 +50,20 @@ class IdleDriver(KubeconfigSpoke):
         return self.steps.pop(0) if self.steps else Progress()
 
 
-def world_of(fleet: Fleet, driver: IdleDriver | None = None, **options: Any) -> AgentWorld:
+def context_of(fleet: Fleet, driver: IdleDriver | None = None, **options: Any) -> AgentContext:
     spoke = Link(fleet.spoke, fleet.account)
-    return AgentWorld(
+    return AgentContext(
         spoke,
-        HubSecret(spoke, AGENT_NAMESPACE, "hub-kubeconfig-secret", fleet.directory / "hub", KUBECONFIGS),
-        Bootstraps({}, AGENT_NAMESPACE, (), fleet.directory / "bootstrap", KUBECONFIGS, fleet.clock),
+        Informers(spoke, clock=fleet.clock),
         EventRecorder(spoke, "agent", "test", clock=fleet.clock),
-        replace(fleet.options, **options),
-        IDENTITY,
-        driver or IdleDriver(),
-        fleet.connect,
-        AgentState("c1"),
         Metrics(),
         fleet.clock,
         lambda: 0.5,
+        secret=HubSecret(spoke, AGENT_NAMESPACE, "hub-kubeconfig-secret", fleet.directory / "hub", KUBECONFIGS),
+        bootstraps=Bootstraps({}, AGENT_NAMESPACE, (), fleet.directory / "bootstrap", KUBECONFIGS, fleet.clock),
+        options=replace(fleet.options, **options),
+        identity=IDENTITY,
+        driver=driver or IdleDriver(),
+        connect=fleet.connect,
+        state=AgentState("c1"),
     )
