@@ -19,6 +19,7 @@ PARTS: Final[Mapping[str, str]] = {
     "work": "Work",
     "placement": "Placement",
     "addon": "AddOn Manager",
+    "grpc": "gRPC Server",
     "agent": "Agent",
 }
 """Of a component, by how its Deployment's name goes on after that of the ClusterManager or Klusterlet."""

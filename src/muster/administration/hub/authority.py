@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.operator.cluster_manager.manifests import CA_BUNDLE
+from muster.operator.cluster_manager.components import CA_BUNDLE
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS

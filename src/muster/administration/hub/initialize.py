@@ -194,7 +194,7 @@ async def access(client: KubeClient, address: HubAddress, *, use_bootstrap_token
     except (NotFound, Forbidden, MalformedObject):
         token = await tokens.issue(client, use_bootstrap_token=use_bootstrap_token, cluster=cluster)
         return Initialized(address, token, grpc=GRPC if cluster else "", cluster=cluster)
-    if cluster and not _grpc_driver(manager):
+    if cluster and not grpc_driver_of(manager):
         raise AdministrationError(
             "--cluster-name: only the gRPC server can tell for which cluster a token is good, and this hub has none",
             "run init --registration-drivers grpc,csr --grpc-server HOST:PORT, or leave --cluster-name out",
@@ -203,15 +203,15 @@ async def access(client: KubeClient, address: HubAddress, *, use_bootstrap_token
     return await _initialized(client, address, token, manager, cluster=cluster)
 
 
-def _drivers(manager: ClusterManager) -> list[tuple[str, Profile | None]]:
+def drivers_of(manager: ClusterManager) -> list[tuple[str, Profile | None]]:
     """The hub may have drivers that nobody here has heard of."""
     configured = manager.spec.registration_configuration
     found = [(one.auth_type, profile_of(one.auth_type)) for one in configured.registration_drivers] if configured else []
     return [(profile.name if profile else auth_type, profile) for auth_type, profile in found]
 
 
-def _grpc_driver(manager: ClusterManager) -> str:
-    return next((name for name, profile in _drivers(manager) if profile is not None and profile.grpc_server), "")
+def grpc_driver_of(manager: ClusterManager) -> str:
+    return next((name for name, profile in drivers_of(manager) if profile is not None and profile.grpc_server), "")
 
 
 async def _initialized(
@@ -222,7 +222,7 @@ async def _initialized(
     checks: Sequence[preflight.Check] = (),
     cluster: str = "",
 ) -> Initialized:
-    drivers, grpc, authority = _drivers(manager), _grpc_driver(manager), b""
+    drivers, grpc, authority = drivers_of(manager), grpc_driver_of(manager), b""
     if grpc:
         # The operator publishes it once it has acted on the ClusterManager.
         with suppress(NotFound, Forbidden):

@@ -79,7 +79,8 @@ async def _presented(server: str) -> bytes:
         found = await presented_certificates(server)
     except UpstreamError as error:
         raise AdministrationError(f"--grpc-server: {error}", "can it be reached from here? HTTPS_PROXY may help") from None
-    return b"".join(one.public_bytes(Encoding.PEM) for one in found)
+    # What another authority says for one of these is worth as much as that other one, and no longer.
+    return b"".join(one.public_bytes(Encoding.PEM) for one in found if one.issuer == one.subject)
 
 
 async def _told(api: HubAddress, token: str, connect: Connect) -> bytes:

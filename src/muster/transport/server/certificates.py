@@ -81,7 +81,7 @@ class ServerTls:
     def _context(self, files: TlsFiles) -> ssl.SSLContext:
         config = self._config
         try:
-            context = server_context(with_issuer(files.cert, files.client_cas), files.key, files.client_cas, alpn=HTTP_2)
+            context = server_context(with_issuers(files.cert, files.client_cas), files.key, files.client_cas, alpn=HTTP_2)
             context.minimum_version, context.maximum_version = config.tls_min_version, config.tls_max_version
             if config.cipher_suites:
                 context.set_ciphers(":".join(config.cipher_suites))
@@ -91,15 +91,15 @@ class ServerTls:
         return context
 
 
-def with_issuer(chain: bytes, authorities: bytes) -> bytes:
-    """A chain (PEM) with the authority behind its last certificate, if that is known and missing. Raises ValueError."""
-    last = x509.load_pem_x509_certificates(chain)[-1]
-    if last.issuer == last.subject:
-        return chain
-    for one in x509.load_pem_x509_certificates(authorities):
-        if one.subject == last.issuer and _issued(one, last):
-            return chain.rstrip() + b"\n" + one.public_bytes(Encoding.PEM)
-    return chain
+def with_issuers(chain: bytes, authorities: bytes) -> bytes:
+    """A chain (PEM), and after it those of the authorities that have signed one of its certificates. Raises ValueError."""
+    shown = x509.load_pem_x509_certificates(chain)
+    signed = [
+        one
+        for one in x509.load_pem_x509_certificates(authorities)
+        if one not in shown and any(one.subject == other.issuer and _issued(one, other) for other in shown)
+    ]
+    return b"\n".join((chain.rstrip(), *(one.public_bytes(Encoding.PEM) for one in signed)))
 
 
 def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:

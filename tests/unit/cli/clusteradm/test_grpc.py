@@ -25,7 +25,7 @@ from muster.operator.names import KLUSTERLETS
 from muster.registration.hub.install import bound_permissions
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE, HUB_NAMESPACE
-from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, SECRETS
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, DEPLOYMENTS, SECRETS
 from muster.transport.server.config import GrpcServerConfig
 from muster.transport.server.server import GrpcServer, GrpcServerOptions
 from tests.support.processes import free_ports
@@ -367,3 +367,54 @@ async def test_joining_again_changes_nothing(hub: Hub) -> None:
     before = await hub.fleet.revision(PLAIN)
     await hub.fleet.ok(*hub.proved(token), context=PLAIN)
     assert await hub.fleet.revision(PLAIN) == before
+
+
+# Looking after it
+
+
+async def doctor(hub: Hub) -> dict[str, str]:
+    found = json.loads((await hub.fleet.run("doctor", "cluster1", "-o", "json")).stdout)["cluster1"]
+    (one,) = (one for one in found if one["subject"] == "gRPC server")
+    return dict(one)
+
+
+async def deploy(hub: Hub) -> None:
+    container = {"name": "server", "image": "muster"}
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "x"}}, "template": template}
+    metadata = {"name": "cluster-manager-grpc-server", "namespace": HUB_NAMESPACE}
+    made = await hub.fleet.admin().apply(DEPLOYMENTS, {"metadata": metadata, "spec": spec}, manager="test")
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
+    status = {"observedGeneration": made["metadata"]["generation"], **counts}
+    await hub.fleet.admin().patch(DEPLOYMENTS, metadata["name"], {"status": status}, metadata["namespace"], subresource="status")
+
+
+async def test_the_doctor_looks_for_the_server_that_agents_come_through(hub: Hub) -> None:
+    assert "it is not there yet" in (await doctor(hub))["text"]
+    await deploy(hub)
+    assert AUTHORITY_MAP in (await doctor(hub))["text"], "nobody could tell who vouches for it"
+    await hub.publish()
+    found = await doctor(hub)
+    assert found["verdict"] == "problem"
+    assert "its certificate ends at" in found["text"], "in an hour, and nobody has renewed it"
+
+
+async def test_the_doctor_tells_a_server_that_nobody_can_trust_or_reach(hub: Hub) -> None:
+    await deploy(hub)
+    other = CertificateAuthority.create("another", SYSTEM.now())
+    hub.authority = other
+    await hub.publish()
+    assert "nobody can trust" in (await doctor(hub))["text"]
+    (port,) = free_ports(1)
+    await hub.fleet.ok("init", "--force", "--registration-drivers=csr,grpc", f"--grpc-server=127.0.0.1:{port}")
+    assert "it cannot be reached from here" in (await doctor(hub))["text"]
+
+
+async def test_the_doctor_says_nothing_of_a_server_that_nobody_wants(fleet: Fleet) -> None:
+    await fleet.ok("init", "--force")
+    found = json.loads((await fleet.run("doctor", "cluster1", "-o", "json")).stdout)["cluster1"]
+    assert [one for one in found if one["subject"] == "gRPC server"] == []
+    await fleet.cluster("cluster1", metadata=MARKED)
+    found = json.loads((await fleet.run("doctor", "cluster1", "-o", "json")).stdout)["cluster1"]
+    (one,) = (one for one in found if one["subject"] == "gRPC server")
+    assert "the ClusterManager has no such driver" in one["text"]
