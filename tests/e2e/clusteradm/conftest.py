@@ -174,14 +174,14 @@ def _write_contexts(path: Path, clusters: dict[str, Cluster]) -> None:
 
 
 @contextmanager
-def open_world(directory: Path) -> Iterator[World]:
-    """Two clusters with nothing on them; what runs on the hub, a test starts."""
+def open_world(directory: Path, *flags: str) -> Iterator[World]:
+    """Two clusters with nothing on them; what runs on the hub, a test starts. The flags are those of `muster hub`."""
     plane = chosen(directory / "plane", MANAGED)
     plane.start()
     managed = plane.extra(MANAGED)
     kubeconfig = directory / "kubeconfig"
     _write_contexts(kubeconfig, {HUB: plane.cluster, MANAGED: managed})
-    world = World(Hub(plane.cluster, directory / "hub"), managed, directory, kubeconfig)
+    world = World(Hub(plane.cluster, directory / "hub", flags), managed, directory, kubeconfig)
     try:
         yield world
     finally:

@@ -1,7 +1,8 @@
-"""A cluster whose administrator and agents reach nothing of the hub but its gRPC server; each test goes on where the last one ended.
+"""A cluster whose administrator and agents reach nothing of a hub but its gRPC server; each test goes on where the last one ended.
 
-The hub's gRPC server runs as a process with the rights that its installation gives it. What the hub's operator would publish of it is
-put there by hand, since nobody runs pods here. The hub's API server is a place where nobody listens, wherever a join is told one.
+The hub's gRPC server runs as a process with the rights that its installation gives it. What the hub's operator would publish of it
+is put there by hand, since nobody runs pods here. Where a cluster lives over gRPC, join was told an API server that is not
+there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import yaml
@@ -54,14 +56,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     authority = Authority(directory, "signer")
     serving = authority.issue("grpc-server", hosts=("127.0.0.1",), file="serving")
     port, health = free_ports(2)
-    with open_world(directory) as world:
+    flags = ("--enabled-registration-drivers=csr,grpc", f"--grpc-ca-file={authority.pair.cert}")
+    with open_world(directory, *flags, f"--grpc-key-file={authority.pair.key}") as world:
         world.ok("init", "--force", "--registration-drivers", "csr,grpc", "--grpc-server", f"127.0.0.1:{port}")
-        world.hub.flags = (
-            *world.hub.flags,
-            "--enabled-registration-drivers=csr,grpc",
-            f"--grpc-ca-file={authority.pair.cert}",
-            f"--grpc-key-file={authority.pair.key}",
-        )
         world.hub.install()
         world.hub.start()
         bundle = {"metadata": {"name": "ca-bundle-configmap"}, "data": {"ca-bundle.crt": authority.pair.cert.read_text()}}
@@ -74,7 +71,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         files = {"tls_cert_file": serving.cert, "tls_key_file": serving.key, "client_ca_file": authority.pair.cert}
         config = directory / "grpc-server.yaml"
         config.write_text(yaml.safe_dump({key: str(path) for key, path in files.items()}))
-        command = [MUSTER, "grpc-server", f"--kubeconfig={own}", f"--server-config={config}", "--bind-host=127.0.0.1"]
+        command: list[str | Path] = [
+            MUSTER,
+            "grpc-server",
+            f"--kubeconfig={own}",
+            f"--server-config={config}",
+            "--bind-host=127.0.0.1",
+        ]
         command += [f"--bind-port={port}", f"--health-port={health}"]
         server = Server("muster grpc-server", command, directory / "grpc-server.log")
         world.hub.servers.append(server)
@@ -128,7 +131,7 @@ def test_tokens_of_one_cluster_can_be_taken_back(site: Site) -> None:
     site.world.ok("delete", "token", "--cluster-name", "late")
 
     def refused() -> bool:
-        done = site.world.run(*site.join(token, "late", *proof), context=MANAGED)
+        done = site.world.run(*site.join(token, "late", *proof), context=HUB)
         return done.exit_code == 1 and "--hub-token: " in done.output
 
     site.world.hub.wait(refused, "the token is good for nothing")
