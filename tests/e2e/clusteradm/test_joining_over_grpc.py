@@ -58,7 +58,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     port, health = free_ports(2)
     flags = ("--enabled-registration-drivers=csr,grpc", f"--grpc-ca-file={authority.pair.cert}")
     with open_world(directory, *flags, f"--grpc-key-file={authority.pair.key}") as world:
-        world.ok("init", "--force", "--registration-drivers", "csr,grpc", "--grpc-server", f"127.0.0.1:{port}")
+        world.ok("init", "--registration-drivers", "csr,grpc", "--grpc-server", f"127.0.0.1:{port}")
         world.hub.install()
         world.hub.start()
         bundle = {"metadata": {"name": "ca-bundle-configmap"}, "data": {"ca-bundle.crt": authority.pair.cert.read_text()}}
