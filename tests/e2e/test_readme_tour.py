@@ -142,6 +142,8 @@ def test_the_way_to_production_is_right(clusters: Path, place: Path) -> None:
 @local_fleet
 def test_the_page_about_grpc_is_right(place: Path) -> None:
     said = play("docs/grpc.md", place)
+    assert re.search(r"cluster2 +true +true +true", said["muster status"])
+    assert said["clusteradm doctor --kubeconfig .muster/kubeconfig --context hub"].count("✓ gRPC server: it answers") == 2
     assert re.search(r"cluster1 +true +True", said["clusteradm get clusters -o table"])
     assert "who" in said["kubectl --context cluster1 get configmap hello -n default -o jsonpath={.data}"]
     held = next(text for line, text in said.items() if "hub-kubeconfig-secret" in line)
