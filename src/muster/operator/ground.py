@@ -51,6 +51,10 @@ class Ground:
         found = informer.cache.get(key)
         return None if found is None else found.data
 
+    def has_secret(self, name: str, namespace: str) -> bool:
+        """Whether the caches know of a Secret that is watched by its name."""
+        return any(informer.cache.get(ObjectKey(namespace, name)) is not None for informer in self._secrets)
+
     def all(self, resource: GVR) -> list[Snapshot]:
         return list(self._kinds[resource].cache)
 

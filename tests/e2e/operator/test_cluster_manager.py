@@ -18,11 +18,12 @@ from muster.api.crds import HUB
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
 from muster.operator.cluster_manager.components import HOOKS, WEBHOOK_SECRETS
 from muster.operator.cluster_manager.controller import ClusterManagerOperator
+from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS, SERVING_SECRET
 from muster.operator.names import CLUSTER_MANAGERS
 from muster.operator.options import OperatorOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import COLLECTION_CLEANUP, HUB_NAMESPACE, RESOURCE_CLEANUP
-from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, DEPLOYMENTS, NAMESPACES, SECRETS, SERVICES
 from muster.runtime.client.errors import KubeError, NotFound
 from tests.e2e.operator.conftest import PATIENT, World
 from tests.e2e.operator.sequences import PROCESS_SEEDS, SEEDS, Mortal, MortalProcess, Operator, play
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.timeout(300)
 CM = "cluster-manager"
 CONTROLLER, WEBHOOK = f"{CM}-registration-controller", f"{CM}-registration-webhook"
 WORK_CONTROLLER, WORK_WEBHOOK = f"{CM}-work-controller", f"{CM}-work-webhook"
+GRPC_SERVER = f"{CM}-grpc-server"
 IMAGES = ("example.com/muster:one", "example.com/muster:two")
 
 
@@ -180,6 +182,13 @@ class Troubles:
         mode = chance.choice(["Enable", "Disable"])
         await self._change({"workConfiguration": {"featureGates": [{"feature": "ManifestWorkReplicaSet", "mode": mode}]}})
 
+    async def change_drivers(self, chance: random.Random) -> None:
+        names = chance.choice((("csr",), ("csr", "grpc"), ("grpc",)))
+        await self._change({"registrationConfiguration": {"registrationDrivers": [{"authType": name} for name in names]}})
+        kind, host = chance.choice((("hostname", "a.example.com"), ("hostname", "b.example.com"), ("loadBalancer", "")))
+        exposure = {"type": kind, **({kind: {"host": host}} if host else {})}
+        await self._change({"serverConfiguration": {"endpointsExposure": [{"protocol": "grpc", "grpc": exposure}]}})
+
     async def spoil(self, chance: random.Random) -> None:
         await self._change({"registrationConfiguration": {"registrationDrivers": [{"authType": "awsirsa"}]}})
 
@@ -195,7 +204,7 @@ class Troubles:
     async def fall_ill(self, chance: random.Random) -> None:
         """The hub's pods are gone."""
         self.hub.world.well.discard(HUB_NAMESPACE)
-        for name in (CONTROLLER, WEBHOOK, WORK_CONTROLLER, WORK_WEBHOOK):
+        for name in (CONTROLLER, WEBHOOK, WORK_CONTROLLER, WORK_WEBHOOK, GRPC_SERVER):
             if await self.hub.world.find(DEPLOYMENTS, name, HUB_NAMESPACE):
                 await self._try(self.hub.world.set_available(name, HUB_NAMESPACE, available=False))
 
@@ -210,7 +219,7 @@ class Troubles:
         resource, name, namespace = chance.choice(
             [
                 (DEPLOYMENTS, chance.choice((CONTROLLER, WORK_WEBHOOK)), HUB_NAMESPACE),
-                (SECRETS, chance.choice(WEBHOOK_SECRETS), HUB_NAMESPACE),
+                (SECRETS, chance.choice((*WEBHOOK_SECRETS, *GRPC_SECRETS)), HUB_NAMESPACE),
                 (CLUSTER_ROLES, f"open-cluster-management:{CM}-registration:controller", ""),
                 (hook.resource, hook.name, ""),
                 (NAMESPACES, HUB_NAMESPACE, ""),
@@ -234,6 +243,7 @@ class Troubles:
             "delete": self.delete,
             "another image": self.change_image,
             "other gates": self.change_gates,
+            "other drivers": self.change_drivers,
             "bad spec": self.spoil,
             "good spec": self.mend,
             "kill": self.kill,
@@ -261,6 +271,8 @@ async def test_whatever_happens_it_ends_as_it_should_with_nothing_left_behind(hu
             await hub.at_rest()
             for kind in HUB:
                 await hub.world.until_found(CRDS, kind.name)
+            for resource, name in ((DEPLOYMENTS, GRPC_SERVER), (SERVICES, GRPC_SERVER), (SECRETS, SERVING_SECRET)):
+                await hub.world.until_gone(resource, name, HUB_NAMESPACE, seconds=PATIENT)
         if chance.random() < 0.5:
             await troubles.fall_ill(chance)
         await troubles.delete(chance)

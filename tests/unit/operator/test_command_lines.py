@@ -168,3 +168,21 @@ def test_what_is_for_a_driver_is_heard_as_its_option() -> None:
             "grpc-key-file": ("/var/run/secrets/hub/grpc/certs/tls.key",),
         },
     }
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_agents_over_grpc_are_told_where_others_find_their_way(mode: str) -> None:
+    spec = {"clusterName": "c1", "deployOption": {"mode": mode}, "registrationConfiguration": REGISTRATIONS[5]}
+    plan = ManagedPlan(Klusterlet.decode({"metadata": {"name": "k", "uid": "u-1"}, "spec": spec}), "muster:1")
+    agent, *others = managed.deployments(plan)
+    (words,) = command_lines([agent])
+    assert "--registration-auth=grpc" in words
+    assert told_drivers(AGENT_FLAGS, heard(words))["grpc"]["grpc-config"] == ("/spoke/hub-kubeconfig/config.yaml",)
+    pod = agent[1]["spec"]["template"]["spec"]
+    assert {"name": "hub-kubeconfig", "emptyDir": {}} in pod["volumes"], "the agent writes there"
+    for (words,) in (list(command_lines([one])) for one in others):
+        assert words[:3] == [
+            "work-agent",
+            "--workload-source-driver=grpc",
+            "--workload-source-config=/spoke/hub-kubeconfig/config.yaml",
+        ]

@@ -129,6 +129,22 @@ async def test_its_certificate_follows_the_load_balancers_addresses(hub: Hub) ->
     await hub.says("GrpcServerDegraded", "False", "GrpcServerFunctional")
 
 
+async def test_gates_of_registration_reach_it_and_it_has_none_of_its_own(hub: Hub) -> None:
+    gates = {"featureGates": [{"feature": "ManagedClusterAgentRestriction", "mode": "Enable"}]}
+    server = {"featureGates": [{"feature": "Unheard", "mode": "Enable"}]}
+    await hub.create(registrationConfiguration={**GRPC, **gates}, serverConfiguration=server)
+    await hub.says("Applied", "True")
+    assert "--feature-gates=ManagedClusterAgentRestriction=true" in (await hub.container(SERVER))["args"]
+    said = await hub.says("ValidFeatureGates", "False")
+    assert "server: [Unheard]" in said["message"]
+
+
+async def test_a_host_that_is_none_is_told_in_the_condition(hub: Hub) -> None:
+    await hub.create(registrationConfiguration=GRPC, serverConfiguration=exposed("hostname", "not a host"))
+    said = await hub.says("Applied", "False")
+    assert said["message"].startswith("spec.serverConfiguration.endpointsExposure[0].grpc.hostname.host: ")
+
+
 async def test_secrets_that_vanish_are_made_again(hub: Hub) -> None:
     await up(hub)
     await hub.place.admin.delete(SECRETS, SERVING, HUB_NAMESPACE)

@@ -15,7 +15,7 @@ from muster.machinery.objects import Object, ObjectKey, key_of
 from muster.operator.accounts import AccountSecret, ensure_account_secret
 from muster.operator.applying import Place, Wanted, checked, places, remove
 from muster.operator.cluster_manager import exposure, manifests
-from muster.operator.cluster_manager.components import COMPONENTS, GRPC_SERVER, SERVERS, Component, Webhooks, account_secret, wanted
+from muster.operator.cluster_manager.components import COMPONENTS, SERVERS, Component, Webhooks, account_secret, wanted
 from muster.operator.cluster_manager.grpc_certificates import SERVING_SECRET, ensure_authority, ensure_serving
 from muster.operator.cluster_manager.manifests import owned
 from muster.operator.cluster_manager.plan import Plan
@@ -137,9 +137,8 @@ async def _grpc_certificates(site: HubSite, made: Installed, trusted: Sequence[b
 async def _drop_serving_certificate(site: HubSite) -> None:
     """Of a server that was there until now. The authority stays for as long as the ClusterManager does: agents keep trusting it,
     and would have to join anew if the server came back with another one."""
-    plan = site.plan
-    if site.here.find(DEPLOYMENTS, ObjectKey(plan.namespace, GRPC_SERVER.deployment(plan))) is not None:
-        await remove(site.here.client, [Place(SECRETS, SERVING_SECRET, plan.namespace)])
+    if site.here.has_secret(SERVING_SECRET, site.plan.namespace):
+        await remove(site.here.client, [Place(SECRETS, SERVING_SECRET, site.plan.namespace)])
 
 
 async def _certificate(site: HubSite, webhooks: Webhooks) -> ServingPair:

@@ -36,6 +36,8 @@ from muster.work.hub.options import UNSUPPORTED_GATES as WORK_UNSUPPORTED_GATES
 
 AUTO_APPROVAL: Final = "ManagedClusterAutoApproval"
 ADDON_GATES: Final = ("AddonManagement",)
+SERVER_GATES: Final = ()
+"""The gRPC server has none of its own; those of registration reach it too."""
 
 
 @dataclass(frozen=True)
@@ -219,5 +221,7 @@ def invalid_gates(manager: ClusterManager) -> dict[str, list[str]]:
     listed["work"] = (spec.work_configuration.feature_gates, WORK_GATES, WORK_UNSUPPORTED_GATES)
     if spec.add_on_manager_configuration:
         listed["addon"] = (spec.add_on_manager_configuration.feature_gates, ADDON_GATES, ())
+    if spec.server_configuration:
+        listed["server"] = (spec.server_configuration.feature_gates, SERVER_GATES, ())
     found = {component: invalid(*gates) for component, gates in listed.items()}
     return {component: names for component, names in found.items() if names}

@@ -97,7 +97,7 @@ def _registration(plan: Plan) -> list[str]:
 
 def _work(plan: Plan) -> list[str]:
     endpoints = plan.endpoints
-    hub = [f"--hub-kubeconfig={HUB_KUBECONFIG}/{endpoints.key}", f"--workload-source-driver={endpoints.name}"]
+    hub = [f"--workload-source-driver={endpoints.name}", f"--workload-source-config={HUB_KUBECONFIG}/{endpoints.key}"]
     return ["work-agent", *hub, *work_arguments(plan), *_electing(plan)]
 
 
@@ -263,7 +263,7 @@ def agent_deployment(plan: Plan, component: Component) -> Document:
             # An agent whose cluster nobody has accepted yet is as it should be.
             ready_path="/healthz",
             secrets=tuple(secrets),
-            scratch={"hub-kubeconfig": HUB_KUBECONFIG} if plan.singleton else {},
+            scratch=_scratch(plan, component),
             labels={**plan.labels, KLUSTERLET_LABEL: plan.name},
             placement=spec.node_placement,
             resources=spec.resource_requirement,
@@ -271,6 +271,13 @@ def agent_deployment(plan: Plan, component: Component) -> Document:
             host_aliases={alias.hostname: alias.ip} if alias else {},
         )
     )
+
+
+def _scratch(plan: Plan, component: Component) -> dict[str, str]:
+    """Where the agent that registers puts files for others."""
+    if component.needs_hub:
+        return {}
+    return {**plan.by_driver.scratch, **({"hub-kubeconfig": HUB_KUBECONFIG} if plan.singleton else {})}
 
 
 def _replicas(plan: Plan, component: Component) -> int:

@@ -35,6 +35,8 @@ class Process:
     """Of the account that it runs as."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Of its namespace, which it reads as files: name to directory."""
+    scratch: Mapping[str, str] = field(default_factory=dict)
+    """Directories of its own that it writes to: volume to path."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from muster.machinery.authorization import AccessAttributes
 from muster.registration.drivers.certificates.options import expiration_arguments
 from muster.registration.drivers.errors import Unfit
 from muster.registration.drivers.flags import GRPC
-from muster.registration.drivers.grpc.options import APPROVED_USERS, CA_FILE, KEY_FILE, bootstrap_configs, hub_config
+from muster.registration.drivers.grpc.options import APPROVED_USERS, CA_FILE, HUB_CONFIG, KEY_FILE, bootstrap_configs, hub_config
 from muster.registration.drivers.profile import AgentFiles, HubSetup, MemberSetup, Process, carrying, last
 from muster.registration.drivers.seam import Driver
 from muster.registration.kinds import MANAGED_CLUSTERS
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from muster.runtime.client import KubeClient
 
 CONFIG: Final = "config.yaml"
+HUB_FILES: Final = "/spoke/hub-kubeconfig"
+"""Where a managed cluster's agents find their way to the hub."""
 SIGNER_FILES: Final = "/var/run/secrets/hub/grpc/certs"
 """Where the hub's controllers find the authority that signs agents' certificates."""
 SERVER: Final = "grpc-server"
@@ -98,7 +100,10 @@ class GrpcDriver(Driver):
         return Process((*files, *approved, *super().hub_process(entry).arguments), secrets={GRPC_SIGNER_SECRET: SIGNER_FILES})
 
     def agent_process(self, configured: SpokeRegistrationConfiguration) -> Process:
-        return Process((*expiration_arguments(configured), *super().agent_process(configured).arguments))
+        # So that the file names its certificate where work agents have the Secret: upstream's find it nowhere else.
+        own = (f"--{HUB_CONFIG}={HUB_FILES}/{CONFIG}",)
+        arguments = (*own, *expiration_arguments(configured), *super().agent_process(configured).arguments)
+        return Process(arguments, scratch={"hub-kubeconfig": HUB_FILES})
 
     def hub_setup(self, options: DriverOptions) -> HubSetup:
         server, kind = last(options, SERVER), last(options, ENDPOINT_TYPE) or HOSTNAME
