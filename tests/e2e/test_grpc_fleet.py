@@ -1,4 +1,4 @@
-"""`muster up --auth grpc`: a fleet whose agents reach the hub's gRPC server and nothing else, through all that a fleet goes through."""
+"""`muster up --auth grpc`: a fleet whose agents reach the hub's gRPC server and nothing else, through all that befalls a fleet."""
 
 from __future__ import annotations
 
