@@ -34,6 +34,16 @@ def test_clusters_join_and_stay_and_nothing_is_left_running(tmp_path: Path) -> N
 
 
 @pytest.mark.timeout(120)
+def test_clusters_join_and_stay_over_grpc(tmp_path: Path) -> None:
+    code, report = simulate("--clusters=3", "--duration=15s", "--auth=grpc", f"--data-dir={tmp_path}")
+    assert (code, report["good"]) == (0, True)
+    assert report["available_at_end"] == report["lowest_since"] == 3
+    config = (tmp_path / "agents/cluster0000/config.yaml").read_text()
+    assert "clientCertFile" in config, "and by gRPC it is that they live there"
+    assert not (tmp_path / "agents/cluster0000/kubeconfig").exists()
+
+
+@pytest.mark.timeout(120)
 def test_clusters_that_do_not_join_in_time_are_a_failure() -> None:
     code, report = simulate("--clusters=1", "--duration=2s", "--join-within=1ms", "--ephemeral")
     assert (code, report["good"]) == (1, False)

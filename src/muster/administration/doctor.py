@@ -11,6 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from muster.administration.hub.authority import grpc_authority
+from muster.administration.hub.grpc_probe import probe_grpc_server
+from muster.administration.hub.initialize import grpc_driver_of
 from muster.administration.members.accept import by_certificate
 from muster.administration.members.klusterlets import find_klusterlets, list_klusterlets
 from muster.administration.members.requests import judge
@@ -24,13 +27,17 @@ from muster.machinery.golang.durations import human_duration
 from muster.machinery.golang.timestamps import parse_time
 from muster.operator.klusterlet.plan import agent_namespace_of
 from muster.operator.names import CLUSTER_MANAGER, OPERATOR_NAMESPACE
+from muster.registration.drivers import profile_of
 from muster.registration.drivers.certificates.requests import issued_certificate, validity_of, verdict_of
+from muster.registration.drivers.flags import GRPC
 from muster.registration.hub import install as registration
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import (
     BOOTSTRAP_SECRET,
     CLUSTER_LABEL,
     DEFAULT_LEASE_SECONDS,
+    DRIVER_ANNOTATION,
+    HUB_NAMESPACE,
     HUB_SECRET,
     LEASE,
     LEASE_PERIODS,
@@ -306,6 +313,43 @@ async def _availability(patient: Patient) -> Findings:
         yield Finding(PROBLEM, "clock", clock.message, "set the clocks of hub and cluster right (NTP)")
 
 
+async def _grpc_server(patient: Patient) -> Findings:
+    """Where agents come over gRPC: does the server run, and would they know it where they are sent?"""
+    subject = "gRPC server"
+    try:
+        manager = await patient.hub.get(ClusterManager, CLUSTER_MANAGER)
+    except NotFound:
+        return
+    profile = profile_of(name) if (name := grpc_driver_of(manager)) else None
+    if profile is None:
+        if patient.cluster is not None and patient.cluster.metadata.annotations.get(DRIVER_ANNOTATION) == GRPC:
+            text = "the cluster registers over gRPC, and the ClusterManager has no such driver"
+            yield Finding(PROBLEM, subject, text, "run init --registration-drivers csr,grpc --grpc-server HOST:PORT")
+        return
+    try:
+        deployment = await patient.hub.get(DEPLOYMENTS, f"{CLUSTER_MANAGER}-grpc-server", HUB_NAMESPACE)
+        authority = await grpc_authority(patient.hub)
+    except NotFound as error:
+        yield Finding(PROBLEM, subject, f"it is not there yet: {error}", "the operator makes it: does it run? see get hub-info")
+        return
+    if problem := deployment_problem(deployment):
+        remedy = f"see kubectl -n {HUB_NAMESPACE} describe deployment {CLUSTER_MANAGER}-grpc-server"
+        yield Finding(PROBLEM, subject, f"it does not run: {problem}", remedy)
+        return
+    told = profile.join_flags(manager.spec, authority)
+    if not told:
+        text = "it runs; the ClusterManager does not say by which address agents reach it"
+        yield Finding(NOTE, subject, text, "give join the load balancer's, or run init --grpc-server HOST:PORT")
+        return
+    state = await probe_grpc_server(told[1], authority, patient.clock.now())
+    if state.problem:
+        # Who is here may have another way to it than an agent that gets through.
+        well = patient.cluster is not None and is_true(patient.cluster.status.conditions, AVAILABLE)
+        yield Finding(NOTE if well and not state.reached else PROBLEM, subject, state.problem, state.remedy)
+    else:
+        yield Finding(OK, subject, f"it answers at {told[1]}, and its certificate is good until {state.until:%Y-%m-%dT%H:%M:%SZ}")
+
+
 async def _agent(patient: Patient) -> Findings:
     """The other side, where there is a way to it."""
     if patient.managed is None:
@@ -425,6 +469,7 @@ STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("permissions", _permissions),
     ("lease", _lease),
     ("availability", _availability),
+    ("gRPC server", _grpc_server),
     ("works", _works),
     ("agent", _agent),
 )

@@ -8,7 +8,7 @@ from typing import Final
 
 from muster.administration.members.klusterlets import agent_key, hub_connection_of, klusterlet_problem
 from muster.administration.waiting import hub_problem
-from muster.api.operator.v1 import ClusterManager, Klusterlet, RelatedResource
+from muster.api.operator.v1 import GRPC_PROTOCOL, ClusterManager, Klusterlet, RelatedResource
 from muster.machinery.objects import Object
 from muster.operator.names import CLUSTER_MANAGER, KLUSTERLET, OPERATOR_NAMESPACE
 from muster.runtime.client import KubeClient, NotFound
@@ -19,6 +19,7 @@ PARTS: Final[Mapping[str, str]] = {
     "work": "Work",
     "placement": "Placement",
     "addon": "AddOn Manager",
+    GRPC_PROTOCOL: "gRPC Server",
     "agent": "Agent",
 }
 """Of a component, by how its Deployment's name goes on after that of the ClusterManager or Klusterlet."""

@@ -15,6 +15,7 @@ from muster.cli.console import echo
 from muster.cli.process import run_until_stopped
 from muster.cli.values import Duration
 from muster.machinery.privatefiles import make_private_directory
+from muster.registration.drivers.flags import DEFAULT, GRPC
 
 if TYPE_CHECKING:
     from muster.fleet.simulation import Outcome, Plan
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--batch", type=click.IntRange(0), default=100, show_default=True, help="How many join at a time; 0: all at once.")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Keep the hub's state here.  [default: a temporary directory]")
 @click.option("--ephemeral", is_flag=True, help="Keep the hub's state in memory only.")
+@click.option("--auth", type=click.Choice([DEFAULT, GRPC]), default=DEFAULT, show_default=True, help="How clusters register.")
 @click.option("-v", "--verbose", is_flag=True, help="Log what hub and agents do.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to report.")
 def command(
@@ -36,6 +38,7 @@ def command(
     batch: int,
     data_dir: str | None,
     ephemeral: bool,
+    auth: str,
     verbose: bool,
     output: str,
 ) -> None:
@@ -45,7 +48,7 @@ def command(
     """
     from muster.fleet.simulation import Plan
 
-    plan = Plan(clusters, duration, join_within, batch, "memory" if ephemeral else "sqlite", verbose)
+    plan = Plan(clusters, duration, join_within, batch, "memory" if ephemeral else "sqlite", verbose, auth)
     outcome = _run(plan, data_dir)
     echo(_json(outcome) if output == "json" else _text(outcome))
     if not outcome.good:

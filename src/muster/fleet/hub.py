@@ -1,8 +1,9 @@
 """A hub of its own process for simulations: an embedded control plane, and the hub's controllers and webhooks beside it.
 
-    python -m muster.fleet.hub DIRECTORY sqlite|memory [-v]
+    python -m muster.fleet.hub DIRECTORY sqlite|memory [csr|grpc] [-v]
 
-Writes `admin.kubeconfig` and `bootstrap.kubeconfig` into DIRECTORY, says `ready` on standard output, and serves until standard
+Writes `admin.kubeconfig` and what agents introduce themselves with (`bootstrap.kubeconfig`, or over gRPC `bootstrap.yaml`) into
+DIRECTORY, says `ready` on standard output, and serves until standard
 input ends, so it never outlives the process that started it. Controllers reach the API in process, agents over TLS, and so does
 the API server its webhooks. New clusters are accepted by themselves when they come with the bootstrap identity.
 """
@@ -17,9 +18,11 @@ from pathlib import Path
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.embedded.in_process import InProcessClient
 from muster.fleet.bootstrap import BOOTSTRAP_USER, bootstrap_identity, write_kubeconfig
+from muster.fleet.grpc_hub import GrpcFiles, open_server
 from muster.http.filelimit import raise_file_limit
 from muster.machinery import logs
-from muster.registration.drivers.csr.options import APPROVED_USERS, NAME
+from muster.registration.drivers.csr.options import APPROVED_USERS
+from muster.registration.drivers.flags import DEFAULT, GRPC
 from muster.registration.hub.install import install, install_namespaces
 from muster.registration.hub.manager import REPORTER, Hub
 from muster.registration.hub.options import HubOptions
@@ -30,16 +33,20 @@ from muster.runtime.webhook import ServingOptions
 CLUSTER = "hub"
 ADMIN = "admin.kubeconfig"
 BOOTSTRAP = "bootstrap.kubeconfig"
+BOOTSTRAPS = {DEFAULT: BOOTSTRAP, GRPC: "bootstrap.yaml"}
+"""By driver."""
 READY = "ready"
 
 
-async def serve(directory: Path, store: str) -> None:
+async def serve(directory: Path, store: str, auth: str = DEFAULT) -> None:
     async with AsyncExitStack() as stack:
         server = ApiServer(ServerConfig(data_dir=directory, clusters=(CLUSTER,), store=store))
         await server.start()
         stack.push_async_callback(server.stop)
         client = InProcessClient(server.client(server.clusters[CLUSTER], agent=REPORTER), CLUSTER)
-        options = HubOptions(auto_approval=True, driver_options={NAME: {APPROVED_USERS: (BOOTSTRAP_USER,)}})
+        files = GrpcFiles(directory) if auth == GRPC else None
+        told = {APPROVED_USERS: (BOOTSTRAP_USER,)} if files is None else files.driver_options(BOOTSTRAP_USER)
+        options = HubOptions(drivers=(auth,), auto_approval=True, driver_options={auth: told})
         await install_namespaces(client)
         webhooks = Webhooks(client, options, ServingOptions(port=0))
         await webhooks.start()
@@ -47,9 +54,16 @@ async def serve(directory: Path, store: str) -> None:
         await install(client, webhooks=webhooks.endpoint)
         hub = Hub(client, options)
         hub.add("webhooks", webhooks)
+        grpc = None if files is None else await open_server(server, CLUSTER, client, files)
+        if grpc is not None:
+            stack.push_async_callback(grpc.stop, 1.0)
+            hub.add("grpc-server", grpc)
         running: asyncio.Task[None] = asyncio.create_task(hub.run(), name="hub")
         await hub.synced()
         await _write_kubeconfigs(server, client, directory)
+        if grpc is not None and files is not None:
+            await grpc.synced()
+            files.write_bootstrap(directory / BOOTSTRAPS[GRPC], grpc.port, (await bootstrap_identity(client)).token)
         print(READY, flush=True)
         await _until_told(running)
 
@@ -77,4 +91,5 @@ if __name__ == "__main__":
 
     logs.set_level(logs.INFO if "-v" in sys.argv else logs.ERROR)
     raise_file_limit()
-    uvloop.run(serve(Path(sys.argv[1]), sys.argv[2]))
+    drivers = [word for word in sys.argv[3:] if word in BOOTSTRAPS]
+    uvloop.run(serve(Path(sys.argv[1]), sys.argv[2], *drivers))

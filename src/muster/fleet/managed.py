@@ -22,6 +22,7 @@ from muster.machinery.clock import SYSTEM, Clock, Timer, sleep
 from muster.machinery.logs import get_logger
 from muster.registration.agent.install import ACCOUNT, install
 from muster.registration.agent.options import AgentOptions
+from muster.registration.drivers.flags import DEFAULT
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import NODES
@@ -56,6 +57,7 @@ class ManagedClusters:
         bootstrap: Path,
         directory: Path,
         *,
+        driver: str = DEFAULT,
         at_once: int = AT_ONCE,
         run_agent: RunAgent = run_agent,
         clock: Clock = SYSTEM,
@@ -63,6 +65,7 @@ class ManagedClusters:
         self._names = names
         self._bootstrap = bootstrap
         self._directory = directory
+        self._driver = driver
         self._run_agent = run_agent
         self._clock = clock
         self._slots = asyncio.Semaphore(at_once)
@@ -112,7 +115,10 @@ class ManagedClusters:
     async def _keep(self, name: str) -> None:
         client = self._clients.get(name) or await self._furnish(name)
         options = AgentOptions(
-            cluster_name=name, bootstrap_kubeconfigs=(self._bootstrap,), hub_kubeconfig_dir=self._directory / name
+            cluster_name=name,
+            driver=self._driver,
+            bootstrap_kubeconfigs=(self._bootstrap,),
+            hub_kubeconfig_dir=self._directory / name,
         )
         while True:
             try:

@@ -26,6 +26,7 @@ from muster.fleet.managed import ManagedClusters
 from muster.fleet.usage import Sample, counted, rates, usage
 from muster.http.filelimit import raise_file_limit
 from muster.machinery import logs
+from muster.registration.drivers.flags import DEFAULT
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.cache import Informer
 from muster.runtime.client import HttpClient, load_kubeconfig
@@ -49,6 +50,8 @@ class Plan:
     store: str = "sqlite"
     verbose: bool = False
     """Log what hub and agents do, and not only what goes wrong."""
+    auth: str = DEFAULT
+    """The driver by which clusters register."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,8 @@ async def simulate(plan: Plan, directory: Path, say: Say) -> Outcome:
     logs.set_level(logs.INFO if plan.verbose else logs.ERROR)
     async with _hub(directory, plan) as hub_pid, contextlib.aclosing(_Observer(directory, hub_pid, plan)) as observer:
         names = [f"cluster{number:04d}" for number in range(plan.clusters)]
-        bootstrap = directory / hub_process.BOOTSTRAP
-        fleet = ManagedClusters(names, bootstrap, directory / "agents", at_once=plan.at_once or plan.clusters)
+        bootstrap, at_once = directory / hub_process.BOOTSTRAPS[plan.auth], plan.at_once or plan.clusters
+        fleet = ManagedClusters(names, bootstrap, directory / "agents", driver=plan.auth, at_once=at_once)
         observer.availability = Availability(plan.clusters, fleet.arrived)
         await fleet.start()
         try:
@@ -201,7 +204,8 @@ def _phase(first: Sample, last: Sample) -> Phase:
 @contextlib.asynccontextmanager
 async def _hub(directory: Path, plan: Plan) -> AsyncIterator[int]:
     """The hub's process, ready; it ends when its standard input does, so also when this process dies."""
-    command = [sys.executable, "-m", hub_process.__name__, str(directory), plan.store, *(["-v"] if plan.verbose else [])]
+    command = [sys.executable, "-m", hub_process.__name__, str(directory), plan.store, plan.auth]
+    command += ["-v"] if plan.verbose else []
     # In a session of its own: Ctrl-C on the terminal is for us alone, and the hub goes when the agents are gone.
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True

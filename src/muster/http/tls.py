@@ -122,6 +122,14 @@ def _in_its_time(connection: ssl.SSLObject) -> bool:
     return bool(ssl.cert_time_to_seconds(described["notBefore"]) <= now <= ssl.cert_time_to_seconds(described["notAfter"]))
 
 
+def presented_chain(connection: Any) -> tuple[bytes, ...]:
+    """What the other side of a connection showed (DER), its own certificate first, verified or not."""
+    if hasattr(connection, "get_unverified_chain"):
+        return tuple(connection.get_unverified_chain())
+    der = 2
+    return tuple(certificate.public_bytes(der) for certificate in connection._sslobj.get_unverified_chain() or ())
+
+
 def _verified_chain(connection: Any) -> tuple[bytes, ...]:
     if hasattr(connection, "get_verified_chain"):
         return tuple(connection.get_verified_chain())

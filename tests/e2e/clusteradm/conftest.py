@@ -38,6 +38,8 @@ from tests.support.registration import MUSTER, Hub
 HUB, MANAGED, AWAY = "hub", "managed", "away"
 RESTLESS = {"componentstatuses", "leases", "events", "apiservices", "flowschemas", "prioritylevelconfigurations", "ipaddresses"}
 """What control planes write without being asked."""
+IN_PODS = ("--grpc-bootstrap-config", "--grpc-config")
+"""Flags of agents that name files which only their pods have."""
 NAMESPACES = "/api/v1/namespaces"
 GIVEN_TO_NAMESPACES = ("/api/v1/serviceaccounts/{}/default", "/api/v1/configmaps/{}/kube-root-ca.crt")
 """What control planes make of their own in every namespace, some time after it."""
@@ -114,7 +116,8 @@ class World:
         """What the operator has deployed on the managed cluster, once it has."""
         path = f"/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments/klusterlet-registration-agent"
         found = self.hub.wait_reply(lambda: self.managed.client().get(path), "the agent's Deployment", 200)
-        words = [one for one in found["spec"]["template"]["spec"]["containers"][0]["args"] if not one.startswith("--health-port")]
+        given = found["spec"]["template"]["spec"]["containers"][0]["args"]
+        words = [one for one in given if not one.startswith(("--health-port", *IN_PODS))]
         files = ["--hub-kubeconfig-dir", str(self.directory / "agent")]
         return self.pod("agent", [*words, *files], (AGENT_NAMESPACE, "klusterlet-registration-sa"), MANAGED)
 
@@ -174,14 +177,14 @@ def _write_contexts(path: Path, clusters: dict[str, Cluster]) -> None:
 
 
 @contextmanager
-def open_world(directory: Path) -> Iterator[World]:
-    """Two clusters with nothing on them; what runs on the hub, a test starts."""
+def open_world(directory: Path, *flags: str) -> Iterator[World]:
+    """Two clusters with nothing on them; what runs on the hub, a test starts. The flags are those of `muster hub`."""
     plane = chosen(directory / "plane", MANAGED)
     plane.start()
     managed = plane.extra(MANAGED)
     kubeconfig = directory / "kubeconfig"
     _write_contexts(kubeconfig, {HUB: plane.cluster, MANAGED: managed})
-    world = World(Hub(plane.cluster, directory / "hub"), managed, directory, kubeconfig)
+    world = World(Hub(plane.cluster, directory / "hub", flags), managed, directory, kubeconfig)
     try:
         yield world
     finally:

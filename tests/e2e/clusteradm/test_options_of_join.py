@@ -111,7 +111,11 @@ Look = Callable[[Joined], object]
             lambda made: made.registration["registrationDriver"],
             {"authType": "csr", "driverOptions": {"client-cert-expiration-seconds": ["7200"], "other": ["b"]}},
         ),
-        row("join --registration-auth grpc --grpc-server hub:8090 --grpc-ca-file {ca}", grpc_way, ("grpc", "hub:8090", "{ca}")),
+        row(
+            "join --registration-auth grpc --grpc-server hub:8090 --grpc-ca-file {ca} --force",
+            grpc_way,
+            ("grpc", "hub:8090", "{ca}"),
+        ),
         row(
             "join --addon-kubeclient-registration-auth token --addon-token-expiration-seconds 3600",
             lambda made: made.registration["addOnKubeClientRegistrationDriver"],

@@ -7,6 +7,7 @@ first and purely (`check`, `cluster_manager`); a wrong option is refused before 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from muster.administration.drivers import fitting, installed_driver, refuse_unhe
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
 from muster.administration.hub import preflight, tokens
+from muster.administration.hub.authority import grpc_authority
 from muster.administration.hub.probe import WITHIN as PROBE_WITHIN
 from muster.administration.hubs import CLUSTERADM, HubAddress
 from muster.administration.progress import SILENT, Progress, wait
@@ -29,8 +31,8 @@ from muster.operator.cluster_manager.plan import ADDON_GATES, AUTO_APPROVAL, Pla
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS
 from muster.operator.spec import BadSpec
 from muster.registration.drivers import DEFAULT, find, options_of, profile_of
-from muster.registration.drivers.flags import INIT_FLAGS
-from muster.registration.drivers.profile import DriverOptions, HubSetup
+from muster.registration.drivers.flags import GRPC, INIT_FLAGS
+from muster.registration.drivers.profile import DriverOptions, HubSetup, Profile
 from muster.registration.drivers.seam import Driver
 from muster.registration.names import HUB_GATES, HUB_UNSUPPORTED_GATES
 from muster.runtime.client import Forbidden, KubeClient, NotFound
@@ -75,8 +77,12 @@ class Initialized:
     address: HubAddress
     token: str = field(repr=False)
     drivers: tuple[str, ...] = ()
-    join_flags: tuple[str, ...] = ()
-    """What `join` has to be told to register by the first of these."""
+    join_flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What `join` has to be told, by driver."""
+    grpc: str = ""
+    """The driver by which agents reach the hub through its gRPC server and nowhere else, where there is one."""
+    cluster: str = ""
+    """The only one that the token is good for; empty where it is good for all."""
     checks: tuple[preflight.Check, ...] = ()
 
 
@@ -163,7 +169,7 @@ async def initialize(
     if options.wait and not is_dry_run(client):
         await await_hub(client, within=options.timeout, progress=progress, clock=clock)
     token = await tokens.issue(client, use_bootstrap_token=options.use_bootstrap_token)
-    return _initialized(address, token, ClusterManager.decode(wanted), checks)
+    return await _initialized(client, address, token, ClusterManager.decode(wanted), checks)
 
 
 async def _let_the_old_one_go(client: KubeClient, within: float, progress: Progress, clock: Clock) -> None:
@@ -180,23 +186,49 @@ async def _let_the_old_one_go(client: KubeClient, within: float, progress: Progr
         await wait(f"an earlier ClusterManager {CLUSTER_MANAGER}", look, within=within, progress=progress, clock=clock)
 
 
-async def access(client: KubeClient, address: HubAddress, *, use_bootstrap_token: bool = False) -> Initialized:
-    """What a cluster needs to join a hub that is there. What the ClusterManager says of drivers is told where it may be read."""
-    token = await tokens.issue(client, use_bootstrap_token=use_bootstrap_token)
+async def access(client: KubeClient, address: HubAddress, *, use_bootstrap_token: bool = False, cluster: str = "") -> Initialized:
+    """What a cluster needs to join a hub that is there; `cluster` is the only one that it is to be good for. What the
+    ClusterManager says of drivers is told where it may be read. Raises AdministrationError, and what the client raises."""
     try:
         manager = await client.get(ClusterManager, CLUSTER_MANAGER)
     except (NotFound, Forbidden, MalformedObject):
-        return Initialized(address, token)
-    return _initialized(address, token, manager)
+        token = await tokens.issue(client, use_bootstrap_token=use_bootstrap_token, cluster=cluster)
+        return Initialized(address, token, grpc=GRPC if cluster else "", cluster=cluster)
+    if cluster and not grpc_driver_of(manager):
+        raise AdministrationError(
+            "--cluster-name: only the gRPC server can tell for which cluster a token is good, and this hub has none",
+            "run init --registration-drivers grpc,csr --grpc-server HOST:PORT, or leave --cluster-name out",
+        )
+    token = await tokens.issue(client, use_bootstrap_token=use_bootstrap_token, cluster=cluster)
+    return await _initialized(client, address, token, manager, cluster=cluster)
 
 
-def _initialized(address: HubAddress, token: str, manager: ClusterManager, checks: Sequence[preflight.Check] = ()) -> Initialized:
+def drivers_of(manager: ClusterManager) -> list[tuple[str, Profile | None]]:
+    """The hub may have drivers that nobody here has heard of."""
     configured = manager.spec.registration_configuration
-    # The hub may have drivers that nobody here has heard of.
-    drivers = [(one.auth_type, profile_of(one.auth_type)) for one in configured.registration_drivers] if configured else []
-    names = tuple(profile.name if profile else auth_type for auth_type, profile in drivers)
-    first = drivers[0][1] if drivers else None
-    return Initialized(address, token, names, first.join_flags(manager.spec) if first else (), tuple(checks))
+    found = [(one.auth_type, profile_of(one.auth_type)) for one in configured.registration_drivers] if configured else []
+    return [(profile.name if profile else auth_type, profile) for auth_type, profile in found]
+
+
+def grpc_driver_of(manager: ClusterManager) -> str:
+    return next((name for name, profile in drivers_of(manager) if profile is not None and profile.grpc_server), "")
+
+
+async def _initialized(
+    client: KubeClient,
+    address: HubAddress,
+    token: str,
+    manager: ClusterManager,
+    checks: Sequence[preflight.Check] = (),
+    cluster: str = "",
+) -> Initialized:
+    drivers, grpc, authority = drivers_of(manager), grpc_driver_of(manager), b""
+    if grpc:
+        # The operator publishes it once it has acted on the ClusterManager.
+        with suppress(NotFound, Forbidden):
+            authority = await grpc_authority(client)
+    flags = {name: profile.join_flags(manager.spec, authority) for name, profile in drivers if profile is not None}
+    return Initialized(address, token, tuple(name for name, _ in drivers), flags, grpc, cluster, tuple(checks))
 
 
 async def install_operator(client: KubeClient, options: BundleOptions, clock: Clock = SYSTEM) -> None:

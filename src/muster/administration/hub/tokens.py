@@ -1,7 +1,9 @@
 """What a new cluster introduces itself with: a token of the bootstrap account, or a bootstrap token that is kept in a Secret.
 
 Tokens of the account live for an hour and are made anew each time. The bootstrap token lives until it is deleted, and there is one:
-whoever asks again gets the same. `revoke` takes away both, and all that was handed out before with them.
+whoever asks again gets the same. A token for the cluster of one name is of an account of its own, which may introduce that cluster
+and no other, and only over gRPC (`registration.hub.install.bound_permissions`). `revoke` takes away all of them, and all that was
+handed out before with them.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from muster.administration.hubs import CLUSTERADM
 from muster.api import Document
 from muster.machinery.objects import Object
 from muster.operator.applying import Place, places, remove
-from muster.registration.hub.install import BOOTSTRAP_GROUP, bootstrap_permissions
-from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
+from muster.registration.hub.install import BOOTSTRAP_GROUP, bootstrap_permissions, bound_account, bound_permissions
+from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE, BOUND_LABEL, is_cluster_name
 from muster.runtime.client import KubeClient, NotFound
-from muster.runtime.client.builtin import SECRETS, SERVICE_ACCOUNTS
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SECRETS, SERVICE_ACCOUNTS
 from muster.runtime.install import apply_all, named
 
 LIFETIME: Final = 3600
@@ -35,6 +37,7 @@ BOOTSTRAP_USERS: Final = (
     f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{BOOTSTRAP_ACCOUNT}",
 )
 """As whom newcomers appear on the hub."""
+NAME_RULE: Final = "it has up to 63 lower case letters, digits and '-', and a letter or digit at both ends"
 _LETTERS: Final = string.ascii_lowercase + string.digits
 
 
@@ -47,7 +50,14 @@ async def ensure_bootstrap(client: KubeClient) -> None:
     await apply_all(client, bootstrap_permissions(), CLUSTERADM)
 
 
-async def account_token(client: KubeClient, seconds: int = LIFETIME) -> str:
+async def ensure_bound(client: KubeClient, cluster: str) -> None:
+    """The account that the agent of one cluster may use, and what it may do. Raises AdministrationError."""
+    if not is_cluster_name(cluster):
+        raise AdministrationError(f"--cluster-name: {cluster!r} cannot name a cluster", NAME_RULE)
+    await apply_all(client, bound_permissions(cluster), CLUSTERADM)
+
+
+async def account_token(client: KubeClient, seconds: int = LIFETIME, account: str = BOOTSTRAP_ACCOUNT) -> str:
     if is_dry_run(client):
         return TOKEN
     review: Document = {
@@ -56,9 +66,9 @@ async def account_token(client: KubeClient, seconds: int = LIFETIME) -> str:
         "spec": {"expirationSeconds": seconds},
     }
     try:
-        answer = await client.create(SERVICE_ACCOUNTS, review, BOOTSTRAP_NAMESPACE, name=BOOTSTRAP_ACCOUNT, subresource="token")
+        answer = await client.create(SERVICE_ACCOUNTS, review, BOOTSTRAP_NAMESPACE, name=account, subresource="token")
     except NotFound:
-        raise _missing(f"ServiceAccount {BOOTSTRAP_NAMESPACE}/{BOOTSTRAP_ACCOUNT}") from None
+        raise _missing(f"ServiceAccount {BOOTSTRAP_NAMESPACE}/{account}") from None
     return str(answer["status"]["token"])
 
 
@@ -110,7 +120,11 @@ def _missing(what: str, flag: str = "") -> AdministrationError:
     return AdministrationError(f"token doesn't exist: there is no {what}", f"run init{flag} again")
 
 
-async def issue(client: KubeClient, *, use_bootstrap_token: bool = False) -> str:
+async def issue(client: KubeClient, *, use_bootstrap_token: bool = False, cluster: str = "") -> str:
+    """`cluster` is the only one that it is to be good for."""
+    if cluster:
+        await ensure_bound(client, cluster)
+        return await account_token(client, account=bound_account(cluster))
     return await (bootstrap_token(client) if use_bootstrap_token else account_token(client))
 
 
@@ -118,12 +132,24 @@ async def bootstrap_places(client: KubeClient) -> list[Place]:
     """All that lets newcomers in, the permissions first."""
     stored = await client.list(SECRETS, TOKEN_NAMESPACE, label_selector=HUB_LABEL)
     kept = [Place(SECRETS, one["metadata"]["name"], TOKEN_NAMESPACE) for one in stored.items if one.get("type") == TOKEN_TYPE]
-    return [*reversed(places(bootstrap_permissions())), *kept]
+    return [*await _bound_places(client), *reversed(places(bootstrap_permissions())), *kept]
 
 
-async def revoke(client: KubeClient) -> list[Place]:
-    """No token that was handed out is good for anything afterwards. Gives what was removed."""
-    found = [place for place in await bootstrap_places(client) if await _there(client, place)]
+async def _bound_places(client: KubeClient) -> list[Place]:
+    """Of accounts that are good for one cluster each. They are found by any of their parts, so that none is left half removed."""
+    found = [
+        await client.list(resource, namespace, label_selector=BOUND_LABEL)
+        for resource, namespace in ((SERVICE_ACCOUNTS, BOOTSTRAP_NAMESPACE), (CLUSTER_ROLES, ""), (CLUSTER_ROLE_BINDINGS, ""))
+    ]
+    names = sorted({str(one["metadata"]["labels"][BOUND_LABEL]) for several in found for one in several.items})
+    return [place for name in names for place in reversed(places(bound_permissions(name)))]
+
+
+async def revoke(client: KubeClient, cluster: str = "") -> list[Place]:
+    """No token that was handed out is good for anything afterwards; with a cluster, none that is good for it alone. Gives what was
+    removed."""
+    wanted = list(reversed(places(bound_permissions(cluster)))) if cluster else await bootstrap_places(client)
+    found = [place for place in wanted if await _there(client, place)]
     await remove(client, found)
     return found
 

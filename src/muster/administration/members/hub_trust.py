@@ -52,6 +52,7 @@ PROVE: Final = (
     "take --hub-ca-hash from the join command that init or get token printed, or give the authority with --ca-file; "
     "to believe whatever answers there, ask for it with --insecure-skip-ca-verification"
 )
+HASH_FLAG: Final = "--hub-ca-hash"
 _BOOTSTRAP_TOKEN: Final = re.compile(r"(?P<id>[a-z0-9]{6})\.(?P<secret>[a-z0-9]{16})")
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -84,15 +85,20 @@ def check(trust: HubTrust) -> None:
     parts = urlsplit(trust.server)
     if parts.scheme != "https" or not parts.hostname:
         raise AdministrationError(f"--hub-apiserver: {trust.server!r} is not an https URL", "a token is not sent in the clear")
-    for one in trust.hashes:
-        if not _HASH.fullmatch(one.lower()):
-            raise AdministrationError(f"--hub-ca-hash: {one!r} is not sha256:<64 hexadecimal digits>")
+    check_hashes(trust.hashes, HASH_FLAG)
     for flag, pem in (("--ca-file", trust.ca), ("--proxy-ca-file", trust.proxy_ca)):
-        if pem and not _certificates(pem):
+        if pem and not certificates_in(pem):
             raise AdministrationError(f"{flag}: there is no certificate in it", "expected PEM")
     proxy = urlsplit(trust.proxy_url)
     if trust.proxy_url and (proxy.scheme not in ("http", "https") or not proxy.hostname):
         raise AdministrationError(f"--proxy-url: {trust.proxy_url!r} is not an http or https URL")
+
+
+def check_hashes(hashes: Sequence[str], flag: str) -> None:
+    """Raises AdministrationError for what is no hash of a key."""
+    for one in hashes:
+        if not _HASH.fullmatch(one.lower()):
+            raise AdministrationError(f"{flag}: {one!r} is not sha256:<64 hexadecimal digits>")
 
 
 async def find_hub(trust: HubTrust, token: str, progress: Progress = SILENT, connect: Connect = connect_by_http) -> HubAddress:
@@ -127,7 +133,7 @@ class _Finder:
         """PEM; empty where the system's authorities vouch for the hub."""
         trust = self.trust
         if trust.ca:
-            return _pinned(trust.ca, trust.hashes, "--ca-file") if trust.hashes else trust.ca
+            return pinned(trust.ca, trust.hashes, "--ca-file") if trust.hashes else trust.ca
         if not trust.hashes and not trust.unverified and await self._system_vouches():
             return b""
         info = await self._cluster_info()
@@ -137,7 +143,7 @@ class _Finder:
                 raise AdministrationError(
                     f"the hub does not tell its authority in ConfigMap {PUBLIC_NAMESPACE}/{CLUSTER_INFO}", "give it with --ca-file"
                 )
-            return _pinned(ca, trust.hashes, f"the hub {trust.server}")
+            return pinned(ca, trust.hashes, f"the hub {trust.server}")
         if trust.unverified:
             self.progress.warn(f"whoever answers at {trust.server} is taken for the hub, and gets the token")
             return ca or await self._authority_for_token()
@@ -183,7 +189,7 @@ class _Finder:
                 return ca
             root = await _public(client, ROOT_CA)
         ca = str(((root or {}).get("data") or {}).get("ca.crt") or "").encode()
-        if not _certificates(ca):
+        if not certificates_in(ca):
             raise AdministrationError(f"the hub {self.trust.server} tells no authority", "give it with --ca-file")
         return ca
 
@@ -210,23 +216,23 @@ def _authority_in(info: Object) -> bytes:
         pem = base64.b64decode(str(_cluster_in(info).get("certificate-authority-data") or ""), validate=True)
     except (binascii.Error, ValueError):
         return b""
-    return pem if _certificates(pem) else b""
+    return pem if certificates_in(pem) else b""
 
 
-def _certificates(pem: bytes) -> list[x509.Certificate]:
+def certificates_in(pem: bytes) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError:
         return []
 
 
-def _pinned(ca: bytes, hashes: Sequence[str], source: str) -> bytes:
+def pinned(ca: bytes, hashes: Sequence[str], source: str, flag: str = HASH_FLAG) -> bytes:
     """Those of the authorities whose keys have one of the hashes, and no others. Raises Refused when there is none."""
     wanted = {one.lower() for one in hashes}
-    proved = [one for one in _certificates(ca) if fingerprint(one.public_key()) in wanted]
+    proved = [one for one in certificates_in(ca) if fingerprint(one.public_key()) in wanted]
     if not proved:
         raise Refused(
-            f"--hub-ca-hash: no authority of {source} has this hash: it is another hub, or somebody in between",
+            f"{flag}: no authority of {source} has this hash: it is another hub, or somebody in between",
             "get a fresh join command from the hub's administrator",
         )
     return b"".join(one.public_bytes(Encoding.PEM) for one in proved)

@@ -3,7 +3,9 @@
 What the options mean is decided first and purely (`check`, `klusterlet`). Then the hub is asked, with the very token that the
 agents will have: is it a hub, does it take the token, is the cluster's name free? A name that another cluster lives under is not
 taken from it. Only then is something written, and server-side, so that doing it again changes only what is asked for
-differently. Joining ends with the cluster being known to the hub; letting it in is for the hub's administrator.
+differently. By a driver that has a transport of its own, the hub is asked over that, and nothing that is written leads to its API
+server unless somebody wants it (`api`). Joining ends with the cluster being known to the hub; letting it in is for the hub's
+administrator.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import string
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 from muster.administration.drivers import fitting, installed_driver, refuse_unheard
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError, Refused, TookTooLong
 from muster.administration.hub.preflight import settle
+from muster.administration.hub.tokens import NAME_RULE
 from muster.administration.hubs import CLUSTERADM, MADE_BY, HubAddress
 from muster.administration.members.hub_trust import Connect, connect_by_http, told_server
 from muster.administration.members.klusterlets import (
@@ -47,6 +51,7 @@ from muster.operator.pod_namespaces import RUN, allow, on_this_machine
 from muster.registration.drivers import DEFAULT, options_of
 from muster.registration.drivers.certificates.agents import SHORTEST_EXPIRATION
 from muster.registration.drivers.certificates.profile import KEY
+from muster.registration.drivers.endpoints import ClientSettings, EndpointError
 from muster.registration.drivers.flags import JOIN_FLAGS
 from muster.registration.drivers.profile import DriverOptions, MemberSetup
 from muster.registration.drivers.seam import Driver
@@ -80,7 +85,9 @@ class JoinOptions:
     managed: ClientConfig | None = None
     """The way to the managed cluster, where agents run elsewhere."""
     agent_server: str = ""
-    """Where agents reach the hub, if that is another place than from here."""
+    """Where agents reach the hub's API server, if that is another place than from here."""
+    api: HubAddress | None = None
+    """The hub's API server, where agents are to have a way to it beside the one that their driver takes."""
     managed_lookup: bool = False
     """Have agents go where the managed cluster itself says."""
     proxy_url: str = ""
@@ -109,7 +116,7 @@ class JoinOptions:
         return installed_driver(self.auth, "--registration-auth: invalid registration-Auth type")
 
     def setup(self, ca: bytes = b"") -> MemberSetup:
-        """`ca` is the hub's. Raises AdministrationError."""
+        """`ca` is that of the hub, where agents of this driver reach it. Raises AdministrationError."""
         driver = self.driver
         with fitting():
             return driver.member_setup(options_of(driver, self.driver_options), self.token, ca)
@@ -141,7 +148,7 @@ def check(options: JoinOptions) -> None:
     if not is_cluster_name(options.cluster_name):
         raise AdministrationError(
             f"--cluster-name: {options.cluster_name!r} cannot name a cluster",
-            "it has up to 63 lower case letters, digits and '-', and a letter or digit at both ends",
+            NAME_RULE,
         )
     if problem := reserved_name_problem(options.cluster_name):
         raise AdministrationError(f"--cluster-name: {problem}")
@@ -150,6 +157,11 @@ def check(options: JoinOptions) -> None:
     if 0 != options.certificate_seconds < SHORTEST_EXPIRATION:
         raise AdministrationError(f"--client-cert-expiration-seconds: must be {SHORTEST_EXPIRATION} or more")
     _check_drivers(options)
+    if options.proxy_url and options.setup().server:
+        raise AdministrationError(
+            f"--proxy-url: agents that register by {options.driver.name} do not read it",
+            "they use the proxy that HTTPS_PROXY names",
+        )
     known = (*AGENT_GATES, *WORK_GATES)
     for gate, on in options.feature_gates.items():
         if gate not in (*known, *AGENT_UNSUPPORTED_GATES):
@@ -211,11 +223,10 @@ async def join(
     clock: Clock = SYSTEM,
     connect: Connect = connect_by_http,
 ) -> Joined:
-    """`client` is for the cluster that runs the agents. Raises AdministrationError, ApplyFailed, and what the clients raise."""
+    """`client` is for the cluster that runs the agents, `hub` where these reach theirs. Raises AdministrationError, ApplyFailed,
+    and what the clients raise."""
     check(options)
-    token = AuthInfo(token=options.token)
-    config = ClientConfig(hub.server, hub.ca or None, proxy_url=options.proxy_url, namespace="default", identity=token)
-    async with _open(config, connect) as hub_client, _managed(client, options, connect) as managed:
+    async with _hub(hub, options, connect) as hub_client, _managed(client, options, connect) as managed:
         existing = await _existing(client, options)
         options = await _with_lookup(managed, options)
         if not options.force:
@@ -226,7 +237,7 @@ async def join(
         name = existing.metadata.name if existing is not None else _new_name(options)
         wanted = klusterlet(name, options, existing)
         namespace = name if options.hosted else str(wanted["spec"]["namespace"])
-        await _prepare(client, namespace, config, options, progress, clock)
+        await _prepare(client, namespace, hub, options, progress, clock)
         await client.apply(KLUSTERLETS, wanted, manager=CLUSTERADM)
         introduced, key = False, ""
         if options.wait and not is_dry_run(client):
@@ -235,6 +246,30 @@ async def join(
             introduced = True
             key = await _await_key(client, name, options, progress, clock)
     return Joined(options.cluster_name, name, namespace, options.driver.name, introduced, key)
+
+
+@asynccontextmanager
+async def _hub(hub: HubAddress, options: JoinOptions, connect: Connect) -> AsyncIterator[KubeClient]:
+    """The hub, as agents with this token reach it."""
+    if not options.setup().server:
+        async with _open(_api_config(hub, options), connect) as client:
+            yield client
+        return
+    endpoints, files = options.driver.endpoints, options.setup(hub.ca).files
+    try:
+        way = endpoints.read(Path(endpoints.key), files[endpoints.key].encode())
+        reached = way.connect(ClientSettings(CLUSTERADM, cluster=options.cluster_name))
+    except EndpointError as error:
+        raise AdministrationError(f"the way to the hub that is to be given to agents is unusable: {error.problem}") from None
+    try:
+        yield reached
+    finally:
+        await reached.close()
+
+
+def _api_config(api: HubAddress, options: JoinOptions) -> ClientConfig:
+    token = AuthInfo(token=options.token)
+    return ClientConfig(api.server, api.ca or None, proxy_url=options.proxy_url, namespace="default", identity=token)
 
 
 @asynccontextmanager
@@ -285,7 +320,7 @@ async def _with_lookup(managed: KubeClient, options: JoinOptions) -> JoinOptions
 
 
 async def _prepare(
-    client: KubeClient, namespace: str, hub: ClientConfig, options: JoinOptions, progress: Progress, clock: Clock
+    client: KubeClient, namespace: str, hub: HubAddress, options: JoinOptions, progress: Progress, clock: Clock
 ) -> None:
     if options.keep_operator and not await operator_problem(client):
         progress.say("The klusterlet operator is there already, and works")
@@ -302,10 +337,17 @@ async def _prepare(
     checked(await Applier(client, CLUSTERADM).apply(_secrets(namespace, hub, options)))
 
 
-def _dialled(hub: ClientConfig, options: JoinOptions) -> list[str]:
+def _dialled(hub: HubAddress, options: JoinOptions) -> list[str]:
     """Where the agents, and the operator that looks after them, have to get through."""
     managed = [options.managed.server, options.managed.proxy_url] if options.managed is not None else []
-    return [options.agent_server or hub.server, options.proxy_url, *options.setup().dialled, *managed]
+    api = _api(hub, options)
+    ours = [options.agent_server or api.server] if api is not None else []
+    return [*ours, options.proxy_url, *options.setup().dialled, *managed]
+
+
+def _api(hub: HubAddress, options: JoinOptions) -> HubAddress | None:
+    """The hub's API server, if agents are to have a way to it."""
+    return options.api if options.setup().server else hub
 
 
 async def _exists(client: KubeClient, namespace: str) -> bool:
@@ -324,11 +366,12 @@ async def install_operator(client: KubeClient, options: BundleOptions, clock: Cl
         await await_definitions(client, definitions, clock)
 
 
-def _secrets(namespace: str, hub: ClientConfig, options: JoinOptions) -> list[Wanted]:
+def _secrets(namespace: str, hub: HubAddress, options: JoinOptions) -> list[Wanted]:
     """What agents introduce themselves with, and where they run elsewhere, the way to the managed cluster."""
-    reached = replace(hub, server=options.agent_server or hub.server)
-    content = {KUBECONFIG_KEY: dump_kubeconfig(reached, cluster="hub", user="bootstrap", context="bootstrap")}
-    content |= options.setup(hub.ca if isinstance(hub.ca, bytes) else b"").files
+    content, api = dict(options.setup(hub.ca).files), _api(hub, options)
+    if api is not None:
+        reached = _api_config(replace(api, server=options.agent_server or api.server), options)
+        content[KUBECONFIG_KEY] = dump_kubeconfig(reached, cluster="hub", user="bootstrap", context="bootstrap")
     made = [_secret(BOOTSTRAP_SECRET, namespace, content)]
     if options.managed is not None:
         try:

@@ -7,6 +7,7 @@ finds its name free.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,12 +29,12 @@ from muster.registration.drivers import endpoints_of, find
 from muster.registration.drivers.certificates.approval import is_in_use
 from muster.registration.drivers.endpoints import EndpointError
 from muster.registration.drivers.ownership import owner_of
-from muster.registration.drivers.rights import needed_to_register
 from muster.registration.kinds import CLUSTER_CLAIMS
-from muster.runtime.auth import missing_rights
 from muster.runtime.client import KubeClient, KubeError, NotFound, Unauthorized, Untrusted
 
 ID_CLAIM: Final = "id.k8s.io"
+WITHIN: Final = 30.0
+"""Seconds for all that is asked whether a newcomer is let in."""
 ANOTHER: Final = "choose another --cluster-name; if it is the same cluster, go on with --force"
 
 
@@ -47,7 +48,7 @@ class Introduction:
     identity: str
     """What it is called where its driver's identities come from."""
     server: str
-    """Of the hub."""
+    """Where its agents reach the hub."""
     existing: Klusterlet | None
     """By which the cluster is managed already."""
 
@@ -60,18 +61,26 @@ async def check_hub(here: KubeClient, managed: KubeClient, hub: KubeClient, who:
 
 
 async def _connection(hub: KubeClient, who: Introduction) -> Check:
-    name = "HubKubeconfig check"
+    driver = find(who.driver)
+    name, flag = ("GRPCServer check", "--grpc-server") if driver.grpc_server else ("HubKubeconfig check", "--hub-apiserver")
     try:
-        await require_hub(hub)
-        missing = await missing_rights(hub, needed_to_register(find(who.driver)))
+        async with asyncio.timeout(WITHIN):
+            if not driver.grpc_server:
+                await require_hub(hub)
+            missing = await driver.missing_to_register(hub, who.cluster)
+    except TimeoutError:
+        return Check(name, errors=(f"{flag}: {who.server} has not answered within {WITHIN:g} s",))
     except Untrusted as error:
         return Check(name, errors=(f"--ca-file, --hub-ca-hash: this authority does not vouch for the hub: {error.reason}",))
     except Unauthorized:
         return Check(name, errors=(f"--hub-token: {token_problem(who.token)}; get a fresh one with get token on the hub",))
     except (NotAHub, KubeError) as error:
-        return Check(name, errors=(f"--hub-apiserver: {error}",))
+        return Check(name, errors=(f"{flag}: {error}",))
+    if missing and driver.grpc_server:
+        text = f"--hub-token: its holder may not introduce {who.cluster}; use one that get token --cluster-name {who.cluster} gives"
+        return Check(name, errors=(text,))
     if missing:
-        text = f"--hub-token: its holder may not {', '.join(map(str, missing))} on the hub; use one that get token gives"
+        text = f"--hub-token: its holder may not {', '.join(missing)} on the hub; use one that get token gives"
         return Check(name, errors=(text,))
     return Check(name)
 

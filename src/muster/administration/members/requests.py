@@ -26,7 +26,7 @@ from muster.registration.drivers.certificates.first_requests import is_contender
 from muster.registration.drivers.certificates.requests import verdict_of
 from muster.registration.drivers.grpc.options import DEFAULT_ACCOUNT
 from muster.registration.drivers.grpc.requests import read_grpc_request
-from muster.registration.hub.install import BOOTSTRAP_GROUP
+from muster.registration.hub.install import BOOTSTRAP_GROUP, bound_account
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
 
 ACCOUNTS: Final = frozenset(
@@ -130,11 +130,12 @@ def _objection(request: AgentRequest, wanted: RequestFilter) -> str:
 
 
 def is_newcomer(request: AgentRequest) -> bool:
-    """Whether it was asked for with what the hub hands out to newcomers."""
+    """Whether it was asked for with what the hub hands out to newcomers; what is good for one cluster speaks for that alone."""
     user, groups = request.requester.name, request.requester.groups
     if user.startswith("system:bootstrap:"):
         return BOOTSTRAP_GROUP in groups
-    return user in ACCOUNTS and ACCOUNT_GROUP in groups
+    bound = f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{bound_account(request.identity.cluster)}"
+    return user in (*ACCOUNTS, bound) and ACCOUNT_GROUP in groups
 
 
 def refuse_ambiguity(cluster: ManagedCluster, judged: Sequence[Judgement], wanted: RequestFilter, now: datetime) -> None:

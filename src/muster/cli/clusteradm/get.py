@@ -202,25 +202,33 @@ async def _watch(session: Session, resource: GVR, place: str, stirred: asyncio.E
 
 @click.command("token")
 @click.option("--use-bootstrap-token", is_flag=True, help="The one that does not expire, as init made it.")
+@click.option("--cluster-name", "cluster", default="", help="The only cluster that it is to be good for (over gRPC).")
 @click.option("--output-file", type=click.Path(dir_okay=False), help="Also write the token to this file.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to report.")
 @connected
-def token(use_bootstrap_token: bool, output_file: str | None, output: str) -> None:
+def token(use_bootstrap_token: bool, cluster: str, output_file: str | None, output: str) -> None:
     """Show a token with which clusters join, and how they do."""
-    from muster.cli.clusteradm.init import access_json, join_command
+    from muster.cli.clusteradm.init import access_json, join_commands
 
-    hub = administer(lambda session: _token(session, use_bootstrap_token), machine=output == "json")
+    if use_bootstrap_token and cluster:
+        raise click.UsageError("--use-bootstrap-token: it is good for every cluster; it cannot be combined with --cluster-name")
+    hub = administer(lambda session: _token(session, use_bootstrap_token, cluster), machine=output == "json")
     if output_file:
         write_file(output_file, f"{hub.token}\n", "--output-file")
     if output == "json":
         echo(access_json(hub))
         return
     echo(f"token={hub.token}")
-    echo(f"please log on spoke and run:\n{join_command(hub)} --cluster-name <cluster_name>")
+    usual, *others = join_commands(hub)
+    name = hub.cluster or "<cluster_name>"
+    echo(f"please log on spoke and run:\n{usual} --cluster-name {name}")
+    for command in others:
+        echo(f"or, from where only the hub's gRPC server can be reached:\n{command} --cluster-name {name}")
 
 
-async def _token(session: Session, use_bootstrap_token: bool) -> Initialized:
+async def _token(session: Session, use_bootstrap_token: bool, cluster: str) -> Initialized:
     from muster.administration.hub.initialize import access
     from muster.administration.hubs import HubAddress
 
-    return await access(session.client, HubAddress.of(session.config), use_bootstrap_token=use_bootstrap_token)
+    address = HubAddress.of(session.config)
+    return await access(session.client, address, use_bootstrap_token=use_bootstrap_token, cluster=cluster)

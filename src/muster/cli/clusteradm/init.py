@@ -17,7 +17,7 @@ from muster.cli.connection import Session, administer, connected, program, write
 from muster.cli.console import echo
 from muster.cli.driver_flags import driver_flags, told_drivers
 from muster.cli.values import Names
-from muster.registration.drivers.flags import DEFAULT, INIT_FLAGS
+from muster.registration.drivers.flags import DEFAULT, GRPC, INIT_FLAGS
 
 if TYPE_CHECKING:
     from muster.administration.hub.initialize import Initialized, InitOptions
@@ -96,16 +96,30 @@ def _options(given: dict[str, Any]) -> InitOptions:
     return options
 
 
-def join_command(hub: Initialized, *, wait: bool = False) -> str:
-    """Without the cluster's name."""
-    parts = ["join", "--hub-token", hub.token, "--hub-apiserver", hub.address.server]
-    if hub.address.ca_hash:
-        parts += ["--hub-ca-hash", hub.address.ca_hash]
-    # With several, the cluster's administrator chooses.
-    if hub.drivers and DEFAULT not in hub.drivers:
-        parts += ["--registration-auth", hub.drivers[0], *hub.join_flags]
+def join_command(hub: Initialized, driver: str = "", *, wait: bool = False) -> str:
+    """Without the cluster's name; by the hub's first driver if none is named and the default is none of the hub's. A command by
+    which the hub's gRPC server can be known says nothing of the API server: agents that reach the one need not know the other."""
+    if not driver and hub.drivers and DEFAULT not in hub.drivers:
+        driver = hub.drivers[0]
+    own = list(hub.join_flags.get(driver, ()))
+    parts = ["join", "--hub-token", hub.token]
+    if not (driver and driver == hub.grpc and HASH_FLAG in own):
+        parts += ["--hub-apiserver", hub.address.server]
+        parts += ["--hub-ca-hash", hub.address.ca_hash] if hub.address.ca_hash else []
+    parts += ["--registration-auth", driver, *own] if driver else []
     parts += ["--wait"] if wait else []
     return f"{program()} {' '.join(shlex.quote(part) if part != hub.token else part for part in parts)}"
+
+
+def join_commands(hub: Initialized, *, wait: bool = False) -> list[str]:
+    """That of the hub's first driver, and that of its gRPC server if it has one too; over gRPC alone for a token that is good there
+    only."""
+    over_grpc = join_command(hub, hub.grpc, wait=wait)
+    usual = join_command(hub, wait=wait)
+    return [over_grpc] if hub.cluster else list(dict.fromkeys((usual, over_grpc)))
+
+
+HASH_FLAG = f"--{GRPC}-ca-hash"
 
 
 def _report(hub: Initialized, machine: bool, wait: bool) -> None:
@@ -114,7 +128,10 @@ def _report(hub: Initialized, machine: bool, wait: bool) -> None:
         return
     echo("The multicluster hub control plane has been initialized successfully!\n")
     echo("You can now register cluster(s) to the hub control plane. Log onto those cluster(s) and run the following command:\n")
-    echo(f"    {join_command(hub, wait=wait)} --cluster-name <cluster_name>\n")
+    usual, *others = join_commands(hub, wait=wait)
+    echo(f"    {usual} --cluster-name <cluster_name>\n")
+    for command in others:
+        echo(f"or, from where only the hub's gRPC server can be reached:\n\n    {command} --cluster-name <cluster_name>\n")
     echo("Replace <cluster_name> with a cluster name of your choice. For example, cluster1.")
 
 
@@ -123,4 +140,7 @@ def access_json(hub: Initialized) -> str:
     from muster.cli.output import document
 
     found = {"hub-token": hub.token, "hub-apiserver": hub.address.server, "hub-ca-hash": hub.address.ca_hash}
+    flags = hub.join_flags.get(hub.grpc, ())
+    found |= {flag.removeprefix("--"): value for flag, value in zip(flags[::2], flags[1::2], strict=True)}
+    found |= {"cluster-name": hub.cluster}
     return document({key: value for key, value in found.items() if value}, "json")

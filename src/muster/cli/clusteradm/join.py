@@ -1,7 +1,9 @@
 """`clusteradm join`: make a cluster a managed one of a hub.
 
-The flags are OCM's, with further spellings where its documents use them, and with what proves the hub (`--hub-ca-hash`). What they
-mean together is decided and checked by `muster.administration.members.joining`.
+The flags are OCM's, with further spellings where its documents use them, and with what proves the hub (`--hub-ca-hash`,
+`--grpc-ca-hash`). Over gRPC, whose agents never reach the hub's API server, nothing here does either, unless flags ask for it: to
+learn there who vouches for the gRPC server, or for a kubeconfig in the bootstrap Secret, as OCM's own tool puts one there. What
+they mean together is decided and checked by `muster.administration.members.joining`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from muster.cli.values import Names, Pairs
 from muster.registration.drivers.flags import DEFAULT, JOIN_FLAGS
 
 if TYPE_CHECKING:
+    from muster.administration.hubs import HubAddress
     from muster.administration.members.hub_trust import HubTrust
     from muster.administration.members.joining import Joined, JoinOptions
     from muster.runtime.client import ClientConfig, KubeClient
@@ -51,6 +54,9 @@ _FILE = click.Path(dir_okay=False)
 )
 @click.option("--registration-auth", "auth", default=DEFAULT, show_default=True, help="By which driver to register.")
 @driver_flags(JOIN_FLAGS)
+@click.option(
+    "--bootstrap-kubeconfig", is_flag=True, help="For grpc: also give agents a kubeconfig for --hub-apiserver, as OCM does."
+)
 @click.option("--addon-kubeclient-registration-auth", "addon_auth", default="", help="How addons register: csr or token.")
 @click.option("--addon-token-expiration-seconds", "addon_seconds", type=int, default=0, help="With token.")
 @click.option("--klusterlet-annotation", "annotations", type=Pairs(), multiple=True, help="Of the ManagedCluster on the hub.")
@@ -75,14 +81,37 @@ async def _join(session: Session, given: dict[str, Any]) -> Joined:
     options = replace(_options(given), timeout=session.timeout)
     check(options)
     trust = _trust(given)
-    hub = await find_hub(trust, options.token, session.progress)
-    if given["lookup"]:
-        options = replace(options, agent_server=await _internal(trust, hub.ca))
+    if options.setup().server:
+        hub, options = await _over_grpc(session, given, trust, options)
+    else:
+        hub = await find_hub(trust, options.token, session.progress)
+    if given["lookup"] and (api := options.api if options.setup().server else hub) is not None:
+        options = replace(options, agent_server=await _internal(trust, api.ca))
     async with _target(session, given) as client:
         result = await join(client, hub, options, session.progress)
     if given["output_file"]:
         write_resources(given["output_file"], session.journal)
     return result
+
+
+async def _over_grpc(
+    session: Session, given: dict[str, Any], trust: HubTrust, options: JoinOptions
+) -> tuple[HubAddress, JoinOptions]:
+    """Where agents reach the hub; its API server is dialled only where there is something to learn or to give away there."""
+    from dataclasses import replace
+
+    from muster.administration.errors import AdministrationError
+    from muster.administration.members.grpc_trust import GrpcTrust, find_grpc_server
+    from muster.administration.members.hub_trust import find_hub
+
+    told = options.setup()
+    server = GrpcTrust(told.server, told.ca, told.hashes)
+    if given["bootstrap_kubeconfig"] and not trust.server:
+        raise AdministrationError("--bootstrap-kubeconfig: needs --hub-apiserver", "give the hub's https URL")
+    wanted = trust.server and (given["bootstrap_kubeconfig"] or not server.provable)
+    api = await find_hub(trust, options.token, session.progress) if wanted else None
+    hub = await find_grpc_server(server, options.token, api)
+    return hub, replace(options, api=api if given["bootstrap_kubeconfig"] else None)
 
 
 def _trust(given: dict[str, Any]) -> HubTrust:

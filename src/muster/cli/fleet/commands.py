@@ -22,7 +22,7 @@ from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option, table
 from muster.cli.progress import ConsoleProgress
 from muster.cli.values import Duration
-from muster.registration.drivers.flags import DEFAULT
+from muster.registration.drivers.flags import DEFAULT, GRPC
 
 if TYPE_CHECKING:
     from muster.fleet.local.directory import FleetDirectory
@@ -54,7 +54,7 @@ def said() -> Iterator[None]:
 
 @click.command("up", short_help="Start a hub and managed clusters on this machine.")
 @click.option("--clusters", type=click.IntRange(0, 200), help="How many managed clusters.  [default: 2, or as before]")
-@click.option("--auth", type=click.Choice([DEFAULT]), default=DEFAULT, show_default=True, help="How clusters register.")
+@click.option("--auth", type=click.Choice([DEFAULT, GRPC]), help=f"How clusters register.  [default: {DEFAULT}, or as before]")
 @data_dir
 @click.option("-d", "--detach", is_flag=True, help="Return when all clusters are available; go on in the background.")
 @click.option("--ephemeral", is_flag=True, help="Keep nothing: state in memory, and the directory goes with the process.")

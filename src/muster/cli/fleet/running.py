@@ -27,6 +27,7 @@ from muster.cli.process import run_until_stopped
 from muster.cli.progress import ConsoleProgress
 from muster.fleet.local.directory import HUB, AlreadyRunning, Fleet, FleetDirectory, FleetError
 from muster.machinery import logs
+from muster.registration.drivers.flags import DEFAULT, GRPC
 
 if TYPE_CHECKING:
     from muster.fleet.local.status import FleetStatus
@@ -40,7 +41,7 @@ _LOOK_EVERY = 0.1
 def run(
     *,
     clusters: int | None,
-    auth: str,
+    auth: str | None,
     data_dir: str,
     ephemeral: bool,
     port: int | None,
@@ -73,7 +74,7 @@ def run(
 class _Wish:
     """What the command line asks for."""
 
-    def __init__(self, clusters: int | None, auth: str, ephemeral: bool, port: int | None) -> None:
+    def __init__(self, clusters: int | None, auth: str | None, ephemeral: bool, port: int | None) -> None:
         self._clusters = clusters
         self._auth = auth
         self._ephemeral = ephemeral
@@ -87,18 +88,25 @@ class _Wish:
             _empty(directory)
             known = None
         if known is None:
-            first = Fleet(port=_new_port(self._port), auth=self._auth, ephemeral=self._ephemeral)
+            port, auth = _new_port(self._port), self._auth or DEFAULT
+            first = Fleet(port=port, auth=auth, grpc_port=_any_port() if auth == GRPC else 0, ephemeral=self._ephemeral)
             return directory.edit(lambda fleet: fleet, self._grown(first, CLUSTERS if self._clusters is None else self._clusters))
         if self._ephemeral:
             raise FleetError(f"the fleet in {directory.path} keeps its state: choose another --data-dir for an ephemeral one")
+        if self._auth not in (None, known.auth):
+            raise FleetError(
+                f"--auth {self._auth}: clusters of the fleet in {directory.path} register by {known.auth}; "
+                f"leave the option out, or choose another --data-dir"
+            )
         if self._port not in (None, 0, known.port):
             raise FleetError(
                 f"--port {self._port}: the fleet in {directory.path} is at home on port {known.port}, and its agents know that; "
                 f"leave the option out, or choose another --data-dir"
             )
-        if not _is_free(known.port):
+        taken = next((port for port in (known.port, known.grpc_port) if port and not _is_free(port)), None)
+        if taken is not None:
             raise FleetError(
-                f"port {known.port}, where this fleet is at home, is taken by another program: end that, "
+                f"port {taken}, where this fleet is at home, is taken by another program: end that, "
                 f"or begin anew (muster down --purge --data-dir {directory.path})"
             )
         return directory.edit(lambda fleet: self._grown(fleet, self._clusters or 0))
@@ -124,6 +132,10 @@ def _new_port(wanted: int | None) -> int:
         return wanted
     if wanted is None and _is_free(USUAL_PORT):
         return USUAL_PORT
+    return _any_port()
+
+
+def _any_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -210,7 +222,7 @@ def listed(problems: Mapping[str, str]) -> str:
 def start_detached(
     *,
     clusters: int | None,
-    auth: str,
+    auth: str | None,
     data_dir: str,
     ephemeral: bool,
     port: int | None,
@@ -225,10 +237,11 @@ def start_detached(
     if pid is not None:
         raise AlreadyRunning(directory.path, pid)
     reading, writing = os.pipe()
-    command = [sys.executable, "-m", "muster.cli.muster", "up", "--data-dir", data_dir, "--auth", auth]
+    command = [sys.executable, "-m", "muster.cli.muster", "up", "--data-dir", data_dir]
     command += ["--last-words-to", str(writing), "--timeout", str(timeout)]
     command += ["--clusters", str(clusters)] if clusters is not None else []
     command += ["--port", str(port)] if port is not None else []
+    command += ["--auth", auth] if auth is not None else []
     command += [flag for flag, given in (("--ephemeral", ephemeral), ("--verbose", verbose)) if given]
     child = subprocess.Popen(
         command,

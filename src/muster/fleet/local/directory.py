@@ -81,6 +81,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     """Agents remember where their hub is, so a fleet stays on its port."""
     auth: str = DEFAULT
+    grpc_port: int = 0
+    """Where agents reach the hub's gRPC server, in a fleet that registers by it."""
     ephemeral: bool = False
     installed: str = ""
     """The version of Muster with which the hub was initialized."""

@@ -27,6 +27,7 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.embedded.in_process import InProcessClient
 from muster.fleet.local import membership
 from muster.fleet.local.directory import HUB, FleetDirectory, FleetError
+from muster.fleet.local.ingress import ingress, ready_servers
 from muster.fleet.local.membership import Membership, Site
 from muster.fleet.local.status import FleetStatus, MemberStatus, State, write_status
 from muster.fleet.node import NodeRuntime, Programs
@@ -99,6 +100,8 @@ class LocalFleet:
             for cluster in self._server.clusters:
                 self._runtime.attach(cluster)
             await self._write_kubeconfig()
+            if port := self._directory.existing().grpc_port:
+                await stack.enter_async_context(ingress(HOST, port, ready_servers(self._site(HUB).client)))
             running = asyncio.create_task(self._runtime.run(), name="node runtime")
             stack.push_async_callback(_ended, running)
             async with asyncio.TaskGroup() as tasks:
@@ -173,7 +176,9 @@ class LocalFleet:
 
     def _site(self, name: str) -> Site:
         client = InProcessClient(self._server.client(self._server.clusters[name], agent="clusteradm"), name)
-        return Site(name, client, self._server.cluster_url(name), self._server.ca_pem)
+        port = self._directory.existing().grpc_port
+        grpc = f"{HOST}:{port}" if port and name == HUB else ""
+        return Site(name, client, self._server.cluster_url(name), self._server.ca_pem, grpc)
 
     async def _initialize(self) -> None:
         fleet, hub, progress = self._directory.existing(), self._site(HUB), _Steps(self, HUB, "Starting")

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from muster.administration.errors import TookTooLong
 from muster.administration.hub import initialize as initializing
 from muster.administration.hub import tokens
+from muster.administration.hub.authority import grpc_authority
 from muster.administration.hubs import HubAddress, is_hub
 from muster.administration.members import accept as accepting
 from muster.administration.members import joining, unjoining
@@ -25,6 +26,9 @@ from muster.machinery.golang.timestamps import parse_time
 from muster.operator.applying import Place, remove_and_wait
 from muster.operator.names import OPERATOR_NAMESPACE
 from muster.operator.pod_namespaces import may_run
+from muster.registration.drivers.flags import GRPC
+from muster.registration.drivers.grpc import SERVER
+from muster.registration.drivers.profile import DriverOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_LOCK, HUB_NAMESPACE, LEASE
 from muster.runtime.client import ClientConfig, KubeClient, NotFound
@@ -42,6 +46,12 @@ class Site:
     client: KubeClient = field(repr=False)
     url: str
     ca: bytes = field(repr=False)
+    grpc: str = ""
+    """Of a hub: where agents reach its gRPC server, if they do."""
+
+    @property
+    def driver_options(self) -> dict[str, DriverOptions]:
+        return {GRPC: {SERVER: (self.grpc,)}} if self.grpc else {}
 
 
 class Membership(Protocol):
@@ -67,7 +77,7 @@ class Membership(Protocol):
 
 
 async def initialize(hub: Site, auth: str, progress: Progress) -> None:
-    options = initializing.InitOptions(drivers=(auth,), wait=True, timeout=PATIENCE)
+    options = initializing.InitOptions(drivers=(auth,), driver_options=hub.driver_options, wait=True, timeout=PATIENCE)
     await initializing.initialize(hub.client, HubAddress(hub.url, hub.ca), options, progress)
 
 
@@ -90,10 +100,11 @@ async def _operator_may_run(site: Site) -> bool:
 
 
 async def join(hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
-    """As often as wanted; an operator of another version is replaced."""
-    token = await tokens.issue(hub.client)
-    options = joining.JoinOptions(cluster.name, token, auth=auth, keep_operator=False)
-    await joining.join(cluster.client, HubAddress(hub.url, hub.ca), options, progress)
+    """As often as wanted; an operator of another version is replaced. Over gRPC, agents get a token that is good for them alone."""
+    token = await tokens.issue(hub.client, cluster=cluster.name if hub.grpc else "")
+    options = joining.JoinOptions(cluster.name, token, auth=auth, driver_options=hub.driver_options, keep_operator=False)
+    address = HubAddress(hub.grpc, await grpc_authority(hub.client)) if hub.grpc else HubAddress(hub.url, hub.ca)
+    await joining.join(cluster.client, address, options, progress)
 
 
 async def accept(hub: Site, name: str, progress: Progress) -> None:
@@ -137,7 +148,9 @@ async def leave(hub: Site, cluster: Site, progress: Progress) -> None:
 
 
 async def forget(hub: Site, name: str) -> None:
-    """Take away what the hub has of a cluster: the ManagedCluster first, then the namespace that the hub keeps for it."""
+    """Take away what the hub has of a cluster: what its agent could introduce it with once more, the ManagedCluster, and then the
+    namespace that the hub keeps for it."""
+    await tokens.revoke(hub.client, name)
     own = [Place(MANAGED_CLUSTERS, name), *([Place(NAMESPACES, name)] if name != "default" else [])]
     left = await remove_and_wait(hub.client, own, in_order=True, within=PATIENCE)
     if left:

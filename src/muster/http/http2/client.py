@@ -24,7 +24,7 @@ from muster.http.http2.limits import ConnectionFailure, Http2Limits
 from muster.http.http2.stream import Stream, StreamHandler
 from muster.http.keepalive import keep_tcp_alive
 from muster.http.pool import UpstreamKey, explained, open_connection
-from muster.http.tls import HTTP_2
+from muster.http.tls import HTTP_2, presented_chain
 from muster.http.tunnel import Proxy
 from muster.http.upstream import UpstreamConnection, UpstreamTimeout, UpstreamUntrusted, place
 from muster.machinery.clock import SYSTEM, Clock, Timer
@@ -86,6 +86,12 @@ class ClientConnection(Http2Connection):
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: Timer | None = None
         self._first_settings: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def presented(self) -> tuple[bytes, ...]:
+        """The certificates (DER) that the server has shown on a connection that lives, its own first, verified or not."""
+        secured = None if self.lost else self._transport.get_extra_info("ssl_object")
+        return () if secured is None else presented_chain(secured)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

@@ -99,6 +99,7 @@ JOIN_FLAGS: Final = (
     Flag(AWS, "hub-cluster-arn", "For awsirsa.", ("--hub-cluster-arn", "--eks-hub-cluster-arn")),
     Flag(AWS, "managed-cluster-arn", "For awsirsa.", ("--managed-cluster-arn", "--eks-managed-cluster-arn")),
     Flag(GRPC, "grpc-server", "For grpc: host and port."),
-    Flag(GRPC, "grpc-ca", "For grpc.  [default: the hub's authority]", ("--grpc-ca-file",), content=True),
+    Flag(GRPC, "grpc-ca", "For grpc: authority of that server, in PEM.", ("--grpc-ca-file",), content=True),
+    Flag(GRPC, "grpc-ca-hash", "For grpc: sha256:… of the key of that authority.", commas=True),
 )
 """Of `clusteradm join`."""

@@ -66,11 +66,16 @@ class MemberSetup:
     entry: Document = field(default_factory=dict)
     """Of the Klusterlet's `registrationDriver`, beside `authType`."""
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """In the bootstrap Secret, beside the kubeconfig."""
+    """In the bootstrap Secret. If the entry that leads the driver's agents to their hub is among them, no kubeconfig is there."""
     dialled: tuple[str, ...] = ()
     """Where its agents have to get through, beside the hub's API server."""
     identity: str = ""
     """What the cluster is called where its identity comes from."""
+    server: str = ""
+    """Where its agents reach the hub, if not at its API server; then `ca` and `hashes` are what the administrator told of it."""
+    ca: bytes = field(default=b"", repr=False)
+    hashes: tuple[str, ...] = ()
+    """`sha256:<hex>`, of the authority's public key."""
 
 
 class Profile:
@@ -119,11 +124,13 @@ class Profile:
         return HubSetup(carrying(options))
 
     def member_setup(self, options: DriverOptions, token: str, ca: bytes) -> MemberSetup:
-        """`token` and `ca` are what agents reach the hub's API server with. Raises Unfit."""
+        """`token` and `ca` are what agents reach the hub with, where that is the setup's own server, or else its API server. Raises
+        Unfit."""
         return MemberSetup(carrying(options))
 
-    def join_flags(self, hub: ClusterManagerSpec) -> tuple[str, ...]:
-        """What `join` has to be told to register by this driver on such a hub."""
+    def join_flags(self, hub: ClusterManagerSpec, authority: bytes = b"") -> tuple[str, ...]:
+        """What `join` has to be told to register by this driver on such a hub; `authority` (PEM) is what vouches for the servers
+        that the hub's operator has deployed, where that is known."""
         return ()
 
     def _carried(self, options: DriverOptions) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from muster.registration.names import (
     BOOTSTRAP_ACCOUNT,
     BOOTSTRAP_NAMESPACE,
     BOOTSTRAP_ROLE,
+    BOUND_LABEL,
     CLIENT_SIGNER,
     HUB_NAMESPACE,
     REGISTER_GROUP,
@@ -239,3 +240,27 @@ def bootstrap_permissions() -> list[tuple[GVR, Document]]:
         (CLUSTER_ROLE_BINDINGS, binding(f"{BOOTSTRAP_ROLE}:agent-registration", "ClusterRole", BOOTSTRAP_ROLE, agent)),
         (CLUSTER_ROLE_BINDINGS, binding(f"{BOOTSTRAP_ROLE}:managedcluster", "ClusterRole", BOOTSTRAP_ROLE, group)),
     ]
+
+
+def bound_permissions(cluster: str) -> list[tuple[GVR, Document]]:
+    """What lets the agent of one cluster introduce it over gRPC: the gRPC server asks for the right to create the ManagedCluster of
+    its name, also before it takes a request for a certificate. At the API server itself no ManagedCluster can be created with this,
+    because a creation carries no name there; requests for certificates can, and those of other clusters are no newcomer's."""
+    account, name = bound_account(cluster), f"{BOOTSTRAP_ROLE}:cluster:{cluster}"
+    labels = {"labels": {BOUND_LABEL: cluster}}
+    rules = [
+        rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *READ]),
+        rule(GROUP, ["managedclusters"], [*READ, "create"], [cluster]),
+        rule(GROUP, ["managedclustersets/join"], ["create"]),
+    ]
+    bound = binding(name, "ClusterRole", name, {"kind": "ServiceAccount", "name": account, "namespace": BOOTSTRAP_NAMESPACE})
+    return [
+        (SERVICE_ACCOUNTS, {"metadata": named(account, BOOTSTRAP_NAMESPACE) | labels}),
+        (CLUSTER_ROLES, {"metadata": named(name) | labels, "rules": rules}),
+        (CLUSTER_ROLE_BINDINGS, {**bound, "metadata": bound["metadata"] | labels}),
+    ]
+
+
+def bound_account(cluster: str) -> str:
+    """Whose tokens are good for introducing this cluster alone."""
+    return f"{BOOTSTRAP_ACCOUNT}-{cluster}"

@@ -2,7 +2,9 @@
 
 Files are read again at intervals. When their content has changed, new connections get the new certificate and are judged by the new
 authorities, and `trusts` tells of those: a connection that an authority vouched for which is no longer there has proved nothing any
-more. What cannot be used (half-written, a key that does not fit) is told to the log, and what was there before stays.
+more. Where the authority of the server's own certificate is among those of clients, as on hubs that sign both with one, it is
+presented too: whoever joins knows the authority by the hash of its key, and has to see it for that. What cannot be used
+(half-written, a key that does not fit) is told to the log, and what was there before stays.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from muster.http.tls import HTTP_2, server_context
@@ -78,7 +81,7 @@ class ServerTls:
     def _context(self, files: TlsFiles) -> ssl.SSLContext:
         config = self._config
         try:
-            context = server_context(files.cert, files.key, files.client_cas, alpn=HTTP_2)
+            context = server_context(with_issuers(files.cert, files.client_cas), files.key, files.client_cas, alpn=HTTP_2)
             context.minimum_version, context.maximum_version = config.tls_min_version, config.tls_max_version
             if config.cipher_suites:
                 context.set_ciphers(":".join(config.cipher_suites))
@@ -86,6 +89,25 @@ class ServerTls:
             names = ", ".join(str(shown(path)) for path in self._paths)
             raise ConfigError(f"{names}: cannot be used for TLS: {error}; give PEM files, and the key of the certificate") from None
         return context
+
+
+def with_issuers(chain: bytes, authorities: bytes) -> bytes:
+    """A chain (PEM), and after it those of the authorities that have signed one of its certificates. Raises ValueError."""
+    shown = x509.load_pem_x509_certificates(chain)
+    signed = [
+        one
+        for one in x509.load_pem_x509_certificates(authorities)
+        if one not in shown and any(one.subject == other.issuer and _issued(one, other) for other in shown)
+    ]
+    return b"\n".join((chain.rstrip(), *(one.public_bytes(Encoding.PEM) for one in signed)))
+
+
+def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def _authorities(pem: bytes) -> frozenset[bytes]:

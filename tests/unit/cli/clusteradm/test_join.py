@@ -309,11 +309,6 @@ async def test_other_drivers_are_wired(joining: Joining) -> None:
     await joining.ok("--registration-auth=aws-irsa", "--eks-hub-cluster-arn", hub, "--managed-cluster-arn", managed)
     driver = (await joining.klusterlet())["spec"]["registrationConfiguration"]["registrationDriver"]
     assert driver == {"authType": "awsirsa", "awsIrsa": {"hubClusterArn": hub, "managedClusterArn": managed}}
-    await joining.ok("--registration-auth=grpc", "--grpc-server=hub:8090")
-    assert (await joining.klusterlet())["spec"]["registrationConfiguration"]["registrationDriver"] == {"authType": "grpc"}
-    config = yaml.safe_load((await joining.secret("bootstrap-hub-kubeconfig"))["config.yaml"])
-    assert (config["url"], config["token"]) == ("hub:8090", joining.token)
-    assert base64.b64decode(config["caData"]).startswith(b"-----BEGIN")
 
 
 @pytest.mark.parametrize(

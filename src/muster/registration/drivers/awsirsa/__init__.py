@@ -94,7 +94,7 @@ class AwsIrsaProfile(Profile):
         own = {"hubClusterArn": last(options, HUB_ARN), "managedClusterArn": managed}
         return MemberSetup({"awsIrsa": own, **carrying(options, HUB_ARN, MANAGED_ARN)}, identity=managed)
 
-    def join_flags(self, hub: ClusterManagerSpec) -> tuple[str, ...]:
+    def join_flags(self, hub: ClusterManagerSpec, authority: bytes = b"") -> tuple[str, ...]:
         configured = hub.registration_configuration
         entries = configured.registration_drivers if configured else ()
         arn = next((one.awsirsa.hub_cluster_arn for one in entries if one.awsirsa is not None), "")

@@ -11,7 +11,10 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Final
 
+from cryptography import x509
+
 from muster.kube import yaml
+from muster.kube.certificates import fingerprint
 from muster.machinery.authorization import AccessAttributes
 from muster.registration.drivers.certificates.options import expiration_arguments
 from muster.registration.drivers.errors import Unfit
@@ -39,6 +42,7 @@ SIGNER_FILES: Final = "/var/run/secrets/hub/grpc/certs"
 """Where the hub's controllers find the authority that signs agents' certificates."""
 SERVER: Final = "grpc-server"
 AUTHORITY: Final = "grpc-ca"
+AUTHORITY_HASH: Final = "grpc-ca-hash"
 ENDPOINT_TYPE: Final = "grpc-endpoint-type"
 HOSTNAME: Final = "hostname"
 IDENTITIES: Final = "auto-approved-grpc-identities"
@@ -115,19 +119,35 @@ class GrpcDriver(Driver):
         server = last(options, SERVER)
         if not server:
             raise Unfit(f"--{SERVER}: {SERVER} is required when registration-auth type is {self.name}")
-        authority = last(options, AUTHORITY).encode(errors="surrogateescape") or ca
-        trusted = {"caData": base64.b64encode(authority).decode()} if authority else {}
+        told = last(options, AUTHORITY).encode(errors="surrogateescape")
+        trusted = {"caData": base64.b64encode(ca).decode()} if ca else {}
         config = yaml.dump({"url": server, "token": token, **trusted})
-        return MemberSetup(carrying(options, SERVER, AUTHORITY), {CONFIG: config}, (server,))
+        return MemberSetup(
+            carrying(options, SERVER, AUTHORITY, AUTHORITY_HASH),
+            {CONFIG: config},
+            (server,),
+            server=server,
+            ca=told,
+            hashes=tuple(options.get(AUTHORITY_HASH, ())),
+        )
 
-    def join_flags(self, hub: ClusterManagerSpec) -> tuple[str, ...]:
+    def join_flags(self, hub: ClusterManagerSpec, authority: bytes = b"") -> tuple[str, ...]:
         server = hub.server_configuration
         for endpoint in server.endpoints_exposure if server else ():
             exposure = endpoint.grpc
             found = (exposure.hostname or exposure.load_balancer or exposure.route) if exposure else None
             if found is not None and found.host:
-                return (f"--{SERVER}", found.host)
+                hashes = ",".join(_hashes(authority))
+                return (f"--{SERVER}", found.host, *((f"--{AUTHORITY_HASH}", hashes) if hashes else ()))
         return ()
+
+
+def _hashes(authority: bytes) -> list[str]:
+    try:
+        found = x509.load_pem_x509_certificates(authority)
+    except ValueError:
+        return []
+    return [fingerprint(one.public_key()) for one in found]
 
 
 DRIVER: Final = GrpcDriver()

@@ -1,0 +1,98 @@
+"""Whom to believe that a gRPC server is the hub's, before a token goes there.
+
+The authority that vouches for the server is taken, in this order: from the administrator's file; from what the server itself
+presents, if a key among it has one of the hashes that the join command carries; from the ConfigMap that the hub's operator keeps it
+in, if there is a way to the hub's API server, which has been proved by then as `hub_trust` has it. A server is dialled for its
+certificates without any credential, and what it presents is believed only by its hash. Without one of these proofs nothing is sent:
+the system's authorities are not asked, since agents trust none but what their file names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from muster.administration.errors import AdministrationError, Refused
+from muster.administration.hub.authority import AUTHORITY_KEY, AUTHORITY_MAP, grpc_authority
+from muster.administration.hubs import HubAddress
+from muster.administration.members.hub_trust import Connect, certificates_in, check_hashes, connect_by_http, pinned
+from muster.http.upstream import UpstreamError
+from muster.registration.names import HUB_NAMESPACE
+from muster.runtime.client import AuthInfo, ClientConfig, Forbidden, NotFound
+from muster.transport.client.config import host_and_port
+from muster.transport.client.probing import presented_certificates
+
+CA_FLAG = "--grpc-ca-file"
+HASH_FLAG = "--grpc-ca-hash"
+PROVE = f"take {HASH_FLAG} from the join command that get token printed, or give the authority with {CA_FLAG}"
+
+
+@dataclass(frozen=True)
+class GrpcTrust:
+    """Where the hub's gRPC server is said to be, and what its administrator told about it."""
+
+    server: str
+    ca: bytes = field(default=b"", repr=False)
+    """PEM of a file."""
+    hashes: tuple[str, ...] = ()
+    """Of the authority's public key, `sha256:<hex>`."""
+
+    @property
+    def provable(self) -> bool:
+        """Whether the server can be known without the hub's API server."""
+        return bool(self.ca or self.hashes)
+
+
+def check(trust: GrpcTrust) -> None:
+    """Raises AdministrationError for what cannot be."""
+    try:
+        host_and_port(trust.server)
+    except ValueError as error:
+        raise AdministrationError(f"--grpc-server: {trust.server!r} leads nowhere: {error}") from None
+    check_hashes(trust.hashes, HASH_FLAG)
+    if trust.ca and not certificates_in(trust.ca):
+        raise AdministrationError(f"{CA_FLAG}: there is no certificate in it", "expected PEM")
+
+
+async def find_grpc_server(
+    trust: GrpcTrust, token: str, api: HubAddress | None = None, connect: Connect = connect_by_http
+) -> HubAddress:
+    """The server, with an authority that is proved; `api` is the hub's API server, proved too. Raises AdministrationError, and what
+    the client raises."""
+    check(trust)
+    if trust.ca:
+        return HubAddress(trust.server, pinned(trust.ca, trust.hashes, CA_FLAG, HASH_FLAG) if trust.hashes else trust.ca)
+    if trust.hashes:
+        return HubAddress(trust.server, pinned(await _presented(trust.server), trust.hashes, _source(trust), HASH_FLAG))
+    if api is None:
+        raise Refused(f"nothing proves that {trust.server} is the hub's gRPC server: no authority and no hash is given", PROVE)
+    return HubAddress(trust.server, await _told(api, token, connect))
+
+
+def _source(trust: GrpcTrust) -> str:
+    return f"the gRPC server {trust.server}, as it presents them,"
+
+
+async def _presented(server: str) -> bytes:
+    try:
+        found = await presented_certificates(server)
+    except UpstreamError as error:
+        raise AdministrationError(f"--grpc-server: {error}", "can it be reached from here? HTTPS_PROXY may help") from None
+    # What another authority says for one of these is worth as much as that other one, and no longer.
+    return b"".join(one.public_bytes(Encoding.PEM) for one in found if one.issuer == one.subject)
+
+
+async def _told(api: HubAddress, token: str, connect: Connect) -> bytes:
+    """By the hub's API server, to the holder of the token."""
+    client = connect(ClientConfig(api.server, api.ca or None, identity=AuthInfo(token=token)))
+    try:
+        found = await grpc_authority(client)
+    except (NotFound, Forbidden) as error:
+        where = f"ConfigMap {HUB_NAMESPACE}/{AUTHORITY_MAP}, key {AUTHORITY_KEY}"
+        raise AdministrationError(f"the hub does not tell the authority of its gRPC server in {where}: {error}", PROVE) from None
+    finally:
+        await client.close()
+    if not certificates_in(found):
+        raise AdministrationError(f"ConfigMap {HUB_NAMESPACE}/{AUTHORITY_MAP}: there is no certificate in it", PROVE)
+    return found
