@@ -156,7 +156,13 @@ class TransportClient(KubeClient):
         if subresource not in ("", "status"):
             self._unsupported("get", f"{gvr}/{subresource}")
         mirror = await self._mirror(row)
-        return resource.decode(self._entry(mirror, gvr, name, namespace).raw)
+        try:
+            return resource.decode(self._entry(mirror, gvr, name, namespace).raw)
+        except NotFound:
+            if not self.connection.markers:
+                # Such a server may have answered before it served the stream: whoever looks again finds what was missed.
+                self.subscription(row).ask()
+            raise
 
     async def list(
         self, resource: Kind[T], namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = PAGE

@@ -35,6 +35,18 @@ async def test_what_is_not_there_is_not_found(client: TransportClient) -> None:
     assert caught.value.details["name"] == "managed-cluster-lease"
 
 
+async def test_what_a_server_answered_before_it_served_the_stream_is_found_by_looking_again(
+    go_hub: FakeHub, clock: FakeClock
+) -> None:
+    go_hub.registers_after = 1.0
+    stored = go_hub.put(LEASE_ROW, lease())
+    async with connected(go_hub) as client:
+        with pytest.raises(NotFound):
+            await passing(clock, asyncio.ensure_future(client.get(LEASES, "managed-cluster-lease", "c1")))
+        await clock.advance(1.0)
+        assert await client.get(LEASES, "managed-cluster-lease", "c1") == stored
+
+
 async def test_only_kinds_that_somebody_asked_for_have_a_stream(hub: FakeHub, client: TransportClient) -> None:
     await client.list(SIGNING_REQUESTS)
     await client.list(SIGNING_REQUESTS)
