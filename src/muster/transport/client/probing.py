@@ -15,7 +15,7 @@ from muster.http.http2.client import connect
 from muster.http.tls import HTTP_2, client_context
 from muster.http.tunnel import Proxy
 from muster.machinery import confinement
-from muster.runtime.client.proxies import proxy_for
+from muster.runtime.client import proxy_for
 from muster.transport.client.config import host_and_port
 
 PROBE_TIMEOUT: Final = 10.0
