@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from muster.api.agents import WORK_FINALIZER
 from muster.api.work.v1 import ManifestWorkStatus
 from muster.machinery.golang.json import encode_json
 from muster.machinery.golang.timestamps import format_time
@@ -60,7 +61,6 @@ TRACING: Final = "logging.open-cluster-management.io/"
 """Prefix of annotations that are also sent as an attribute, for programs that log them."""
 CLEANED_UP: Final = "Deleted"
 """The condition by which an agent says that nothing is left of a work."""
-_FINALIZER: Final = "cluster.open-cluster-management.io/manifest-work-cleanup"
 _NULL: Final = b"null"
 
 
@@ -239,7 +239,7 @@ def decode_spec(event: CloudEvent) -> Received:
                 spec[field] = value
         obj["spec"] = spec
     else:
-        metadata["finalizers"] = [_FINALIZER]
+        metadata["finalizers"] = [WORK_FINALIZER]
         metadata["deletionTimestamp"] = format_time(deleted)
     return Received(
         event_type=event_type,
