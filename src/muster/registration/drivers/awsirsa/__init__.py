@@ -1,71 +1,114 @@
-"""Registration by AWS identities: what is known of it here, so far without a driver that does it.
+"""Registration by AWS identities: a managed cluster's agent takes on a role in the hub's account, and EKS knows it by that.
 
-Upstream's agents mark their clusters by two annotations, which are respected; CR fields, flags, accounts' roles and their checks
-are in place.
+`names.py` has the words, `fields.py` reads ARNs where administrators wrote them, `claims.py` what a ManagedCluster says of itself;
+the profile here is what operators and `clusteradm` have to know. `spoke.py` is the agent's side. On the hub `hub.py` says how
+things stand, and `identities.py` makes and unmakes what clusters need on AWS, by `records.py`: the role (`roles.py`), and whom it
+is on the hub, by `aws_auth_map.py` or `access_entries.py`. `administrator.py` does the same for whoever accepts a cluster.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from muster.registration.drivers.awsirsa.arns import eks_cluster, identity_creator, role_suffix
+from muster.api.agents import PINNED_ANNOTATIONS
+from muster.aws.naming import Pair
+from muster.aws.policies import AUDIENCE
+from muster.aws.surroundings import DEFAULT_REGION, REGION
+from muster.aws.surroundings import ROLE_ARN as ROLE_VARIABLE
+from muster.aws.surroundings import TOKEN_FILE as TOKEN_VARIABLE
+from muster.registration.drivers.awsirsa.awsauth import NAME, NAMESPACE
+from muster.registration.drivers.awsirsa.claims import marked, says_arn
+from muster.registration.drivers.awsirsa.fields import eks_cluster, identity_creator, is_eks_cluster
+from muster.registration.drivers.awsirsa.names import (
+    HUB_ARN,
+    IDENTITY,
+    MANAGED_ARN,
+    MAPPING,
+    PATTERNS,
+    ROLE_ARN,
+    ROLE_SUFFIX,
+    TAGS,
+    TOKEN_DIRECTORY,
+    TOKEN_FILE,
+    TOKEN_SECONDS,
+    TOKEN_VOLUME,
+)
 from muster.registration.drivers.errors import BadField, Unfit
-from muster.registration.drivers.flags import AWS
-from muster.registration.drivers.profile import HubSetup, MemberSetup, Process, Profile, carrying, last
-from muster.registration.names import AGENT_ANNOTATIONS
+from muster.registration.drivers.flags import AWS, AWS_ALIAS
+from muster.registration.drivers.profile import AccountToken, HubRules, HubSetup, MemberSetup, Process, Profile, carrying, last
+from muster.runtime.install import READ, rule
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from muster.api.cluster.v1 import ManagedCluster
     from muster.api.operator.v1 import AwsIrsaSpokeDriver, ClusterManagerSpec, HubRegistrationDriver, SpokeRegistrationConfiguration
     from muster.registration.drivers.profile import DriverOptions
 
-ARN_ANNOTATION: Final = f"{AGENT_ANNOTATIONS}/managed-cluster-arn"
-ROLE_ANNOTATION: Final = f"{AGENT_ANNOTATIONS}/managed-cluster-iam-role-suffix"
-ROLE_ARN: Final = "eks.amazonaws.com/role-arn"
-"""The annotation that ties an account to an AWS role."""
+__all__ = ["PROFILE", "AwsIrsaProfile"]
 
-HUB_ARN: Final = "hub-cluster-arn"
-MANAGED_ARN: Final = "managed-cluster-arn"
-PATTERNS: Final = "auto-approved-arn-patterns"
-TAGS: Final = "aws-resource-tags"
 _HUB_FIELD: Final = "awsirsa.hubClusterArn"
 _SPOKE_FIELD: Final = "registrationDriver.awsIrsa"
 
 
 class AwsIrsaProfile(Profile):
     name = AWS
-    aliases = ("aws-irsa",)
+    aliases = (AWS_ALIAS,)
+    several_hubs = False
 
     def marks(self, cluster: ManagedCluster) -> bool:
-        annotations = cluster.metadata.annotations
-        return ARN_ANNOTATION in annotations or ROLE_ANNOTATION in annotations or super().marks(cluster)
+        return not PINNED_ANNOTATIONS.isdisjoint(cluster.metadata.annotations) or super().marks(cluster)
 
     def identity_of(self, cluster: ManagedCluster) -> str:
-        return cluster.metadata.annotations.get(ARN_ANNOTATION, "")
+        return says_arn(cluster)
+
+    def identity_marks(self, identity: str, configured: HubRegistrationDriver) -> Mapping[str, str]:
+        own = configured.awsirsa
+        try:
+            hub = eks_cluster(own.hub_cluster_arn if own else "", _HUB_FIELD)
+            return marked(Pair(hub, eks_cluster(identity, f"--{MANAGED_ARN}")))
+        except BadField as error:
+            raise Unfit(str(error)) from None
 
     def hub_process(self, entry: HubRegistrationDriver) -> Process:
         own = entry.awsirsa
         hub = eks_cluster(own.hub_cluster_arn if own else "", _HUB_FIELD)
-        role = {ROLE_ARN: identity_creator(hub, _HUB_FIELD)}
+        role = identity_creator(hub, _HUB_FIELD)
         assert own is not None, "else there is no ARN"
         # One flag for each: a pattern may have a comma in it.
         arguments = [f"--{HUB_ARN}={own.hub_cluster_arn}"]
         arguments += [f"--{PATTERNS}={one}" for one in own.auto_approved_identities]
         arguments += [f"--{TAGS}={one}" for one in own.tags]
-        return Process((*arguments, *super().hub_process(entry).arguments), role)
+        choices = {MAPPING: own.mapping, IDENTITY: own.identity}
+        arguments += [f"--{flag}={choice}" for flag, choice in choices.items() if choice]
+        rules = self.hub_rules({MAPPING: (own.mapping,)})
+        return replace(_in_pods((*arguments, *super().hub_process(entry).arguments), role, hub.region), rules=rules)
+
+    def hub_rules(self, options: DriverOptions) -> HubRules:
+        """Records in the hub's namespace; and aws-auth, which may not be made by whoever may only change this one."""
+        records = rule("", ["configmaps"], [*READ, "create", "update", "delete"])
+        mapped = {NAMESPACE: (rule("", ["configmaps"], [*READ, "update"], [NAME]),)}
+        by_entries_only = last(options, MAPPING) == "access-entry"
+        return HubRules((records,), {} if by_entries_only else mapped)
 
     def agent_process(self, configured: SpokeRegistrationConfiguration) -> Process:
+        pair = self.pair(configured)
+        arguments = (f"--{HUB_ARN}={pair.hub}", f"--{MANAGED_ARN}={pair.managed}", f"--{ROLE_SUFFIX}={pair.suffix}")
+        return _in_pods((*arguments, *super().agent_process(configured).arguments), pair.managed_role_arn, pair.managed.region)
+
+    def pair(self, configured: SpokeRegistrationConfiguration) -> Pair:
+        """Raises BadField."""
         own = _of_spoke(configured)
         hub = eks_cluster(own.hub_cluster_arn, f"{_SPOKE_FIELD}.hubClusterArn")
-        managed = eks_cluster(own.managed_cluster_arn, f"{_SPOKE_FIELD}.managedClusterArn")
-        suffix = role_suffix(hub, managed)
-        arguments = (
-            f"--{HUB_ARN}={own.hub_cluster_arn}",
-            f"--{MANAGED_ARN}={own.managed_cluster_arn}",
-            f"--managed-cluster-role-suffix={suffix}",
-        )
-        role = {ROLE_ARN: managed.role_arn(f"ocm-managed-cluster-{suffix}")}
-        return Process((*arguments, *super().agent_process(configured).arguments), role)
+        return Pair(hub, eks_cluster(own.managed_cluster_arn, f"{_SPOKE_FIELD}.managedClusterArn"))
+
+    def hub_defaults(self, called: str) -> DriverOptions:
+        """`aws eks update-kubeconfig` calls clusters by their ARNs."""
+        return {HUB_ARN: (called,)} if is_eks_cluster(called) else {}
+
+    def member_defaults(self, called: str) -> DriverOptions:
+        return {MANAGED_ARN: (called,)} if is_eks_cluster(called) else {}
 
     def hub_setup(self, options: DriverOptions) -> HubSetup:
         arn = last(options, HUB_ARN)
@@ -79,8 +122,17 @@ class AwsIrsaProfile(Profile):
         except BadField as error:
             raise Unfit(f"--{HUB_ARN}: {error}") from None
         lists = {"autoApprovedIdentities": options.get(PATTERNS, ()), "tags": options.get(TAGS, ())}
+        choices = {"mapping": last(options, MAPPING), "identity": last(options, IDENTITY)}
         own = {"hubClusterArn": arn, **{key: list(values) for key, values in lists.items() if values}}
-        return HubSetup({"awsirsa": own, **carrying(options, HUB_ARN, PATTERNS, TAGS)})
+        own |= {key: choice for key, choice in choices.items() if choice}
+        entry = {"awsirsa": own, **carrying(options, HUB_ARN, PATTERNS, TAGS, MAPPING, IDENTITY)}
+        mapped = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": NAMESPACE}}
+        nobody = f"{self.name} accepts no cluster by itself without --{PATTERNS}; '.*' would be all of them"
+        return HubSetup(
+            entry,
+            objects=() if choices["mapping"] == "access-entry" else (mapped,),
+            remarks=() if options.get(PATTERNS) else (nobody,),
+        )
 
     def member_setup(self, options: DriverOptions, token: str, ca: bytes) -> MemberSetup:
         for flag in (HUB_ARN, MANAGED_ARN):
@@ -99,6 +151,19 @@ class AwsIrsaProfile(Profile):
         entries = configured.registration_drivers if configured else ()
         arn = next((one.awsirsa.hub_cluster_arn for one in entries if one.awsirsa is not None), "")
         return (f"--{HUB_ARN}", arn) if arn else ()
+
+
+def _in_pods(arguments: tuple[str, ...], role: str, region: str) -> Process:
+    """As EKS' pod identity webhook would have it, by the same names: it adds nothing that is there, and is not needed."""
+    token = AccountToken(TOKEN_VOLUME, TOKEN_DIRECTORY, TOKEN_FILE, AUDIENCE, TOKEN_SECONDS)
+    variables = {
+        "AWS_STS_REGIONAL_ENDPOINTS": "regional",
+        DEFAULT_REGION: region,
+        REGION: region,
+        ROLE_VARIABLE: role,
+        TOKEN_VARIABLE: f"{TOKEN_DIRECTORY}/{TOKEN_FILE}",
+    }
+    return Process(arguments, {ROLE_ARN: role}, tokens=(token,), variables=variables)
 
 
 def _of_spoke(configured: SpokeRegistrationConfiguration) -> AwsIrsaSpokeDriver:

@@ -1,0 +1,125 @@
+"""The roles that have to be on AWS before a hub and its clusters can register by AWS identities: as documents, or made at once.
+
+Two kinds: the hub's, as which its controllers make identities for clusters they accept, and each managed cluster's, as which its
+agents prove who they are. Both are taken by service accounts, so their trust names the OIDC provider of the cluster whose pods run
+them, and those accounts; which these are depends on the Klusterlet's name, namespace and mode. Each may do what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.administration.errors import AdministrationError
+from muster.api import Document
+from muster.aws import policies
+from muster.aws.arns import EksCluster
+from muster.aws.interfaces import Iam, PolicyDocument
+from muster.aws.naming import LONGEST_ROLE, Pair, identity_creator
+from muster.aws.roles import WantedTrust
+from muster.registration.hub.install import ACCOUNT
+from muster.registration.names import AGENT_NAMESPACE, HUB_NAMESPACE
+
+SINGLETON: Final = ("Singleton", "SingletonHosted")
+HOSTED: Final = ("Hosted", "SingletonHosted")
+MODES: Final = ("Default", "Hosted", *SINGLETON)
+
+
+@dataclass(frozen=True)
+class WantedRole:
+    account: str
+    name: str
+    arn: str
+    trust: PolicyDocument
+    access: PolicyDocument
+    description: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> Document:
+        """All there is to say of it."""
+        return {
+            "RoleName": self.name,
+            "Arn": self.arn,
+            "Description": self.description,
+            "AssumeRolePolicyDocument": dict(self.trust),
+            "Policies": [self._policy()],
+            "Tags": self._tags(),
+        }
+
+    def template(self) -> Document:
+        """For CloudFormation."""
+        properties = {key: value for key, value in self.document().items() if key != "Arn"}
+        return {
+            "AWSTemplateFormatVersion": "2010-09-09",
+            "Description": self.description,
+            "Resources": {"Role": {"Type": "AWS::IAM::Role", "Properties": properties}},
+            "Outputs": {"RoleArn": {"Value": {"Fn::GetAtt": ["Role", "Arn"]}}},
+        }
+
+    def _policy(self) -> Document:
+        return {"PolicyName": policies.ACCESS_POLICY, "PolicyDocument": dict(self.access)}
+
+    def _tags(self) -> list[Document]:
+        return [{"Key": key, "Value": value} for key, value in self.tags.items()]
+
+
+@dataclass(frozen=True)
+class Agents:
+    """Whose pods register a cluster: a Klusterlet's."""
+
+    klusterlet: str = "klusterlet"
+    namespace: str = AGENT_NAMESPACE
+    mode: str = "Default"
+
+    @property
+    def subjects(self) -> Sequence[str]:
+        """Their service accounts. Hosted agents have a namespace of their Klusterlet's name; one that does both works as `work`."""
+        namespace = self.klusterlet if self.mode in HOSTED else self.namespace
+        accounts = ("work-sa",) if self.mode in SINGLETON else ("registration-sa", "work-sa")
+        return [f"system:serviceaccount:{namespace}:{self.klusterlet}-{account}" for account in accounts]
+
+
+def issuer(provider: str) -> str:
+    """An OIDC provider as policies name it. Raises AdministrationError."""
+    found = provider.removeprefix("https://").rstrip("/")
+    if not found or any(character <= " " or character in "\"'" for character in found):
+        remedy = "aws eks describe-cluster tells it: identity.oidc.issuer"
+        raise AdministrationError(f"--oidc-provider: {provider!r} is no issuer", remedy)
+    return found
+
+
+def hub_role(hub: EksCluster, provider: str, namespace: str = HUB_NAMESPACE, *, entries: bool = True) -> WantedRole:
+    """Raises AdministrationError."""
+    name = identity_creator(hub)
+    if len(name) > LONGEST_ROLE:
+        raise AdministrationError(f"--hub-cluster-arn: the role {name} would be longer than the {LONGEST_ROLE} characters of IAM")
+    subject = f"system:serviceaccount:{namespace}:{ACCOUNT}"
+    return WantedRole(
+        hub.account,
+        name,
+        hub.role_arn(name),
+        policies.web_identity_trust(hub, issuer(provider), [subject]),
+        policies.creator_access(hub, entries=entries),
+        f"Makes identities for the managed clusters of {hub.name}",
+    )
+
+
+def managed_role(pair: Pair, provider: str, agents: Agents) -> WantedRole:
+    """Raises AdministrationError."""
+    return WantedRole(
+        pair.managed.account,
+        pair.managed_role,
+        pair.managed_role_arn,
+        policies.web_identity_trust(pair.managed, issuer(provider), agents.subjects),
+        policies.managed_access(pair),
+        f"Lets the agents of {pair.managed.name} reach their hub {pair.hub.name}",
+        pair.tags,
+    )
+
+
+async def apply(iam: Iam, wanted: WantedRole) -> bool:
+    """Make it, or set right what is there; whether it is new. Raises AwsError."""
+    state = await WantedTrust(wanted.name, wanted.trust, wanted.tags, wanted.description).ensure(iam)
+    await iam.put_role_policy(wanted.name, policies.ACCESS_POLICY, wanted.access)
+    return state.is_new

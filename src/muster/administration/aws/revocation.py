@@ -1,0 +1,61 @@
+"""What becomes of clusters' identities on AWS while their hub is taken away: the hub revokes them as their clusters go.
+
+The records are in the hub's namespace, which goes last, so they can be followed until then: one that vanishes while the namespace
+stands was revoked; one that goes with the namespace is of something that was left on AWS, because the hub did not run, or had no
+identity that may. Whoever looks holds on to these, and says what finishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from muster.administration.aws.cleanup import records_of
+from muster.registration.drivers.awsirsa.aws_auth_edit import take_out
+from muster.registration.drivers.awsirsa.awsauth import NAME, NAMESPACE, Unreadable
+from muster.registration.drivers.awsirsa.records import Phase, Record
+from muster.registration.names import HUB_NAMESPACE
+from muster.runtime.client import KubeClient, KubeError, NotFound
+from muster.runtime.client.builtin import NAMESPACES
+
+
+@dataclass
+class Revocation:
+    client: KubeClient
+    hub_arn: str = ""
+    """Of the hub, where its ClusterManager says it."""
+    namespace: str = HUB_NAMESPACE
+    _known: dict[str, Record] = field(default_factory=dict)
+
+    async def look(self) -> str:
+        """What the hub still has to take away; empty when there is nothing, or nobody will. Raises KubeError."""
+        found = await records_of(self.client, self.namespace)
+        if await self._stands():
+            self._known = found
+        waiting = sorted(one.cluster for one in found.values() if one.phase is not Phase.LEFT)
+        return f"AWS identities of {', '.join(waiting)} are being removed" if waiting else ""
+
+    @property
+    def left(self) -> Sequence[Record]:
+        """As far as was seen."""
+        return [one for _, one in sorted(self._known.items())]
+
+    async def finish(self) -> list[str]:
+        """Take away what the administrator of a cluster may; what is left then, and what to do about it."""
+        said = []
+        for one in self.left:
+            try:
+                await take_out(self.client, one.role_arn)
+            except (Unreadable, KubeError) as error:
+                said.append(f"the entry for {one.role_arn} in ConfigMap {NAMESPACE}/{NAME}: {error}")
+            account = one.role_arn.split(":")[4]
+            command = f"aws cleanup --hub-cluster-arn {self.hub_arn or 'ARN'}"
+            said.append(f"role {one.role_arn} of cluster {one.cluster}: run {command} with an AWS identity of account {account}")
+        return said
+
+    async def _stands(self) -> bool:
+        try:
+            found = await self.client.get(NAMESPACES, self.namespace)
+        except NotFound:
+            return False
+        return not found["metadata"].get("deletionTimestamp")

@@ -1,0 +1,93 @@
+"""A hub's identities on AWS as whoever runs `clusteradm` can see them: the hub's own objects, and AWS with the caller's identity.
+
+What is asked for once serves a whole run: `doctor` looks at many clusters. The caller's AWS identity is used to read, and only if
+it is of the hub's account; where there is none, `unseen` says why, and everything that the hub itself tells can be looked at all
+the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from muster.administration.aws.cleanup import records_of
+from muster.administration.drivers import fitting
+from muster.api.operator.v1 import AwsIrsaHubDriver
+from muster.aws.errors import AwsError, NoIdentity, NoLibrary
+from muster.aws.identity import connect
+from muster.aws.interfaces import Aws, ClusterDescription
+from muster.aws.surroundings import Surroundings
+from muster.registration.drivers.awsirsa.awsauth import KEY, NAME, NAMESPACE
+from muster.registration.drivers.awsirsa.options import HubSide, configured_side
+from muster.registration.drivers.awsirsa.records import Record
+from muster.registration.names import HUB_NAMESPACE
+from muster.runtime.client import KubeClient, NotFound
+from muster.runtime.client.builtin import CONFIG_MAPS
+
+Connect = Callable[[Surroundings, str], Aws]
+
+
+@dataclass
+class HubOnAws:
+    client: KubeClient
+    side: HubSide
+    surroundings: Surroundings
+    aws: Aws | None = None
+    """The caller's; None where `unseen` says why not."""
+    caller: str = ""
+    unseen: str = ""
+    namespace: str = HUB_NAMESPACE
+    _records: Mapping[str, Record] | None = field(default=None, repr=False)
+    _described: ClusterDescription | None = field(default=None, repr=False)
+    _was_described: bool = False
+
+    async def records(self) -> Mapping[str, Record]:
+        """By role. Raises KubeError."""
+        if self._records is None:
+            self._records = await records_of(self.client, self.namespace)
+        return self._records
+
+    async def aws_auth(self) -> str | None:
+        """The text of its entries; None where there is no such ConfigMap. Raises KubeError."""
+        try:
+            found = await self.client.get(CONFIG_MAPS, NAME, NAMESPACE)
+        except NotFound:
+            return None
+        return str((found.get("data") or {}).get(KEY) or "")
+
+    async def described(self) -> ClusterDescription | None:
+        """The hub as EKS knows it; None where it is not on EKS, or where that cannot be found out."""
+        if self.aws is not None and not self._was_described:
+            self._was_described = True
+            try:
+                self._described = await self.aws.describe_cluster(self.side.hub.name)
+            except AwsError:
+                self._described = None
+        return self._described
+
+
+@asynccontextmanager
+async def open_view(
+    client: KubeClient, configured: AwsIrsaHubDriver, surroundings: Surroundings, connect: Connect = connect
+) -> AsyncIterator[HubOnAws]:
+    """Of a hub whose ClusterManager says this. Raises AdministrationError where that does not do."""
+    with fitting():
+        view = HubOnAws(client, configured_side(configured), surroundings)
+    aws = None
+    try:
+        aws = connect(surroundings, view.side.hub.region)
+        caller = await aws.caller_identity()
+        if caller.account == view.side.hub.account:
+            view.aws, view.caller = aws, caller.arn
+        else:
+            view.unseen = f"the AWS identity here is of account {caller.account}, and the hub's is {view.side.hub.account}"
+    except (NoIdentity, NoLibrary) as error:
+        view.unseen = f"there is no AWS identity here ({error})"
+    except AwsError as error:
+        view.unseen = f"AWS cannot be asked ({error})"
+    try:
+        yield view
+    finally:
+        if aws is not None:
+            await aws.close()

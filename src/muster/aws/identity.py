@@ -1,0 +1,221 @@
+"""Who a program is on AWS, by what it finds around it; and roles that it takes on from there.
+
+The first of these that is there counts, as for AWS' own programs: keys in variables; a role with a file whose token proves a
+service account, as pods have it; on a user's own machine a profile, with whatever programs and logins that names. Where there is
+none, whoever asks is told what could be there. Machines' and containers' own identities are never asked for: a pod that has none
+must not act as its node.
+
+Credentials that end are renewed before they do, by the first caller who comes then; all others go on with the old ones meanwhile.
+One renewal at a time; after one that failed, none for a while, and the old ones stay in use as long as they are good. The token in
+a file is read anew for each renewal, for it is replaced now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as chance
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from muster.aws.client import AwsClient, Threads
+from muster.aws.errors import AwsError, NoIdentity, NoLibrary
+from muster.aws.interfaces import AwsCredentials, CredentialSource, Sts
+from muster.aws.surroundings import ROLE_ARN, SESSION_NAME, TOKEN_FILE, Surroundings
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.logs import get_logger
+
+if TYPE_CHECKING:
+    from botocore.session import Session
+
+log = get_logger("muster.aws")
+
+ROLE_SECONDS: Final = 3600
+"""How long sessions of roles last; a role that is taken on from another's session may have no longer one."""
+AHEAD: Final = 0.2
+"""The share of their life that credentials have left when they are renewed."""
+MOST_AHEAD: Final = timedelta(minutes=5)
+FRESH_SECONDS: Final = 10.0
+"""What AWS refuses though it is younger than this, others would be refused for as well."""
+DEFAULT_SESSION: Final = "muster"
+SHORTEST_TOKEN: Final = 4
+_WHO: Final = "credentials"
+
+
+class FixedCredentials:
+    """What variables say, for as long as the process lives."""
+
+    def __init__(self, credentials: AwsCredentials) -> None:
+        self._credentials = credentials
+
+    async def credentials(self) -> AwsCredentials:
+        return self._credentials
+
+    def discard(self, credentials: AwsCredentials) -> None:
+        """There are no others."""
+
+
+class RenewedCredentials:
+    """Of a session that ends. `fetch` begins another one."""
+
+    def __init__(
+        self, fetch: Callable[[], Awaitable[AwsCredentials]], *, clock: Clock = SYSTEM, random: Random = chance.random
+    ) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._backoff = Backoff(1.0, 60.0, random=random)
+        self._renewing = asyncio.Lock()
+        self._held: AwsCredentials | None = None
+        self._since = 0.0
+        self._ahead = timedelta()
+        self._not_before = 0.0
+        self._failure: AwsError | None = None
+
+    async def credentials(self) -> AwsCredentials:
+        held = self._good
+        if held is not None and (not self._is_due(held) or self._renewing.locked()):
+            return held
+        async with self._renewing:
+            held = self._good
+            if held is not None and not self._is_due(held):
+                return held
+            if self._failure is not None and self._clock.monotonic() < self._not_before:
+                if held is not None:
+                    return held
+                raise _again(self._failure)
+            return await self._renewed(held)
+
+    def discard(self, credentials: AwsCredentials) -> None:
+        if credentials is self._held and self._clock.monotonic() - self._since >= FRESH_SECONDS:
+            self._held = None
+
+    async def _renewed(self, held: AwsCredentials | None) -> AwsCredentials:
+        try:
+            fresh = await self._fetch()
+        except AwsError as error:
+            self._failure = error
+            self._not_before = self._clock.monotonic() + self._backoff.next()
+            if held is None:
+                raise
+            write = log.warning if self._backoff.failures == 1 else log.debug
+            write("cannot renew the AWS credentials yet", error=str(error))
+            return held
+        self._failure = None
+        self._backoff.reset()
+        self._held, self._since = fresh, self._clock.monotonic()
+        if fresh.expires is not None:
+            self._ahead = min(max(fresh.expires - self._clock.now(), timedelta()) * AHEAD, MOST_AHEAD)
+        return fresh
+
+    @property
+    def _good(self) -> AwsCredentials | None:
+        held = self._held
+        return held if held is not None and (held.expires is None or held.expires > self._clock.now()) else None
+
+    def _is_due(self, held: AwsCredentials) -> bool:
+        return held.expires is not None and held.expires - self._ahead <= self._clock.now()
+
+
+class ProfileCredentials:
+    """What a profile of the machine's user says; botocore keeps it current, be it keys, a role, a program or a login."""
+
+    def __init__(self, surroundings: Surroundings, threads: Threads) -> None:
+        self._surroundings = surroundings
+        self._threads = threads
+        self._session: Session | None = None
+
+    async def credentials(self) -> AwsCredentials:
+        return await self._threads.run(self._load)
+
+    def discard(self, credentials: AwsCredentials) -> None:
+        """botocore asks its source each time."""
+
+    def _load(self) -> AwsCredentials:
+        try:
+            from muster.aws import library
+        except ModuleNotFoundError as error:
+            raise NoLibrary(_WHO, "", f"{error.name} is not installed: pip install 'muster[aws]'") from error
+        try:
+            if self._session is None:
+                self._session = library.profile_session(self._surroundings.environ)
+            found = self._session.get_credentials()
+            keys = None if found is None else found.get_frozen_credentials()
+        except (library.BotoCoreError, library.ClientError) as error:
+            raise NoIdentity(_WHO, type(error).__name__, str(error)) from None
+        if keys is None:
+            raise _nobody()
+        return AwsCredentials(keys.access_key, keys.secret_key, keys.token or "")
+
+
+class NoCredentials:
+    async def credentials(self) -> AwsCredentials:
+        raise _nobody()
+
+    def discard(self, credentials: AwsCredentials) -> None:
+        """There are none."""
+
+
+def own_identity(
+    surroundings: Surroundings,
+    region: str,
+    threads: Threads,
+    *,
+    clock: Clock = SYSTEM,
+    random: Random = chance.random,
+    sts: Sts | None = None,
+) -> CredentialSource:
+    """`sts` is asked for web identities; AWS itself where nobody is given."""
+    environ = surroundings.environ
+    key, secret = environ.get("AWS_ACCESS_KEY_ID", ""), environ.get("AWS_SECRET_ACCESS_KEY", "")
+    if key and secret:
+        return FixedCredentials(AwsCredentials(key, secret, environ.get("AWS_SESSION_TOKEN", "")))
+    role, file = environ.get(ROLE_ARN, ""), environ.get(TOKEN_FILE, "")
+    if role and file:
+        asked = sts or AwsClient(region, surroundings, clock=clock, threads=threads)
+
+        async def fetch() -> AwsCredentials:
+            token = await _token(surroundings, file)
+            session = environ.get(SESSION_NAME) or DEFAULT_SESSION
+            return await asked.assume_role_with_web_identity(role, session, token, ROLE_SECONDS)
+
+        return RenewedCredentials(fetch, clock=clock, random=random)
+    return ProfileCredentials(surroundings, threads) if surroundings.of_machine else NoCredentials()
+
+
+def assumed_role(
+    sts: Sts, role_arn: str, session: str, *, clock: Clock = SYSTEM, random: Random = chance.random
+) -> CredentialSource:
+    """The role, taken on by whoever `sts` asks as."""
+    return RenewedCredentials(lambda: sts.assume_role(role_arn, session, ROLE_SECONDS), clock=clock, random=random)
+
+
+def connect(surroundings: Surroundings, region: str = "", *, clock: Clock = SYSTEM, random: Random = chance.random) -> AwsClient:
+    """AWS as whoever these surroundings say. Close it. Raises NoIdentity where no region is said."""
+    region = region or surroundings.region
+    if not region:
+        raise NoIdentity(_WHO, "", "AWS_REGION: not set; say in which region AWS is to be asked")
+    threads = Threads()
+    source = own_identity(surroundings, region, threads, clock=clock, random=random)
+    return AwsClient(region, surroundings, source, clock=clock, threads=threads, owns_threads=True)
+
+
+async def _token(surroundings: Surroundings, file: str) -> str:
+    try:
+        token = (await asyncio.to_thread(surroundings.read, Path(file))).decode("ascii", errors="replace").strip()
+    except OSError as error:
+        raise NoIdentity(_WHO, "", f"{TOKEN_FILE}: {file}: {error.strerror or error}") from None
+    if len(token) < SHORTEST_TOKEN:
+        raise NoIdentity(_WHO, "", f"{TOKEN_FILE}: {file}: there is no token in it")
+    return token
+
+
+def _nobody() -> NoIdentity:
+    words = f"no AWS identity is there: expected {ROLE_ARN} and {TOKEN_FILE}, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    return NoIdentity(_WHO, "", f"{words}, or on a user's machine a profile")
+
+
+def _again(error: AwsError) -> AwsError:
+    """An error that is raised twice would collect both stacks."""
+    return type(error)(error.operation, error.code, error.message)

@@ -1,0 +1,72 @@
+"""Tokens by which EKS knows AWS identities: a signed question to AWS, "who am I", that whoever gets it may ask in our place.
+
+The token is a URL of the security token service's GetCallerIdentity, signed for a minute (the service takes it for fifteen), in
+base64. The cluster's name is signed with it as a header that is not part of the URL, so a token for one cluster is of no use on
+another. Letter by letter what `aws eks get-token` makes, but that it is said to end when its session does.
+
+`exec_credential` is what a kubeconfig's `exec` program prints, in the version that it was asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from muster.aws.interfaces import AwsCredentials
+from muster.aws.partitions import sts_host
+from muster.aws.sigv4 import presign
+
+PREFIX: Final = "k8s-aws-v1."
+CLUSTER_HEADER: Final = "x-k8s-aws-id"
+SESSION: Final = "EKSGetTokenAuth"
+"""The name of sessions of roles that are assumed for a token."""
+URL_SECONDS: Final = 60
+LIFETIME: Final = timedelta(minutes=14)
+"""A minute less than the service takes it for."""
+EXEC_INFO: Final = "KUBERNETES_EXEC_INFO"
+EXEC_GROUP: Final = "client.authentication.k8s.io"
+EXEC_VERSIONS: Final = (f"{EXEC_GROUP}/v1", f"{EXEC_GROUP}/v1beta1")
+DEFAULT_EXEC_VERSION: Final = f"{EXEC_GROUP}/v1beta1"
+
+
+@dataclass(frozen=True)
+class Token:
+    text: str = field(repr=False)
+    expires: datetime
+
+
+def sts_url(region: str, endpoint: str = "") -> str:
+    """Where the security token service of a region is; `endpoint` where it is said to be elsewhere."""
+    return endpoint or f"https://{sts_host(region)}"
+
+
+def make_token(credentials: AwsCredentials, region: str, cluster: str, now: datetime, endpoint: str = "") -> Token:
+    """`region` and `cluster` are those of the cluster that is to know us. A token ends with the session that it is signed by."""
+    question = f"{sts_url(region, endpoint).rstrip('/')}/?Action=GetCallerIdentity&Version=2011-06-15"
+    url = presign(credentials, region, "sts", question, {CLUSTER_HEADER: cluster}, URL_SECONDS, now)
+    expires = now + LIFETIME if credentials.expires is None else min(now + LIFETIME, credentials.expires)
+    return Token(PREFIX + base64.urlsafe_b64encode(url.encode()).decode().rstrip("="), expires)
+
+
+def exec_credential(token: Token, version: str = DEFAULT_EXEC_VERSION) -> bytes:
+    document = {
+        "kind": "ExecCredential",
+        "apiVersion": version,
+        "spec": {},
+        "status": {"expirationTimestamp": token.expires.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "token": token.text},
+    }
+    return json.dumps(document, indent=4).encode() + b"\n"
+
+
+def exec_version(environ: Mapping[str, str]) -> str:
+    """The version that whoever runs us asks for; the one that `aws` takes where nothing is said, or nothing that is known."""
+    try:
+        asked = json.loads(environ.get(EXEC_INFO, ""))
+    except ValueError:
+        return DEFAULT_EXEC_VERSION
+    version = asked.get("apiVersion") if isinstance(asked, dict) else None
+    return version if version in EXEC_VERSIONS else DEFAULT_EXEC_VERSION

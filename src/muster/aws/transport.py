@@ -1,0 +1,145 @@
+"""How requests to AWS travel: HTTPS by urllib3, which botocore brings, inside the boundary of whoever asks.
+
+botocore has a way of its own to send; it takes proxies and authorities from the process' variables, reads certificates from files
+of the machine only, and dials whatever a name leads to. For a pod of a local fleet all three are others'. Here they come from its
+surroundings, and where there is a boundary (`machinery/confinement`), the address that is dialled is one that it lets through.
+
+Blocking, for threads: `send` gives an answer or raises `NoAnswer`. Nothing is sent twice.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
+
+import urllib3
+
+from muster.aws.surroundings import CA_BUNDLE, Surroundings
+from muster.machinery import confinement
+
+CONNECT_SECONDS: Final = 10.0
+LONGEST_ANSWER: Final = 16 * 1024 * 1024
+"""A page of a thousand roles with their policies is a tenth of it."""
+POOLS: Final = 8
+
+
+class NoAnswer(Exception):
+    """Whether the request was carried out is not known. The text has no part of the request but its host."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    content: bytes = field(repr=False)
+
+
+class Transport:
+    """`bundle` is a file with the authorities to trust where the surroundings name none."""
+
+    def __init__(self, surroundings: Surroundings, bundle: str, *, seconds: float, connections: int) -> None:
+        self._surroundings = surroundings
+        self._seconds = seconds
+        self._options = {
+            "num_pools": POOLS,
+            "maxsize": connections,
+            "ssl_context": _trusting(surroundings, bundle),
+            "retries": False,
+            "timeout": urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds),
+        }
+        self._direct = urllib3.PoolManager(**self._options)  # type: ignore[arg-type]
+        self._proxied: dict[str, urllib3.ProxyManager] = {}
+
+    def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Raises NoAnswer."""
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        proxy = self._proxy(parts.scheme, host)
+        try:
+            if proxy:
+                response = self._by(proxy).urlopen(
+                    method, url, body=body, headers=dict(headers), redirect=False, preload_content=False
+                )
+            else:
+                address = _dialled(host, port)
+                named = {} if address == host else {"assert_hostname": host, "server_hostname": host}
+                pool = self._direct.connection_from_host(address, port, parts.scheme, named if parts.scheme == "https" else None)
+                sent = {"Host": parts.netloc.rpartition("@")[2], **headers}
+                response = pool.urlopen(method, target, body=body, headers=sent, redirect=False, preload_content=False)
+            content = response.read(LONGEST_ANSWER + 1)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise NoAnswer(f"{host}: {_words(error)}") from error
+        if len(content) > LONGEST_ANSWER:
+            response.close()
+            raise NoAnswer(f"{host}: the answer is longer than {LONGEST_ANSWER} bytes")
+        response.release_conn()
+        return Answer(response.status, dict(response.headers), content)
+
+    def close(self) -> None:
+        for manager in (self._direct, *self._proxied.values()):
+            manager.clear()
+
+    def _proxy(self, scheme: str, host: str) -> str:
+        environ = self._surroundings.environ
+        said = {name: environ.get(f"{name}_proxy") or environ.get(f"{name.upper()}_PROXY", "") for name in (scheme, "no")}
+        return "" if not said[scheme] or proxy_bypass_environment(host, said) else said[scheme]
+
+    def _by(self, proxy: str) -> urllib3.ProxyManager:
+        parts = urlsplit(proxy)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        address = _dialled(host, port)
+        place = f"{parts.scheme}://{f'[{address}]' if ':' in address else address}:{port}"
+        if place not in self._proxied:
+            who = f"{parts.username}:{parts.password or ''}" if parts.username else None
+            headers = urllib3.make_headers(proxy_basic_auth=who)
+            named = {"proxy_assert_hostname": host} if parts.scheme == "https" and address != host else {}
+            self._proxied[place] = urllib3.ProxyManager(place, proxy_headers=headers, **named, **self._options)  # type: ignore[arg-type]
+        return self._proxied[place]
+
+
+def _trusting(surroundings: Surroundings, bundle: str) -> ssl.SSLContext:
+    """Raises NoAnswer."""
+    try:
+        authority = surroundings.authority().decode("ascii", errors="replace")
+        context = ssl.create_default_context(cadata=authority) if authority else ssl.create_default_context(cafile=bundle)
+    except (OSError, ValueError) as error:
+        # ssl.SSLError is an OSError. Where a pod's files are kept is not said.
+        problem = getattr(error, "strerror", "") or str(error)
+        raise NoAnswer(f"{CA_BUNDLE}: {surroundings.environ.get(CA_BUNDLE) or bundle}: {problem}") from error
+    # Authorities of one's own are often without the key identifiers that strict checking wants.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _dialled(host: str, port: int) -> str:
+    """What to connect to: the name itself, or inside a boundary an address of it that may be dialled. Raises OSError."""
+    if confinement.current() is None:
+        return host
+    try:
+        confinement.check_dial(host, str(ip_address(host)), port)
+        return host
+    except ValueError:
+        pass
+    refusal: OSError | None = None
+    for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        try:
+            confinement.check_dial(host, str(place[0]), port)
+            return str(place[0])
+        except OSError as error:
+            refusal = error
+    raise refusal or OSError(f"{host} has no address")
+
+
+def _words(error: Exception) -> str:
+    """urllib3 puts a URL, which may have been signed, into some of its texts."""
+    reason = getattr(error, "reason", None) if not isinstance(error, OSError) else error.strerror
+    inner = getattr(reason, "reason", None) or reason
+    return f"{type(error).__name__}: {inner}" if isinstance(inner, str) else type(error).__name__

@@ -1,0 +1,148 @@
+"""`muster aws-token`: print a token by which an EKS cluster knows an AWS identity, as `aws eks get-token` does.
+
+Kubeconfigs of agents that register by AWS identities name it. In a process of its own it asks AWS each time. On a node of Muster's
+the programs of pods are tasks, and what their kubeconfigs name is run here too (`credential_programs`): `muster aws-token`, and
+`aws` for kubeconfigs that upstream's agents or AWS' own program wrote. Each pod has an AWS session of its own there, which lasts
+for many tokens and goes with the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from muster.cli.console import echo
+from muster.cli.loop import run_loop
+
+if TYPE_CHECKING:
+    from muster.aws.client import Threads
+    from muster.aws.issuing import TokenIssuer, TokenRequest
+    from muster.aws.surroundings import Surroundings
+    from muster.machinery.confinement import CredentialProgram
+
+NAME: Final = "aws-token"
+_WORDS_OF_AWS: Final = ("eks", "get-token")
+MOST_ISSUERS: Final = 8
+"""Of one pod, whose kubeconfigs may give their programs variables of their own."""
+
+
+@click.command(NAME, short_help="Print a token by which an EKS cluster knows an AWS identity.")
+@click.option("--region", default="", help="Of the cluster.  [default: $AWS_REGION]")
+@click.option("--cluster-name", "--cluster-id", "cluster", required=True, help="As EKS calls it.")
+@click.option("--role-arn", "--role", "role_arn", default="", help="Role to take on first.")
+@click.option("--output", type=click.Choice(["json"]), default="json", show_default=True, help="Only for those who expect it.")
+def command(**options: Any) -> None:
+    """Print a token for an EKS cluster, as a kubeconfig's exec plug-in does.
+
+    Who asks is whoever the variables say: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_ROLE_ARN and
+    AWS_WEB_IDENTITY_TOKEN_FILE, or a profile.
+    """
+    echo(run_loop(_print(options)).decode().rstrip())
+
+
+async def _print(options: dict[str, Any]) -> bytes:
+    from muster.aws.client import Threads
+    from muster.aws.errors import AwsError
+    from muster.aws.issuing import TokenIssuer
+    from muster.aws.surroundings import found
+
+    surroundings, threads = found(), Threads(1)
+    try:
+        return await _printed(TokenIssuer(surroundings, threads), surroundings, options)
+    except AwsError as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        threads.close()
+
+
+async def _printed(issuer: TokenIssuer, surroundings: Surroundings, options: dict[str, Any]) -> bytes:
+    from muster.aws.tokens import exec_credential, exec_version
+
+    token = await issuer.issue(_request(options, surroundings))
+    return exec_credential(token, exec_version(surroundings.environ))
+
+
+def _request(options: dict[str, Any], surroundings: Surroundings) -> TokenRequest:
+    from muster.aws.arns import BadArn, role
+    from muster.aws.issuing import TokenRequest
+
+    region = options["region"] or surroundings.region
+    if not region:
+        raise click.UsageError("--region: not given, and AWS_REGION is not set")
+    try:
+        role(options["role_arn"]) if options["role_arn"] else None
+    except BadArn as error:
+        raise click.UsageError(f"--role-arn: {error}") from None
+    return TokenRequest(region, options["cluster"], options["role_arn"])
+
+
+def credential_programs() -> dict[str, CredentialProgram]:
+    """What a node offers to the kubeconfigs of its pods, by command."""
+    tokens = PodTokens()
+    return {"muster": tokens.muster, "aws": tokens.aws}
+
+
+class PodTokens:
+    """What pods' exec plug-ins print. Threads are shared by the pods of a node, sessions are not."""
+
+    def __init__(self) -> None:
+        self._threads: Threads | None = None
+
+    async def muster(self, arguments: Sequence[str], environ: Mapping[str, str]) -> bytes:
+        from muster.machinery.confinement import ProgramFailed
+
+        if not arguments or arguments[0] != NAME:
+            raise ProgramFailed(f"of muster's commands only {NAME} is a credential program")
+        return await self._run(arguments[1:], environ)
+
+    async def aws(self, arguments: Sequence[str], environ: Mapping[str, str]) -> bytes:
+        """`aws --region R eks get-token …`: the same options beside two words."""
+        from muster.machinery.confinement import ProgramFailed
+
+        at = next((at for at in range(len(arguments)) if tuple(arguments[at : at + 2]) == _WORDS_OF_AWS), None)
+        if at is None:
+            raise ProgramFailed("of aws' commands only eks get-token is there")
+        return await self._run([*arguments[:at], *arguments[at + 2 :]], environ)
+
+    async def _run(self, arguments: Sequence[str], environ: Mapping[str, str]) -> bytes:
+        from dataclasses import replace
+
+        from muster.aws.errors import AwsError
+        from muster.aws.surroundings import found
+        from muster.machinery.confinement import ProgramFailed
+
+        surroundings = replace(found(), environ=dict(environ))
+        try:
+            options = command.make_context(NAME, list(arguments)).params
+            return await _printed(self._issuer(surroundings), surroundings, options)
+        except click.ClickException as error:
+            raise ProgramFailed(error.format_message()) from None
+        except click.exceptions.Exit:
+            raise ProgramFailed("prints no credential when it is asked for help") from None
+        except AwsError as error:
+            raise ProgramFailed(str(error)) from error
+
+    def _issuer(self, surroundings: Surroundings) -> TokenIssuer:
+        from muster.aws.client import Threads
+        from muster.aws.issuing import TokenIssuer
+        from muster.machinery.confinement import current
+
+        if self._threads is None:
+            self._threads = Threads()
+        pod = current()
+        if pod is None:
+            return TokenIssuer(surroundings, self._threads)
+        issuers: dict[tuple[tuple[str, str], ...], TokenIssuer] = pod.held.setdefault(NAME, {})
+        # A kubeconfig may say that its program is somebody else, or that AWS is elsewhere.
+        who = tuple(sorted((name, value) for name, value in surroundings.environ.items() if _matters(name)))
+        if who not in issuers:
+            if len(issuers) >= MOST_ISSUERS:
+                issuers.clear()
+            issuers[who] = TokenIssuer(surroundings, self._threads)
+        return issuers[who]
+
+
+def _matters(variable: str) -> bool:
+    return variable.startswith("AWS_") or variable.lower() in ("http_proxy", "https_proxy", "no_proxy")

@@ -1,0 +1,88 @@
+"""The ConfigMap `kube-system/aws-auth`: which users and groups roles, users and accounts of AWS are in a cluster.
+
+Follows aws-iam-authenticator's `EKSConfigMap` backend, harshness included: a part (`mapRoles`, `mapUsers`, `mapAccounts`) that is
+not YAML, or not a list, is dropped whole, and whoever it named is out. Within a list it takes what it can, as Go's JSON does: what
+is no mapping or has no ARN is dropped alone, a field of another type counts as not there, and fields' names may be in any letters.
+Of two entries for one ARN the last counts. ARNs are compared without regard to case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from muster.kube.yaml import YAMLError, load
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import GVR
+
+log = get_logger(__name__)
+NAMESPACE: Final = "kube-system"
+NAME: Final = "aws-auth"
+
+
+@dataclass(frozen=True)
+class Mapped:
+    username: str
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AwsAuth:
+    roles: Mapping[str, Mapped] = field(default_factory=dict)
+    """By ARN in lower case."""
+    users: Mapping[str, Mapped] = field(default_factory=dict)
+    accounts: frozenset[str] = frozenset()
+
+
+NOBODY: Final = AwsAuth()
+
+
+def decode(raw: bytes) -> AwsAuth:
+    return parse(GVR.decode(raw).get("data") or {})
+
+
+def parse(data: Mapping[str, str]) -> AwsAuth:
+    return AwsAuth(_entries(data, "mapRoles", "rolearn"), _entries(data, "mapUsers", "userarn"), _accounts(data))
+
+
+def _entries(data: Mapping[str, str], part: str, arn: str) -> dict[str, Mapped]:
+    found: dict[str, Mapped] = {}
+    for one in _listed(data, part):
+        fields = _fields(one)
+        name = _text(fields.get(arn))
+        if name:
+            found[name.lower()] = Mapped(_text(fields.get("username")), _texts(fields.get("groups")))
+        else:
+            log.warning("an entry of aws-auth is dropped: it names nobody", part=part)
+    return found
+
+
+def _fields(entry: Any) -> dict[str, Any]:
+    """By names in small letters; of two that differ in their letters only, the one that is written small."""
+    return {name.lower(): value for name, value in sorted(entry.items())} if isinstance(entry, dict) else {}
+
+
+def _text(value: Any) -> str:
+    """Names that YAML takes for numbers or truth values (`no`) are not names: they have to be quoted."""
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(_text, value)) if isinstance(value, list) else ()
+
+
+def _accounts(data: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(str(one) for one in _listed(data, "mapAccounts"))
+
+
+def _listed(data: Mapping[str, str], part: str) -> list[Any]:
+    try:
+        # Of a field that is there twice the last counts.
+        listed = load(data.get(part, "").encode(), duplicates=[])
+    except YAMLError:
+        log.warning("aws-auth is dropped in part: not YAML", part=part)
+        return []
+    if listed is not None and not isinstance(listed, list):
+        log.warning("aws-auth is dropped in part: not a list", part=part)
+    return listed if isinstance(listed, list) else []

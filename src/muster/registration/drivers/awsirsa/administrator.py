@@ -1,0 +1,214 @@
+"""A cluster's AWS identity made by whoever accepts it, with an AWS identity of their own, before the hub lets the cluster in.
+
+The same steps as the hub's (`identities.py`) and the same record, which says that an administrator made it: the hub then looks at
+what it can see. What was done is undone when a later step is refused, so that whoever may not accept a cluster leaves nothing on
+AWS; a call that was not answered may have been carried out, so what it would have made is looked for and removed too. What an
+`accept` left half made, because it was killed, the next one finishes. And where the caller has no AWS identity, or one of another
+account, or one that may not, and nobody insisted, it is left to the hub.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from muster.aws import errors as aws_errors
+from muster.aws.errors import AwsError, NoIdentity, NoLibrary, Unavailable
+from muster.registration.drivers.awsirsa import access_entries
+from muster.registration.drivers.awsirsa.aws_auth_edit import put_in, take_out
+from muster.registration.drivers.awsirsa.aws_auth_map import mapped
+from muster.registration.drivers.awsirsa.awsauth import NAME, NAMESPACE, Unreadable
+from muster.registration.drivers.awsirsa.claims import BadClaim, pair_of
+from muster.registration.drivers.awsirsa.mapping import chosen_mapping
+from muster.registration.drivers.awsirsa.options import HubSide, IdentityChoice
+from muster.registration.drivers.awsirsa.records import ADMINISTRATOR, Mapping, Phase, Record, beginning, document, recorded
+from muster.registration.drivers.awsirsa.roles import AnothersRole, HubRole, remove_role
+from muster.registration.drivers.errors import Unfit
+from muster.runtime.client import AlreadyExists, KubeError, NotFound
+from muster.runtime.client.builtin import CONFIG_MAPS
+
+if TYPE_CHECKING:
+    from muster.api.cluster.v1 import ManagedCluster
+    from muster.aws.interfaces import Aws, CallerIdentity
+    from muster.aws.naming import Pair
+    from muster.aws.roles import RoleState
+    from muster.registration.drivers.seam import Accepting, Undo
+
+Connect = Callable[[], "Aws"]
+Step = Callable[[], Awaitable[None]]
+UNFINISHED: Final = (Phase.GRANTING, Phase.LEFT)
+"""Phases in which nobody is known to have made, or still to have, all of it."""
+
+
+class LeftToTheHub(Exception):
+    """Why the caller's identity is not used."""
+
+
+async def prepare(cluster: ManagedCluster, side: HubSide, connect: Connect, accepting: Accepting) -> Undo | None:
+    """What takes it back; None where nothing was done. Raises Unfit and KubeError."""
+    pair = claimed_pair(cluster, side)
+    if side.identity is IdentityChoice.HUB:
+        return None
+    try:
+        return await _prepared(_Making(cluster, pair, side, accepting), connect)
+    except LeftToTheHub as reason:
+        if side.identity is IdentityChoice.ADMINISTRATOR:
+            remedy = f"use an AWS identity of account {side.hub.account} that may make roles: clusteradm aws prerequisites hub"
+            raise Unfit(
+                f"cluster {cluster.metadata.name}: the hub leaves AWS to whoever accepts clusters, and {reason}", remedy
+            ) from None
+        accepting.say(f"AWS is left to the hub: {reason}")
+        return None
+
+
+def claimed_pair(cluster: ManagedCluster, side: HubSide) -> Pair:
+    """Raises Unfit."""
+    try:
+        return pair_of(cluster, side.hub)
+    except BadClaim as error:
+        raise Unfit(f"cluster {cluster.metadata.name}: {error}") from None
+
+
+async def _prepared(making: _Making, connect: Connect) -> Undo:
+    """Nothing of it is left where it does not come to its end. Raises LeftToTheHub, Unfit and KubeError."""
+    name = making.cluster.metadata.name
+    try:
+        async with _connected(connect) as making.aws:
+            caller = await _caller(making.aws, making.side)
+            try:
+                await making.run()
+            except AwsError as error:
+                await making.undo()
+                raise LeftToTheHub(f"{caller.arn} was refused ({error})") from None
+            except (AnothersRole, Unreadable) as error:
+                await making.undo()
+                raise Unfit(f"cluster {name}: {error}") from None
+            except BaseException:
+                await making.undo()
+                raise
+    except (NoIdentity, NoLibrary) as error:
+        raise LeftToTheHub(f"there is no AWS identity here ({error})") from None
+    except AwsError as error:
+        raise LeftToTheHub(f"AWS cannot be asked ({error})") from None
+
+    async def undo() -> None:
+        async with _connected(connect) as making.aws:
+            await making.undo()
+
+    return undo
+
+
+@asynccontextmanager
+async def _connected(connect: Connect) -> AsyncIterator[Aws]:
+    """AWS, for as long as it is asked. Raises AwsError."""
+    aws = connect()
+    try:
+        yield aws
+    finally:
+        await aws.close()
+
+
+async def _caller(aws: Aws, side: HubSide) -> CallerIdentity:
+    """Raises LeftToTheHub and AwsError."""
+    caller = await aws.caller_identity()
+    if caller.account != side.hub.account:
+        raise LeftToTheHub(f"the AWS identity here is of account {caller.account}, and the hub's is {side.hub.account}")
+    return caller
+
+
+@dataclass
+class _Making:
+    cluster: ManagedCluster
+    pair: Pair
+    side: HubSide
+    accepting: Accepting
+    aws: Aws = field(init=False)
+    """Of whoever accepts, as long as something is being done."""
+    _undo: list[Step] = field(default_factory=list)
+
+    async def run(self) -> None:
+        name = self.cluster.metadata.name
+        mapping = await chosen_mapping(self.side, self.aws)
+        record = beginning(self.pair, name, self.cluster.metadata.uid, mapping, ADMINISTRATOR)
+        found = await self._on_record(record)
+        if found is not None and found.phase not in UNFINISHED:
+            self.accepting.say(f"role {record.role} is on record for cluster {name} already")
+            return
+        role = HubRole(self.pair, name, self.side.tags)
+        made = await self._role(role)
+        await role.ensure_access(self.aws)
+        await self._map(found or record, role, made, is_ours=found is None)
+
+    async def _on_record(self, record: Record) -> Record | None:
+        """What was on record before. Raises Unfit where the role is another cluster's."""
+        client, namespace = self.accepting.client, self.accepting.namespace
+        try:
+            await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **document(record, namespace)})
+        except AlreadyExists:
+            found = recorded(await client.get(CONFIG_MAPS, record.role, namespace))
+            if found is None or found.cluster != record.cluster:
+                owner = f"cluster {found.cluster}" if found else "something else"
+                raise Unfit(
+                    f"{record.arn}: role {record.role} is that of {owner}, see ConfigMap {namespace}/{record.role}"
+                ) from None
+            return found
+        self._undo.append(self._forget(record))
+        return None
+
+    async def _role(self, role: HubRole) -> RoleState:
+        name = role.pair.hub_role
+        try:
+            made = await role.ensure(self.aws, self._tell)
+        except (Unavailable, asyncio.CancelledError):
+            # It may have been made; then it says so itself.
+            self._undo.append(lambda: self._remove_if_ours(role))
+            raise
+        if made.is_new:
+            self._undo.append(lambda: remove_role(self.aws, name, self._tell))
+            self.accepting.say(f"role {role.pair.hub_role_arn} made")
+        return made
+
+    async def _remove_if_ours(self, role: HubRole) -> None:
+        try:
+            found = await self.aws.get_role(role.pair.hub_role)
+            role.check(found)
+        except (aws_errors.NotFound, AnothersRole):
+            return
+        if role.all_tags.items() <= found.tags.items():
+            await remove_role(self.aws, found.name, self._tell)
+
+    def _forget(self, record: Record) -> Step:
+        async def step() -> None:
+            with suppress(NotFound):
+                await self.accepting.client.delete(CONFIG_MAPS, record.role, self.accepting.namespace)
+
+        return step
+
+    async def _map(self, record: Record, role: HubRole, made: RoleState, *, is_ours: bool) -> None:
+        """Undone, where the record is this caller's own, even if it is not known to have been done."""
+        if record.mapping is Mapping.ACCESS_ENTRY:
+            hub, entry = self.side.hub.name, access_entries.entry_of(record, role.all_tags)
+            if is_ours:
+                self._undo.append(lambda: access_entries.remove_entry(self.aws, hub, record.role_arn))
+            await access_entries.ensure_entry(self.aws, hub, entry, is_of_this_role=record.role_id == made.role_id)
+            self.accepting.say(f"access entry of {record.role_arn} made")
+            return
+        if is_ours:
+            self._undo.append(lambda: take_out(self.accepting.client, record.role_arn))
+        await put_in(self.accepting.client, mapped(record))
+        self.accepting.say(f"{record.role_arn} is in ConfigMap {NAMESPACE}/{NAME}")
+
+    def _tell(self, reason: str, note: str) -> None:
+        self.accepting.say(note)
+
+    async def undo(self) -> None:
+        """The last step first. What cannot be undone is said; the other steps are undone all the same."""
+        while self._undo:
+            step = self._undo.pop()
+            try:
+                await step()
+            except (AwsError, KubeError, Unreadable) as error:
+                self.accepting.say(f"could not be undone: {error}; clusteradm aws cleanup finds it")

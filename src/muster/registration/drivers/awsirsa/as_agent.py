@@ -1,0 +1,58 @@
+"""The agents' own way to their hub, taken by an administrator of the managed cluster from outside of its pods.
+
+What an agent's pod has is a token of its account for AWS. Whoever may ask the managed cluster for such tokens can go the same way:
+as the managed cluster's role, and from there as the hub's. AWS sees no difference, and no rights on AWS are needed. The kubeconfig
+that comes of it has a token for some minutes in the place of the program that makes them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from muster.aws.client import Threads
+from muster.aws.errors import AwsError
+from muster.aws.issuing import TokenIssuer, TokenRequest
+from muster.aws.policies import AUDIENCE
+from muster.aws.surroundings import CA_BUNDLE, ENDPOINT_URL, REGION, ROLE_ARN, TOKEN_FILE, Surroundings
+from muster.kube import yaml
+from muster.registration.drivers.errors import Unfit
+
+if TYPE_CHECKING:
+    from muster.aws.naming import Pair
+    from muster.aws.tokens import Token
+    from muster.registration.drivers.seam import AccountToken
+
+_TOKEN: Final = Path("/agents-token")
+"""No file: what would be there is at hand."""
+
+
+async def agents_token(pair: Pair, account_token: AccountToken, surroundings: Surroundings) -> Token:
+    """For the hub, as a cluster's agents would sign it. Raises AwsError, whose operation says at which role it ended; KubeError."""
+    token = (await account_token(AUDIENCE)).encode()
+    where = {name: value for name, value in surroundings.environ.items() if name == CA_BUNDLE or name.startswith(ENDPOINT_URL)}
+    agents = {ROLE_ARN: pair.managed_role_arn, TOKEN_FILE: str(_TOKEN), REGION: pair.managed.region}
+    as_agent = Surroundings({**where, **agents}, lambda path: token if path == _TOKEN else surroundings.read(path))
+    threads = Threads()
+    try:
+        return await TokenIssuer(as_agent, threads).issue(TokenRequest(pair.hub.region, pair.hub.name, pair.hub_role_arn))
+    finally:
+        threads.close()
+
+
+def with_token(kubeconfig: bytes, token: Token) -> bytes:
+    """The agents' kubeconfig with a token in the place of their program. Raises Unfit."""
+    try:
+        document = yaml.load(kubeconfig)
+        document["users"][0]["user"] = {"token": token.text}
+    except (yaml.YAMLError, LookupError, TypeError):
+        raise Unfit("the agents' kubeconfig cannot be read") from None
+    return yaml.dump(document).encode()
+
+
+async def signed_kubeconfig(kubeconfig: bytes, pair: Pair, account_token: AccountToken, surroundings: Surroundings) -> bytes:
+    """Raises Unfit, and KubeError."""
+    try:
+        return with_token(kubeconfig, await agents_token(pair, account_token, surroundings))
+    except AwsError as error:
+        raise Unfit(f"AWS does not let the agents in: {error}") from None

@@ -1,0 +1,66 @@
+"""What a ManagedCluster says of itself on AWS: its ARN, and the suffix by which its role and the hub's belong together.
+
+Three annotations say it. Agents of ours write all three, upstream's two of them, an administrator perhaps one; any is read. They
+are written by whoever introduces a cluster, so nothing is believed: what does not parse, or contradicts itself or the hub's own
+ARN, is a `BadClaim`, before anybody on AWS is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from muster.api.agents import AWS_ARN_ANNOTATION, AWS_ARN_ANNOTATIONS, AWS_ROLE_ANNOTATION, EKS_ARN_ANNOTATION
+from muster.aws.arns import BadArn, EksCluster, eks_cluster
+from muster.aws.naming import Pair
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster.api.cluster.v1 import ManagedCluster
+
+SHOWN: Final = 200
+
+
+class BadClaim(Exception):
+    """What is wrong with it, and which annotation to correct."""
+
+
+def says_arn(cluster: ManagedCluster) -> str:
+    """As it is written, whichever annotation has it; empty when none does."""
+    annotations = cluster.metadata.annotations
+    return next((annotations[name] for name in AWS_ARN_ANNOTATIONS if annotations.get(name)), "")
+
+
+def pair_of(cluster: ManagedCluster, hub: EksCluster) -> Pair:
+    """Raises BadClaim."""
+    annotations = cluster.metadata.annotations
+    said = {name: annotations[name] for name in AWS_ARN_ANNOTATIONS if name in annotations}
+    if not said:
+        raise BadClaim(
+            f"annotation {EKS_ARN_ANNOTATION} is missing: the cluster's agent writes it when it introduces the cluster; for one "
+            f"that was there before, clusteradm accept --clusters {cluster.metadata.name} --managed-cluster-arn ARN"
+        )
+    if len(set(said.values())) > 1:
+        raise BadClaim("annotations contradict each other: " + ", ".join(f"{name}={arn[:SHOWN]!r}" for name, arn in said.items()))
+    [(name, arn), *_] = said.items()
+    try:
+        pair = Pair(hub, eks_cluster(arn))
+    except BadArn as error:
+        raise BadClaim(f"annotation {name}: {error}") from None
+    if pair.managed.partition != hub.partition:
+        raise BadClaim(
+            f"annotation {name}: a cluster of partition {pair.managed.partition} cannot register with a hub of {hub.partition}"
+        )
+    said_suffix = annotations.get(AWS_ROLE_ANNOTATION, pair.suffix)
+    if said_suffix != pair.suffix:
+        raise BadClaim(
+            f"annotation {AWS_ROLE_ANNOTATION}: {said_suffix[:SHOWN]!r} is not what {arn} and this hub, {hub}, have in common "
+            f"({pair.suffix}): the cluster was told to join another hub"
+        )
+    return pair
+
+
+def marked(pair: Pair) -> Mapping[str, str]:
+    """The annotations of a managed cluster, all three of them."""
+    arn = str(pair.managed)
+    return {EKS_ARN_ANNOTATION: arn, AWS_ARN_ANNOTATION: arn, AWS_ROLE_ANNOTATION: pair.suffix}

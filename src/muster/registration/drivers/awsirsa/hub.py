@@ -1,0 +1,108 @@
+"""The hub's side: for each accepted cluster a role in the hub's account, and an entry that says whom that role is on the hub.
+
+`grant` and `revoke` ask nobody on AWS. They look at the records and say how things stand; what is to be done is done by a queue of
+this driver's own (`Identities`), which wakes the cluster's acceptance when something has come of it. So an AWS that hangs holds up
+nobody but the clusters that wait for it, a restart costs no call, and neither does an hour of status updates.
+
+Which identity a cluster has is what its ManagedCluster said when it was accepted, and stays so: the record pins it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.machinery.tasks import run_all
+from muster.registration.drivers.awsirsa import PROFILE
+from muster.registration.drivers.awsirsa.aws_auth_map import user_of
+from muster.registration.drivers.awsirsa.claims import BadClaim, pair_of, says_arn
+from muster.registration.drivers.awsirsa.identities import Identities, Wish
+from muster.registration.drivers.awsirsa.options import hub_side
+from muster.registration.drivers.awsirsa.records import Phase, Record
+from muster.registration.drivers.seam import NOTHING_TO_DO, HubContext, Outcome, Step, Vote
+
+if TYPE_CHECKING:
+    from muster.api.cluster.v1 import ManagedCluster
+    from muster.aws.naming import Pair
+    from muster.registration.drivers.awsirsa.identities import Connect
+
+IDENTITY = "identity"
+"""The step that looks at what the cluster says of itself."""
+
+
+class AwsHub:
+    """Raises DriverConfigError."""
+
+    def __init__(self, context: HubContext, connect: Connect | None = None) -> None:
+        self._side = hub_side(context.options)
+        self._claimed = context.claimed
+        self._identities = Identities(context, self._side, connect)
+        self._records = self._identities.records
+
+    def owns(self, cluster: ManagedCluster) -> bool:
+        """Marked so, or on record: taking the marks off does not take away what was granted."""
+        return PROFILE.marks(cluster) or any(one.uid == cluster.metadata.uid for one in self._records.of(cluster.metadata.name))
+
+    def vote(self, cluster: ManagedCluster) -> Vote:
+        """A pattern that matches the whole ARN lets a cluster in; without patterns nobody is."""
+        if not PROFILE.marks(cluster):
+            return Vote.ABSTAIN
+        try:
+            self._pair(cluster)
+        except BadClaim:
+            return Vote.DENY
+        arn = says_arn(cluster)
+        return Vote.ALLOW if any(pattern.fullmatch(arn) for pattern in self._side.patterns) else Vote.ABSTAIN
+
+    def agents(self, cluster: ManagedCluster) -> frozenset[str]:
+        return frozenset((user_of(cluster.metadata.name),))
+
+    async def grant(self, cluster: ManagedCluster) -> Outcome:
+        name, uid = cluster.metadata.name, cluster.metadata.uid
+        try:
+            pair = self._pair(cluster)
+            self._check_is_free(name, uid, pair)
+        except BadClaim as error:
+            return Outcome((Step(IDENTITY, str(error)),))
+        record = self._records.get(pair.hub_role)
+        wish = Wish(uid, pair)
+        if record is not None and record.uid == uid and record.phase is Phase.GRANTED:
+            self._identities.keep(name, wish, record)
+            return NOTHING_TO_DO
+        return Outcome((self._identities.want(name, wish),))
+
+    async def revoke(self, cluster: ManagedCluster) -> Outcome:
+        name = cluster.metadata.name
+        if all(record.phase is Phase.LEFT for record in self._records.of(name)):
+            self._identities.forget(name)
+            return NOTHING_TO_DO
+        return Outcome((self._identities.want(name, Wish(cluster.metadata.uid, None)),))
+
+    async def run(self) -> None:
+        try:
+            await run_all(self._identities.runnables())
+        finally:
+            await self._identities.close()
+
+    def _pair(self, cluster: ManagedCluster) -> Pair:
+        """Raises BadClaim."""
+        if self._claimed(cluster):
+            raise BadClaim("the cluster is marked as another registration driver's too: take one of the marks off")
+        return pair_of(cluster, self._side.hub)
+
+    def _check_is_free(self, name: str, uid: str, pair: Pair) -> None:
+        """Raises BadClaim."""
+        arn = str(pair.managed)
+        own = self._records.get(pair.hub_role)
+        if own is not None and own.cluster != name:
+            region = "" if own.arn == arn else f", {own.arn}: clusters of one name and account share a role, whatever their region"
+            raise BadClaim(f"{arn} has the role of cluster {own.cluster}{region}")
+        pinned = next((one for one in self._records.of(name) if _pins(one, uid, arn)), None)
+        if pinned is not None:
+            raise BadClaim(
+                f"the cluster was accepted as {pinned.arn} and says {arn} now: put the annotations back, or deny the cluster and "
+                "accept it again"
+            )
+
+
+def _pins(record: Record, uid: str, arn: str) -> bool:
+    return record.uid == uid and record.arn != arn and record.phase in (Phase.GRANTING, Phase.GRANTED)

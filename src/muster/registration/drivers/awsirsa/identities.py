@@ -1,0 +1,424 @@
+"""Clusters' identities on AWS made, looked after and taken away: the queue behind `hub.py`, with time and patience of its own.
+
+A key is a cluster's name. What is wished for it was said by `grant` or `revoke`; records of clusters that are gone, perhaps while
+no hub ran, wish to be revoked. Each step is done again and again until it holds; one that fails is remembered with its name for
+the cluster's condition, and tried again later and later, clusters apart from each other. All calls pass one limiter.
+
+Granting: on record first; the role with its trust; its policy; the mapping; then the record says so. Revoking goes the other way:
+mapping, policies, role, record. What is granted is looked at every twelve hours, each cluster at its own time.
+
+A hub that is told to map clusters in another way moves those that it has: on record first, with both; then the new mapping is made,
+and only then the old one removed, so that a cluster's agents are known all the time. Whatever is on record is revoked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
+
+import msgspec
+
+from muster.api.cluster.v1 import ManagedCluster
+from muster.aws.errors import AwsError, InvalidParameter, Malformed, NoIdentity, NotFound, Refused
+from muster.aws.naming import Pair
+from muster.aws.pacing import paced
+from muster.machinery.golang.timestamps import format_time, parse_time
+from muster.machinery.logs import get_logger
+from muster.registration.drivers.awsirsa import access_entries
+from muster.registration.drivers.awsirsa.aws_auth_map import AwsAuthMap, MapProblem
+from muster.registration.drivers.awsirsa.awsauth import NAME, NAMESPACE
+from muster.registration.drivers.awsirsa.mapping import chosen_mapping
+from muster.registration.drivers.awsirsa.options import HubSide, IdentityChoice, MappingChoice
+from muster.registration.drivers.awsirsa.records import ADMINISTRATOR, Phase, Record, Records, beginning, mappings_of
+from muster.registration.drivers.awsirsa.records import Mapping as MappingKind
+from muster.registration.drivers.awsirsa.roles import AnothersRole, HubRole, remove_role
+from muster.registration.drivers.seam import HubContext, Step
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.runtime.client import AlreadyExists, KubeError
+
+if TYPE_CHECKING:
+    from muster.aws.arns import EksCluster
+    from muster.aws.interfaces import Aws
+    from muster.aws.surroundings import Surroundings
+    from muster.runtime.cache import Informer
+
+log = get_logger("muster.registration.drivers.awsirsa")
+
+Connect = Callable[["Surroundings", "EksCluster"], "Aws"]
+T = TypeVar("T")
+
+CALLS_PER_SECOND: Final = 10.0
+WORKERS: Final = 8
+STEP_SECONDS: Final = 120.0
+MAX_DELAY: Final = 300.0
+VERIFIED_EVERY: Final = timedelta(hours=12)
+RECORD: Final = "record"
+ROLE: Final = "role"
+POLICY: Final = "access policy"
+MAPPING: Final = "mapping"
+_CLEANUP: Final = "clusteradm aws cleanup"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a cluster is to have; nothing, where there is no pair."""
+
+    uid: str
+    pair: Pair | None
+
+
+class Unfinished(Exception):
+    """A step has failed; which one and why is remembered for the condition."""
+
+
+class Identities:
+    def __init__(self, context: HubContext, side: HubSide, connect: Connect | None = None) -> None:
+        self._context = context
+        self._side = side
+        self._connect = connect or _botocore
+        self._connected: Aws | None = None
+        self._mapping_found: MappingKind | None = None
+        self._asking_mapping = asyncio.Lock()
+        self.records = Records(context, context.namespace)
+        self._map = None if side.mapping is MappingChoice.ACCESS_ENTRY else AwsAuthMap(context, self.records)
+        self._clusters: Informer[ManagedCluster] = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
+        self._wishes: dict[str, Wish] = {}
+        self._troubles: dict[str, tuple[Wish, Step]] = {}
+        self._controller = context.controller(
+            "aws-identities", self._reconcile, workers=WORKERS, timeout=STEP_SECONDS, max_delay=MAX_DELAY
+        )
+        self._controller.depend(self.records.informer)
+        self._controller.depend(self._clusters)
+        self.records.on_change(self._controller.enqueue)
+        self._clusters.on_change(self._went)
+
+    # Asked by the driver
+
+    def want(self, cluster: str, wish: Wish) -> Step:
+        """How it stands with what is wished, which is worked on from now on."""
+        if self._wishes.get(cluster) != wish:
+            self._wishes[cluster] = wish
+            self._troubles.pop(cluster, None)
+            self._controller.enqueue(cluster)
+        troubled = self._troubles.get(cluster)
+        if troubled is not None and troubled[0] == wish:
+            return troubled[1]
+        return Step(ROLE, waiting="being made" if wish.pair else "being removed")
+
+    def keep(self, cluster: str, wish: Wish, record: Record) -> None:
+        """It is as wished, and is to be looked at when its time has come."""
+        self._wishes[cluster] = wish
+        self._controller.queue.add_after(cluster, self._due(record))
+
+    def forget(self, cluster: str) -> None:
+        self._wishes.pop(cluster, None)
+        self._troubles.pop(cluster, None)
+
+    def runnables(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        return {"aws-identities": self._controller.run, **({"aws-auth": self._map.run} if self._map else {})}
+
+    async def close(self) -> None:
+        if self._connected is not None:
+            await self._connected.close()
+            self._connected = None
+
+    # The queue
+
+    def _went(self, old: ManagedCluster | None, new: ManagedCluster | None) -> None:
+        if old is not None and new is None:
+            self._controller.enqueue(old.metadata.name)
+
+    async def _reconcile(self, cluster: str) -> float | None:
+        wish = self._wishes.get(cluster)
+        try:
+            again = await self._fulfil(cluster, wish)
+        except Unfinished:
+            self._context.reconsider(cluster)
+            raise
+        if wish is not None and self._wishes.get(cluster) == wish:
+            self._troubles.pop(cluster, None)
+            if wish.pair is None:
+                self.forget(cluster)
+        return again
+
+    async def _fulfil(self, cluster: str, wish: Wish | None) -> float | None:
+        before = self.records.of(cluster)
+        for record in before:
+            if self._is_unwanted(record, wish):
+                await self._revoke(record, wish)
+        again = None
+        if wish is not None and wish.pair is not None:
+            again = await self._grant(cluster, wish, wish.pair)
+        if self.records.of(cluster) != before:
+            self._context.reconsider(cluster)
+        return again
+
+    def _is_unwanted(self, record: Record, wish: Wish | None) -> bool:
+        if record.phase is Phase.LEFT:
+            return False
+        if wish is not None:
+            return wish.pair is None or wish.pair.hub_role != record.role
+        known = self._clusters.cache.named(record.cluster)
+        return known is None or known.metadata.uid != record.uid
+
+    # Granting
+
+    async def _grant(self, cluster: str, wish: Wish, pair: Pair) -> float | None:
+        record = self.records.get(pair.hub_role)
+        if record is None:
+            record = await self._on_record(cluster, wish, pair)
+        elif record.cluster != cluster:
+            raise self._trouble(cluster, wish, RECORD, f"role {record.role} is cluster {record.cluster}'s")
+        elif record.uid != wish.uid or record.phase in (Phase.REVOKING, Phase.LEFT):
+            # The same identity under another ManagedCluster, or again: all of it is made sure of once more.
+            record = await self._noted(cluster, wish, record, uid=wish.uid, phase=Phase.GRANTING, verified="")
+        if record.phase is Phase.GRANTED:
+            return await self._look_after(cluster, wish, pair, record)
+        if record.made_by != ADMINISTRATOR and (told := self._told_mapping(record)) is not record.mapping:
+            record = await self._noted(cluster, wish, record, mapping=told, other=record.mapping)
+        role = HubRole(pair, cluster, self._side.tags)
+        made_here = record.made_by != ADMINISTRATOR
+        role_id = await (self._make if made_here else self._mend)(cluster, wish, role, record)
+        return self._due(await self._noted(cluster, wish, record, phase=Phase.GRANTED, role_id=role_id, verified=self._now()))
+
+    async def _on_record(self, cluster: str, wish: Wish, pair: Pair) -> Record:
+        if self._side.identity is IdentityChoice.ADMINISTRATOR:
+            raise self._trouble(cluster, wish, ROLE, f"is made by whoever accepts the cluster: {self._command(cluster)}")
+        mapping = await self._step(cluster, wish, MAPPING, self._mapping())
+        record = beginning(pair, cluster, wish.uid, mapping)
+        await self._step(cluster, wish, RECORD, self.records.create(record))
+        return record
+
+    async def _make(self, cluster: str, wish: Wish, role: HubRole, record: Record) -> str:
+        """The role's id."""
+        aws, tell = self._aws(), partial(self._tell, record)
+        found = await self._step(cluster, wish, ROLE, role.ensure(aws, tell))
+        await self._step(cluster, wish, POLICY, role.ensure_access(aws))
+        await self._step(cluster, wish, MAPPING, self._map_in(record, role, found.role_id))
+        return found.role_id
+
+    async def _look(self, cluster: str, wish: Wish, role: HubRole, record: Record) -> str:
+        """At what is there, or at what an administrator has made, as far as the hub can see it; aws-auth it keeps itself. The
+        role's id, as far as it is known."""
+        aws, tell = self._aws(), partial(self._tell, record)
+        role_id = record.role_id
+        try:
+            role_id = (await role.correct(aws, tell)).role_id
+            await role.correct_access(aws, tell)
+        except (NoIdentity, Refused) as error:
+            log.info("what was made on AWS cannot be seen from here", cluster=cluster, error=str(error))
+        except NotFound as error:
+            raise self._trouble(cluster, wish, ROLE, f"{error}; it is made again by {self._command(cluster)}") from None
+        except (AwsError, AnothersRole) as error:
+            raise self._trouble(cluster, wish, ROLE, _said(error)) from None
+        if record.mapping is MappingKind.AWS_AUTH:
+            await self._step(cluster, wish, MAPPING, self._map_in(record, role, role_id))
+            return role_id
+        entry = access_entries.entry_of(record, role.all_tags)
+        try:
+            if record.role_id in ("", role_id):
+                await access_entries.correct_entry(aws, self._side.hub.name, entry)
+            else:
+                await access_entries.ensure_entry(aws, self._side.hub.name, entry, is_of_this_role=False)
+        except (NoIdentity, Refused) as error:
+            log.info("the access entry cannot be seen from here", cluster=cluster, error=str(error))
+            return record.role_id
+        except AwsError as error:
+            raise self._trouble(cluster, wish, MAPPING, _said(error)) from None
+        return role_id
+
+    async def _map_in(self, record: Record, role: HubRole, role_id: str | None) -> None:
+        """`role_id` is that of the role as it is; None where nobody knows for which one an entry that is there was made."""
+        if record.mapping is MappingKind.AWS_AUTH:
+            await self._aws_auth().put(record)
+        else:
+            entry = access_entries.entry_of(record, role.all_tags)
+            is_of_this_role = role_id is not None and record.role_id == role_id
+            await access_entries.ensure_entry(self._aws(), self._side.hub.name, entry, is_of_this_role=is_of_this_role)
+
+    async def _look_after(self, cluster: str, wish: Wish, pair: Pair, record: Record) -> float:
+        """Every now and then, at what is granted."""
+        if self._map is not None:
+            self._map.settled(record)
+        role = HubRole(pair, cluster, self._side.tags)
+        if self._is_to_move(record):
+            record = await self._move(cluster, wish, role, record)
+        due = self._due(record)
+        if due > 0:
+            return due
+        role_id = await self._mend(cluster, wish, role, record)
+        return self._due(await self._noted(cluster, wish, record, role_id=role_id, verified=self._now()))
+
+    async def _mend(self, cluster: str, wish: Wish, role: HubRole, record: Record) -> str:
+        """The role's id."""
+        try:
+            return await self._look(cluster, wish, role, record)
+        except Unfinished as error:
+            # Somebody took it away, or never finished it: all of it is made sure of again, by whoever may.
+            log.warning("what was granted on AWS is not as it should be", cluster=cluster, error=str(error))
+            if self._side.identity is IdentityChoice.ADMINISTRATOR:
+                raise
+            return await self._make(cluster, wish, role, record)
+
+    def _command(self, cluster: str) -> str:
+        return f"clusteradm accept --clusters {cluster}, with an AWS identity of account {self._side.hub.account}"
+
+    # Moving from one mapping to the other
+
+    def _is_to_move(self, record: Record) -> bool:
+        return self._told_mapping(record) is not record.mapping or (record.other is not None and self._removes(record.other))
+
+    def _told_mapping(self, record: Record) -> MappingKind:
+        """Where nobody has said, what is there stays."""
+        told = self._side.mapping
+        return record.mapping if told is MappingChoice.AUTO else MappingKind(told.value)
+
+    def _removes(self, mapping: MappingKind) -> bool:
+        """Whether this hub may."""
+        return mapping is MappingKind.ACCESS_ENTRY or self._map is not None
+
+    async def _move(self, cluster: str, wish: Wish, role: HubRole, record: Record) -> Record:
+        told, before = self._told_mapping(record), record.mapping
+        if told is not before:
+            record = await self._noted(cluster, wish, record, other=told)
+            moved = msgspec.structs.replace(record, mapping=told, other=before)
+            await self._step(cluster, wish, MAPPING, self._map_in(moved, role, None))
+            record = await self._noted(cluster, wish, record, mapping=told, other=before)
+            log.info("cluster mapped anew", cluster=cluster, mapping=told.value)
+            if not self._removes(before):
+                note = f"{record.role_arn} has an access entry now; its entry in ConfigMap {NAMESPACE}/{NAME} is left: {_CLEANUP}"
+                self._tell(record, "AwsMappingMoved", note, kind="Warning")
+        if record.other is not None and self._removes(record.other):
+            await self._step(cluster, wish, MAPPING, self._map_out(record, record.other))
+            record = await self._noted(cluster, wish, record, other=None)
+        if self._map is not None:
+            self._map.settled(record)
+        return record
+
+    async def _map_out(self, record: Record, mapping: MappingKind) -> None:
+        if mapping is MappingKind.AWS_AUTH:
+            await self._aws_auth().take(record)
+        else:
+            await access_entries.remove_entry(self._aws(), self._side.hub.name, record.role_arn)
+
+    async def _mapping(self) -> MappingKind:
+        """Asked once for all clusters, however many come at once."""
+        async with self._asking_mapping:
+            if self._mapping_found is None:
+                self._mapping_found = await chosen_mapping(self._side, self._aws())
+        return self._mapping_found
+
+    # Revoking
+
+    async def _revoke(self, record: Record, wish: Wish | None) -> None:
+        wish = wish or Wish(record.uid, None)
+        if record.phase is not Phase.REVOKING:
+            record = await self._noted(record.cluster, wish, record, phase=Phase.REVOKING)
+        mappings = mappings_of(record)
+        if MappingKind.AWS_AUTH in mappings and self._map is not None:
+            await self._step(record.cluster, wish, MAPPING, self._map_out(record, MappingKind.AWS_AUTH))
+        try:
+            if MappingKind.ACCESS_ENTRY in mappings:
+                await self._map_out(record, MappingKind.ACCESS_ENTRY)
+            await remove_role(self._aws(), record.role, partial(self._tell, record))
+        except (NoIdentity, Refused) as error:
+            if isinstance(error, Refused) and record.made_by != ADMINISTRATOR:
+                raise self._trouble(record.cluster, wish, ROLE, _said(error)) from None
+            await self._leave(record, wish, f"role {record.role_arn} could not be removed ({_said(error)})")
+            return
+        except AwsError as error:
+            raise self._trouble(record.cluster, wish, ROLE, _said(error)) from None
+        if MappingKind.AWS_AUTH in mappings and self._map is None:
+            await self._leave(
+                record, wish, f"the entry for {record.role_arn} in ConfigMap {NAMESPACE}/{NAME} is not this hub's to remove"
+            )
+            return
+        await self._step(record.cluster, wish, RECORD, self.records.delete(record))
+        log.info("AWS identity removed", cluster=record.cluster, role=record.role)
+
+    async def _leave(self, record: Record, wish: Wish, why: str) -> None:
+        await self._noted(record.cluster, wish, record, phase=Phase.LEFT)
+        log.warning("AWS identity left", cluster=record.cluster, role=record.role, why=why)
+        self._tell(record, "AwsIdentityLeft", f"{why}: {_CLEANUP}, with an AWS identity that may", kind="Warning")
+
+    # Steps
+
+    async def _step(self, cluster: str, wish: Wish, name: str, work: Awaitable[T]) -> T:
+        """Raises Unfinished."""
+        try:
+            return await work
+        except AlreadyExists:
+            raise self._trouble(cluster, wish, name, "somebody has put this role on record meanwhile") from None
+        except (AwsError, AnothersRole, MapProblem, KubeError) as error:
+            raise self._trouble(cluster, wish, name, _said(error)) from error
+
+    def _trouble(self, cluster: str, wish: Wish, step: str, problem: str) -> Unfinished:
+        self._troubles[cluster] = (wish, Step(step, problem))
+        return Unfinished(f"{step}: {problem}")
+
+    async def _noted(self, cluster: str, wish: Wish, record: Record, **changes: object) -> Record:
+        changed = msgspec.structs.replace(record, **changes)
+        await self._step(cluster, wish, RECORD, self.records.update(changed))
+        return changed
+
+    def _tell(self, record: Record, reason: str, note: str, kind: Literal["Normal", "Warning"] = "Normal") -> None:
+        cluster = self._clusters.cache.named(record.cluster)
+        about = cluster.document() if cluster is not None else _gone(record)
+        self._context.events.event(about, kind, reason, note)
+
+    def _now(self) -> str:
+        return format_time(self._context.clock.now())
+
+    def _due(self, record: Record) -> float:
+        """Seconds until a granted identity is to be looked at; earlier by chance, by up to a quarter: not all at once."""
+        if self._is_to_move(record):
+            return 0.0
+        try:
+            seen = parse_time(record.verified)
+        except ValueError:
+            return 0.0
+        past = (self._context.clock.now() - seen).total_seconds()
+        return max(0.0, VERIFIED_EVERY.total_seconds() * (1 - 0.25 * self._context.random()) - past)
+
+    def _aws(self) -> Aws:
+        """As the hub itself; made when it is first needed. Raises AwsError."""
+        if self._connected is None:
+            made = self._connect(self._context.surroundings, self._side.hub)
+            self._connected = paced(made, CALLS_PER_SECOND, self._context.clock)
+        return self._connected
+
+    def _aws_auth(self) -> AwsAuthMap:
+        if self._map is None:
+            raise MapProblem(
+                "the cluster is mapped by aws-auth, and the hub is told to use access entries only (--aws-mapping): "
+                "deny the cluster and accept it again"
+            )
+        return self._map
+
+
+def _said(error: Exception) -> str:
+    """In words that say what to do, where there is something."""
+    match error:
+        case Malformed():
+            return f"{error}; does the managed cluster's role exist? clusteradm aws prerequisites managed"
+        case InvalidParameter():
+            return f"{error}; EKS may not see the role yet"
+        case NoIdentity():
+            return f"the hub has no AWS identity ({error}): clusteradm accept with one of your own, or aws prerequisites hub"
+    return str(error) or type(error).__name__
+
+
+def _gone(record: Record) -> dict[str, object]:
+    """A ManagedCluster that is not there any more, for events about it."""
+    metadata = {"name": record.cluster, "uid": record.uid}
+    return {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind, "metadata": metadata}
+
+
+def _botocore(surroundings: Surroundings, hub: EksCluster) -> Aws:
+    from muster.aws.identity import connect
+
+    return connect(surroundings, hub.region)

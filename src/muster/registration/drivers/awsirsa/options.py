@@ -1,0 +1,99 @@
+"""What the hub's command line says to this driver, read once. Whatever cannot be used is said before the hub begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import re2
+
+from muster.api.operator.v1 import AwsIrsaHubDriver
+from muster.aws.arns import BadArn, EksCluster, eks_cluster
+from muster.registration.drivers.awsirsa.names import HUB_ARN, IDENTITY, MAPPING, PATTERNS, TAGS
+from muster.registration.drivers.errors import DriverConfigError, Unfit
+from muster.registration.drivers.flags import AWS
+from muster.registration.drivers.profile import DriverOptions, last
+
+MOST_TAGS: Final = 40
+"""IAM allows 50 on a role, and some are ours."""
+
+
+class MappingChoice(Enum):
+    AUTO = "auto"
+    AWS_AUTH = "aws-auth"
+    ACCESS_ENTRY = "access-entry"
+
+
+class IdentityChoice(Enum):
+    """Whose AWS identity makes a cluster's role: whoever accepts the cluster, the hub, or the former if they have one that may."""
+
+    AUTO = "auto"
+    ADMINISTRATOR = "administrator"
+    HUB = "hub"
+
+
+@dataclass(frozen=True)
+class HubSide:
+    hub: EksCluster
+    patterns: tuple[Any, ...]
+    """Compiled; one that matches all of a cluster's ARN lets it in."""
+    tags: dict[str, str]
+    mapping: MappingChoice
+    identity: IdentityChoice
+
+
+def hub_side(options: DriverOptions) -> HubSide:
+    """Raises DriverConfigError."""
+    arn = last(options, HUB_ARN)
+    if not arn:
+        raise DriverConfigError(AWS, HUB_ARN, "missing: arn:aws:eks:REGION:ACCOUNT:cluster/NAME of this hub")
+    try:
+        hub = eks_cluster(arn)
+    except BadArn as error:
+        raise DriverConfigError(AWS, HUB_ARN, str(error)) from None
+    return HubSide(
+        hub,
+        tuple(_pattern(text) for text in options.get(PATTERNS, ()) if text),
+        _tags(options),
+        _choice(MappingChoice, MAPPING, options),
+        _choice(IdentityChoice, IDENTITY, options),
+    )
+
+
+def configured_side(own: AwsIrsaHubDriver) -> HubSide:
+    """As the ClusterManager has it. Raises Unfit where that does not do."""
+    options = {HUB_ARN: (own.hub_cluster_arn,), TAGS: own.tags, MAPPING: (own.mapping,), IDENTITY: (own.identity,)}
+    try:
+        return hub_side(options)
+    except DriverConfigError as error:
+        raise Unfit(str(error)) from None
+
+
+def _choice(kind: Any, option: str, options: DriverOptions) -> Any:
+    said = last(options, option) or "auto"
+    known = [one.value for one in kind]
+    if said not in known:
+        raise DriverConfigError(AWS, option, f"{said!r} is none of {', '.join(known)}")
+    return kind(said)
+
+
+def _pattern(text: str) -> Any:
+    settings = re2.Options()
+    settings.log_errors = False
+    try:
+        return re2.compile(text, settings)
+    except re2.error as error:
+        raise DriverConfigError(AWS, PATTERNS, f"{text!r} is not a pattern of RE2: {error}") from None
+
+
+def _tags(options: DriverOptions) -> dict[str, str]:
+    tags: dict[str, str] = {}
+    for text in options.get(TAGS, ()):
+        key, assigned, value = text.partition("=")
+        if not assigned or not 1 <= len(key) <= 128 or len(value) > 256 or key.lower().startswith("aws:"):
+            raise DriverConfigError(AWS, TAGS, f"{text!r}: expected KEY=VALUE (1–128 and 0–256 characters; not aws:…)")
+        tags[key] = value
+    if len(tags) > MOST_TAGS:
+        raise DriverConfigError(AWS, TAGS, f"{len(tags)} tags; IAM has room for {MOST_TAGS} beside ours")
+    return tags

@@ -1,0 +1,117 @@
+"""The role that a managed cluster takes in the hub's account: made, looked after, and taken away, step by step.
+
+Making one costs two calls where there was none. One that is there already is corrected; it is another hub's if it is tagged so, or
+if it is tagged with another cluster of this hub, and then it is left alone. Where its trust names a principal by id (`AROA…`), the
+managed cluster's role was deleted and made anew since: writing the trust again mends that.
+
+Taking one away costs two calls where nobody has attached anything to it; what somebody has is detached first, and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from muster.aws import policies
+from muster.aws.errors import Conflict, NotFound
+from muster.aws.interfaces import Iam, PolicyDocument, RoleDescription
+from muster.aws.naming import CLUSTER_TAG, HUB_ARN_TAG, Pair
+from muster.aws.roles import RoleState, WantedTrust
+
+DESCRIPTION: Final = "Lets a managed cluster of Open Cluster Management reach its hub"
+
+
+class AnothersRole(Exception):
+    """A role of this name is there and not ours to touch."""
+
+
+class Tell(Protocol):
+    def __call__(self, reason: str, note: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class HubRole:
+    """The role of one pair of clusters."""
+
+    pair: Pair
+    cluster: str
+    """What the hub calls the managed cluster."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """The administrator's."""
+
+    @property
+    def all_tags(self) -> Mapping[str, str]:
+        return {**self.tags, HUB_ARN_TAG: str(self.pair.hub), CLUSTER_TAG: self.cluster}
+
+    async def ensure(self, iam: Iam, tell: Tell) -> RoleState:
+        """The role with its trust and its tags. Raises AnothersRole and AwsError."""
+        return self._told(await self._wanted.ensure(iam, self.check), tell)
+
+    async def correct(self, iam: Iam, tell: Tell) -> RoleState:
+        """Raises NotFound, AnothersRole and AwsError."""
+        return self._told(await self._wanted.correct(iam, self.check), tell)
+
+    @property
+    def _wanted(self) -> WantedTrust:
+        return WantedTrust(self.pair.hub_role, policies.hub_trust(self.pair), self.all_tags, DESCRIPTION)
+
+    def _told(self, state: RoleState, tell: Tell) -> RoleState:
+        if state.had_other_trust:
+            arn = self.pair.hub_role_arn
+            tell("AwsRoleCorrected", f"role {arn} trusted somebody else than this cluster's role, and was set right")
+        return state
+
+    async def ensure_access(self, iam: Iam) -> None:
+        """Raises AwsError."""
+        await iam.put_role_policy(self.pair.hub_role, policies.ACCESS_POLICY, policies.hub_access(self.pair.hub))
+
+    async def correct_access(self, iam: Iam, tell: Tell) -> None:
+        """Raises AwsError."""
+        wanted = policies.hub_access(self.pair.hub)
+        found: PolicyDocument | None = None
+        with suppress(NotFound):
+            found = await iam.get_role_policy(self.pair.hub_role, policies.ACCESS_POLICY)
+        if found != wanted:
+            await self.ensure_access(iam)
+            tell("AwsRoleCorrected", f"policy {policies.ACCESS_POLICY} of role {self.pair.hub_role_arn} was set right")
+
+    def check(self, found: RoleDescription) -> None:
+        """Whether a role that is there is ours. Raises AnothersRole."""
+        hub, cluster = found.tags.get(HUB_ARN_TAG, str(self.pair.hub)), found.tags.get(CLUSTER_TAG, self.cluster)
+        if hub != str(self.pair.hub):
+            raise AnothersRole(
+                f"role {found.arn} belongs to the hub {hub}: clusters of equal names in two regions share a role's name"
+            )
+        if cluster != self.cluster:
+            raise AnothersRole(f"role {found.arn} belongs to this hub's cluster {cluster}; if that is gone: clusteradm aws cleanup")
+
+
+async def remove_role(iam: Iam, name: str, tell: Tell) -> None:
+    """Gone is success. Raises AwsError."""
+    await _unless_gone(iam.delete_role_policy(name, policies.ACCESS_POLICY))
+    try:
+        await _unless_gone(iam.delete_role(name))
+    except Conflict:
+        await _strip(iam, name, tell)
+        await _unless_gone(iam.delete_role(name))
+
+
+async def _strip(iam: Iam, name: str, tell: Tell) -> None:
+    """Of what others have put on it."""
+    foreign = []
+    with suppress(NotFound):
+        for policy in await iam.list_attached_role_policies(name):
+            await _unless_gone(iam.detach_role_policy(name, policy))
+            foreign.append(policy)
+        for policy in await iam.list_role_policies(name):
+            await _unless_gone(iam.delete_role_policy(name, policy))
+            foreign.append(policy)
+    if foreign:
+        tell("AwsPoliciesDetached", f"role {name} had policies that the hub did not make; they are detached: {', '.join(foreign)}")
+
+
+async def _unless_gone(call: Awaitable[None]) -> None:
+    with suppress(NotFound):
+        await call

@@ -1,0 +1,192 @@
+"""The agent's side: no credential is asked for. The agent's pod has an AWS identity, and the hub is to trust it.
+
+The agent marks its ManagedCluster with the ARN that it goes by and waits for the hub to accept it. From then on there is a role in
+the hub's account that the agent's own role may take on, called after both clusters, so the way to the hub can be written down
+without asking anybody: the hub as the agent was told of it, and a program that signs tokens as that role. It is the same each time
+it is written, does not end, and is no secret.
+
+What the hub has not marked cannot be accepted for this agent, whatever its condition says: a ManagedCluster that an administrator
+made beforehand, or that registered by other means. The bootstrap identity may not change it. The agent says which command does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Final
+
+from muster.api import MalformedObject, is_true
+from muster.api.agents import AWS_ARN_ANNOTATIONS
+from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
+from muster.api.resource import Document
+from muster.aws.arns import BadArn, EksCluster, eks_cluster
+from muster.aws.naming import Pair
+from muster.aws.surroundings import ROLE_ARN
+from muster.machinery.logs import get_logger
+from muster.registration.drivers.awsirsa.claims import marked
+from muster.registration.drivers.awsirsa.names import HUB_ARN, MANAGED_ARN, ROLE_SUFFIX, TOKEN_COMMAND
+from muster.registration.drivers.flags import AWS
+from muster.registration.drivers.kubeconfigs import KUBECONFIGS, KubeconfigSpoke, program_of
+from muster.registration.drivers.profile import DriverOptions, last
+from muster.registration.drivers.seam import DriverConfigError, Progress, Report, SpokeContext, Watched
+from muster.registration.kinds import MANAGED_CLUSTERS
+from muster.registration.names import DRIVER_ANNOTATION
+from muster.runtime.client import KubeClient
+
+log = get_logger("muster.registration.awsirsa")
+
+EXEC_VERSION: Final = "client.authentication.k8s.io/v1beta1"
+APPROVED: Final = "EKSRegistrationRequestApproved"
+"""The event by which upstream tells of it."""
+UNMARKED: Final = "ManagedClusterArnMissing"
+OTHERS: Final = "ManagedClusterArnDiffers"
+LOOK_SECONDS: Final = 60.0
+"""Between two looks at a ManagedCluster that waits, beside the watch of it: whether the bootstrap identity still counts, a silent
+watch does not tell."""
+
+
+class AwsIrsaSpoke(KubeconfigSpoke):
+    derived = True
+
+    def __init__(self, context: SpokeContext) -> None:
+        self._context = context
+        self._pair = pair_of(context.options)
+        self._command = _command(context.options)
+        self._reported = ""
+        self._looked_around = False
+
+    def decorate(self, cluster: Document) -> Document:
+        """All three marks. One that exists keeps what it has where that is another cluster's: whose it is, the hub decides."""
+        metadata = cluster.get("metadata") or {}
+        annotations = dict(metadata.get("annotations") or {})
+        if metadata.get("uid") and _contradiction(annotations, self._pair):
+            return cluster
+        annotations |= marked(self._pair)
+        if annotations.get(DRIVER_ANNOTATION, AWS) != AWS:
+            del annotations[DRIVER_ANNOTATION]
+        return {**cluster, "metadata": {**metadata, "annotations": annotations}}
+
+    def kubeconfig_user(self) -> Document:
+        """As `aws eks update-kubeconfig --role-arn` writes it, but for the program where that is ours."""
+        hub = self._pair.hub
+        if _is_aws(self._command):
+            words = ["--region", hub.region, "eks", "get-token", "--cluster-name", hub.name, "--output", "json"]
+            arguments = [*words, "--role", self._pair.hub_role_arn]
+        else:
+            words = ["aws-token", "--region", hub.region, "--cluster-name", hub.name, "--output", "json"]
+            arguments = [*words, "--role-arn", self._pair.hub_role_arn]
+        return {"exec": {"apiVersion": EXEC_VERSION, "args": arguments, "command": self._command}}
+
+    def problem(self, stored: Mapping[str, bytes]) -> str:
+        kubeconfig = stored.get(KUBECONFIGS.key)
+        if kubeconfig is None:
+            return "the hub has not accepted this cluster yet"
+        role = role_in(kubeconfig, self._pair.hub)
+        if role == self._pair.hub_role_arn:
+            return ""
+        return f"the stored kubeconfig is not for role {self._pair.hub_role_arn} on {self._pair.hub}"
+
+    async def advance(
+        self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
+    ) -> Progress:
+        if stored and not self.problem(stored):
+            return Progress()
+        self._look_around()
+        name = self._context.identity.cluster
+        watch = Watched(MANAGED_CLUSTERS, name)
+        if seen is None or not self._is_ready(seen):
+            seen = await hub.get(MANAGED_CLUSTERS, name)
+        if self._is_ready(seen):
+            text = f"the hub has accepted {self._pair.managed}; its agent goes there as {self._pair.hub_role_arn}"
+            return Progress(credential={}, report=self._told(Report(True, "ClusterAccepted", text, APPROVED)))
+        again = LOOK_SECONDS * (1 + self._context.random() / 4)
+        return Progress(again=again, watch=watch, report=self._told(_unmarked(seen, self._pair)))
+
+    def _is_ready(self, cluster: Document) -> bool:
+        try:
+            found = ManagedCluster.decode(cluster)
+        except MalformedObject:
+            return False
+        is_ours = not awaited(found.metadata.annotations, self._pair, found.metadata.name)
+        return is_ours and is_true(found.status.conditions, ACCEPTED) and not found.metadata.deletion_timestamp
+
+    def _told(self, report: Report | None) -> Report | None:
+        """Each once: a step may be taken many times before anything changes."""
+        said = "" if report is None else report.message
+        news, self._reported = said != self._reported, said
+        return report if news else None
+
+    def _look_around(self) -> None:
+        if self._looked_around:
+            return
+        self._looked_around = True
+        role = self._context.surroundings.environ.get(ROLE_ARN, "")
+        if role != self._pair.managed_role_arn:
+            words = "another AWS role is given here than the hub will trust" if role else "no AWS role is given here"
+            log.warning(words, variable=ROLE_ARN, role=role, expected=self._pair.managed_role_arn)
+
+
+def pair_of(options: DriverOptions) -> Pair:
+    """Raises DriverConfigError."""
+    pair = Pair(_arn(options, HUB_ARN), _arn(options, MANAGED_ARN))
+    suffix = last(options, ROLE_SUFFIX)
+    if suffix and suffix != pair.suffix:
+        words = f"{suffix!r} does not belong to --{HUB_ARN} {pair.hub} and --{MANAGED_ARN} {pair.managed}: expected {pair.suffix}"
+        raise DriverConfigError(AWS, ROLE_SUFFIX, words)
+    return pair
+
+
+def awaited(annotations: Mapping[str, str], pair: Pair, cluster: str) -> str:
+    """What somebody has to do about a ManagedCluster before it can be this agent's; empty when it is."""
+    contradiction = _contradiction(annotations, pair)
+    if contradiction:
+        remedy = "correct the ARNs that the agent is given, join under another name, or have it removed on the hub"
+        return f"ManagedCluster {cluster} is not this agent's: {contradiction}; {remedy}"
+    if not any(mark in annotations for mark in AWS_ARN_ANNOTATIONS):
+        command = f"clusteradm accept --clusters {cluster} --managed-cluster-arn {pair.managed}"
+        return f"ManagedCluster {cluster} does not say which EKS cluster it is, and its agent may not; on the hub, run: {command}"
+    return ""
+
+
+def _contradiction(annotations: Mapping[str, str], pair: Pair) -> str:
+    """Which mark says something else than this pair; empty when none does."""
+    marks = marked(pair)
+    wrong = [mark for mark, own in marks.items() if annotations.get(mark, own) != own]
+    return " and ".join(f"annotation {mark} is {annotations[mark]!r}, expected {marks[mark]!r}" for mark in wrong)
+
+
+def _unmarked(cluster: Document, pair: Pair) -> Report | None:
+    metadata = cluster.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    text = awaited(annotations, pair, str(metadata.get("name")))
+    return Report(False, OTHERS if _contradiction(annotations, pair) else UNMARKED, text) if text else None
+
+
+def _arn(options: DriverOptions, option: str) -> EksCluster:
+    given = last(options, option)
+    if not given:
+        raise DriverConfigError(AWS, option, "not given; expected the ARN of an EKS cluster")
+    try:
+        return eks_cluster(given)
+    except BadArn as error:
+        raise DriverConfigError(AWS, option, str(error)) from None
+
+
+def _command(options: DriverOptions) -> str:
+    command = last(options, TOKEN_COMMAND) or "muster"
+    if PurePosixPath(command).name not in ("muster", "aws"):
+        raise DriverConfigError(AWS, TOKEN_COMMAND, f"{command!r} is neither muster nor aws, nor a path to one of them")
+    return command
+
+
+def _is_aws(command: str) -> bool:
+    return PurePosixPath(command).name == "aws"
+
+
+def role_in(kubeconfig: bytes, hub: EksCluster) -> str:
+    """The role as which a kubeconfig's program signs for this hub; empty when it does not."""
+    said = dict(pairwise(program_of(kubeconfig) or ()))
+    if (said.get("--region"), said.get("--cluster-name")) != (hub.region, hub.name):
+        return ""
+    return said.get("--role-arn") or said.get("--role") or ""
